@@ -1,0 +1,1 @@
+"""Give AI agents their MCP tools, and never drop them."""

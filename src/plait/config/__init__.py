@@ -1,0 +1,1 @@
+"""Servers and policies as validated data, read from Python values and mcp.json files."""

@@ -1,0 +1,59 @@
+"""How patient to be: timeouts, reconnection and concurrency, as data."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReconnectPolicy:
+    """How often a lost or refused connection is tried again, and how patiently."""
+
+    enabled: bool = True
+    """When false, a connection that fails stays failed."""
+
+    max_attempts: int = 3
+    """Tries per outage for the callers that wait; after them the circuit breaker opens."""
+
+    first_delay_seconds: float = 1.0
+
+    longest_delay_seconds: float = 60.0
+    """The longest pause between two background probes."""
+
+    jitter: float = 0.3
+    """Share of each delay left to chance, from 0 to 1."""
+
+    def delay_seconds(self, failures: int, draw: Callable[[], float] = random.random) -> float:
+        """Say how long to pause after this many failures in a row; `draw` returns [0, 1)."""
+        doubled = self.first_delay_seconds * 2 ** min(max(failures - 1, 0), 32)
+        return min(self.longest_delay_seconds, doubled) * (1 - self.jitter * draw())
+
+    def delays(self, draw: Callable[[], float] = random.random) -> Iterator[float]:
+        """Yield the pause before each further attempt of one outage."""
+        for failures in range(1, self.max_attempts):
+            yield self.delay_seconds(failures, draw)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """How long each kind of wait may last, in seconds."""
+
+    connect_seconds: float = 20.0
+    """Until a session is usable, retries included, for a caller that waits."""
+
+    list_seconds: float = 30.0
+
+    read_seconds: float = 30.0
+
+    close_seconds: float = 10.0
+
+    call_seconds: float | None = None
+    """One tool call; `None` takes the client's default, then 60 s."""
+
+    tool_seconds: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Per tool, by wire name or glob; the most specific wins over `call_seconds`."""
+
+    longest_call_seconds: float | None = None
+    """The cap on a call that progress keeps extending; `None` is ten times its timeout."""

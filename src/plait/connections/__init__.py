@@ -1,0 +1,1 @@
+"""Sessions that stay open and heal."""

@@ -1,0 +1,297 @@
+"""Every exception of this package, in one tree.
+
+```text
+PlaitError
+├── ConfigError                    a file, variable or argument must change
+│   └── UnknownServerError
+├── BlockingCallError              a blocking call on the thread that must do the work
+├── ClientClosedError
+├── TransportError
+│   ├── ConnectError               no session could be opened (alias: MCPClientError)
+│   │   ├── ConnectTimeoutError
+│   │   ├── EndpointNotFoundError  HTTP 404 where the server should be
+│   │   └── CircuitOpenError       not tried: the server has just failed repeatedly
+│   ├── ConnectionLostError        the session ended and the request had not left
+│   ├── SendError                  the request could not be sent
+│   ├── ListTimeoutError
+│   ├── CallTimeoutError
+│   └── RunDeadlineError
+├── ProtocolError                  a JSON-RPC error answer
+├── DomainError
+│   ├── ToolFailedError            the tool ran and said isError
+│   ├── ToolNotFoundError
+│   ├── ResourceNotFoundError
+│   └── PermissionDeniedError      our own policy refused
+├── HttpError                      any other HTTP status
+│   ├── AuthRequiredError          401
+│   ├── ForbiddenError             403
+│   ├── RateLimitedError           429
+│   └── ServerError                5xx
+├── OutcomeUnknownError            sent, answer lost, and the tool may not be run twice
+└── ContentError
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+ErrorKind = Literal["protocol", "transport", "domain", "auth", "config", "unknown"]
+"""The coarse class of an error, as `classify_error` reports it."""
+
+RetryAdvice = Literal["never", "if_idempotent", "always"]
+"""What a caller may do with the same request, on the same server, after this error."""
+
+
+class PlaitError(Exception):
+    """Base of every error raised by this package.
+
+    The message is one line, names the server, and never holds a secret.
+    """
+
+    kind: ClassVar[ErrorKind] = "unknown"
+
+    retryable: bool = False
+    """Whether another server may be asked to do the same."""
+
+    retry: RetryAdvice = "never"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        server: str | None = None,
+        tool: str | None = None,
+        code: int | None = None,
+        status: int | None = None,
+        retry_after: float | None = None,
+        challenge: str | None = None,
+        retry: RetryAdvice | None = None,
+        retryable: bool | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.server = server
+        self.tool = tool
+        self.code = code
+        """The JSON-RPC error code, where the server sent one."""
+        self.status = status
+        """The HTTP status, where there was one."""
+        self.retry_after = retry_after
+        """Seconds the server asked us to wait."""
+        self.challenge = challenge
+        """The `WWW-Authenticate` header, where the server sent one."""
+        if retry is not None:
+            self.retry = retry
+        if retryable is not None:
+            self.retryable = retryable
+
+    def to_dict(self) -> dict[str, object]:
+        """Describe the error as plain data; absent facts are left out."""
+        facts: dict[str, object | None] = {
+            "type": f"{self.kind}_error",
+            "error": type(self).__name__,
+            "message": self.message,
+            "client": self.server,
+            "tool_name": self.tool,
+            "code": self.code,
+            "status": self.status,
+            "retry_after": self.retry_after,
+            "challenge": self.challenge,
+        }
+        known = {name: value for name, value in facts.items() if value is not None}
+        return {**known, "retryable": self.retryable, "retry": self.retry}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing that is wrong with a configuration."""
+
+    file: str | None
+    """The file it stands in, or `None` for values given in Python."""
+
+    path: str
+    """Where in the file, as dotted keys: `mcpServers.files.args[0]`."""
+
+    code: str
+    """A stable short name of the kind of problem: `unknown_key`, `unset_variable`."""
+
+    message: str
+
+    suggestion: str | None = None
+    """What to write instead."""
+
+    def __str__(self) -> str:
+        place = ": ".join(part for part in (self.file, self.path) if part)
+        advice = f" ({self.suggestion})" if self.suggestion else ""
+        return f"{place}: {self.message}{advice}" if place else f"{self.message}{advice}"
+
+
+class ConfigError(PlaitError):
+    """A file, variable or argument must change; `problems` lists every reason at once."""
+
+    kind = "config"
+
+    def __init__(
+        self, message: str, *, problems: Iterable[Problem] = (), server: str | None = None
+    ) -> None:
+        super().__init__(message, server=server)
+        self.problems = tuple(problems)
+
+    @classmethod
+    def from_problems(cls, problems: Iterable[Problem]) -> ConfigError:
+        """Make one error that lists every problem, a line each."""
+        found = tuple(problems)
+        if len(found) == 1:
+            return cls(str(found[0]), problems=found)
+        lines = "\n".join(f"  - {problem}" for problem in found)
+        return cls(f"{len(found)} problems in the configuration:\n{lines}", problems=found)
+
+
+class UnknownServerError(ConfigError):
+    """No server of that name is configured."""
+
+
+class BlockingCallError(PlaitError, RuntimeError):
+    """A blocking call was made on the thread whose event loop would have to do the work."""
+
+    kind = "config"
+
+
+class ClientClosedError(PlaitError, RuntimeError):
+    """The client was closed; its tools can no longer be called."""
+
+    kind = "config"
+
+
+class TransportError(PlaitError):
+    """The server could not be reached, or went away."""
+
+    kind = "transport"
+    retryable = True
+    retry = "if_idempotent"
+
+
+class ConnectError(TransportError):
+    """No session with the server could be opened; nothing was sent to a tool."""
+
+    retry = "always"
+
+
+MCPClientError = ConnectError
+"""The name `@langchain/mcp-adapters` gives to connection failures."""
+
+
+class ConnectTimeoutError(ConnectError, TimeoutError):
+    """The server did not complete the handshake in time."""
+
+
+class EndpointNotFoundError(ConnectError):
+    """The URL answers 404: there is no MCP endpoint at that path."""
+
+    retry = "never"
+
+
+class CircuitOpenError(ConnectError):
+    """The call was not tried, because the server has just failed repeatedly."""
+
+
+class ConnectionLostError(TransportError):
+    """The session ended before the request had left; nothing was run."""
+
+    retry = "always"
+
+
+class SendError(TransportError):
+    """The request could not be sent; nothing was run."""
+
+    retry = "always"
+
+
+class ListTimeoutError(TransportError, TimeoutError):
+    """A list or read request got no answer in time."""
+
+
+class CallTimeoutError(TransportError, TimeoutError):
+    """The tool gave no answer in time; it may have run."""
+
+
+class RunDeadlineError(TransportError, TimeoutError):
+    """The deadline of the whole run passed."""
+
+    retryable = False
+    retry = "never"
+
+
+class ProtocolError(PlaitError):
+    """The server answered with a JSON-RPC error, or not as the protocol demands."""
+
+    kind = "protocol"
+    retryable = True
+
+
+class DomainError(PlaitError):
+    """The server understood and answered no."""
+
+    kind = "domain"
+
+
+class ToolFailedError(DomainError):
+    """The tool ran and reported a failure."""
+
+
+class ToolNotFoundError(DomainError):
+    """The server offers no tool of that name."""
+
+
+class ResourceNotFoundError(DomainError):
+    """The server has no such resource."""
+
+
+class PermissionDeniedError(DomainError):
+    """The policy of this client refuses the call; it never reached the server."""
+
+
+class HttpError(PlaitError):
+    """The server answered with an HTTP status that is not success."""
+
+    kind = "transport"
+
+
+class AuthRequiredError(HttpError):
+    """HTTP 401: credentials are missing, wrong or expired; see `challenge`."""
+
+    kind = "auth"
+
+
+class ForbiddenError(HttpError):
+    """HTTP 403: the credentials do not allow this."""
+
+    kind = "auth"
+
+
+class RateLimitedError(HttpError):
+    """HTTP 429: too many requests; see `retry_after`."""
+
+    retryable = True
+    retry = "always"
+
+
+class ServerError(HttpError):
+    """HTTP 5xx: the server, or a proxy before it, failed."""
+
+    retryable = True
+    retry = "if_idempotent"
+
+
+class OutcomeUnknownError(PlaitError):
+    """The request was sent, the answer was lost, and running the tool again might do it twice."""
+
+    kind = "transport"
+    retry = "if_idempotent"
+
+
+class ContentError(PlaitError):
+    """A piece of content cannot be represented where it is wanted."""

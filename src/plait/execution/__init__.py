@@ -1,0 +1,1 @@
+"""One tool call, and the toolbox that offers them all."""

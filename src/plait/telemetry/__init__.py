@@ -1,0 +1,1 @@
+"""One seam for observing what happens."""

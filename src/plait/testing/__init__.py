@@ -1,0 +1,1 @@
+"""Helpers for tests of programs that use MCP: servers that fail on demand."""

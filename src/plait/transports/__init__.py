@@ -1,0 +1,1 @@
+"""Ways to reach one server, and the mending of what servers send."""
