@@ -1,0 +1,54 @@
+"""Keeping secrets out of errors, logs and traces."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from plait._support.failures import one_line
+
+HIDDEN = "***"
+
+_SHORTEST_SECRET = 4
+"""Shorter values would blank out ordinary words."""
+
+_PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"(?i)\b(bearer|basic|token)\s+[A-Za-z0-9._~+/=-]{6,}"), rf"\1 {HIDDEN}"),
+    (re.compile(r"(?i)(://)[^/\s:@]+(:[^/\s@]*)?@"), rf"\1{HIDDEN}@"),
+    (
+        re.compile(
+            r"(?i)\b([\w-]*(?:api[_-]?key|secret|password|passwd|token|credential|authorization)[\w-]*)"
+            r"(\"?\s*[:=]\s*\"?)(?!\s)([^\s\"',;&]{4,})"
+        ),
+        rf"\1\2{HIDDEN}",
+    ),
+    (re.compile(r"\b(?:sk|pk|ghp|gho|xox[abp]|AKIA)[-_A-Za-z0-9]{12,}"), HIDDEN),
+)
+
+
+class Redactor:
+    """Replaces known secret values, and what looks like one, in any text."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        # Longest first, so that a secret inside another does not leave a rest behind.
+        self._secrets = sorted(
+            {secret for secret in secrets if len(secret) >= _SHORTEST_SECRET},
+            key=len,
+            reverse=True,
+        )
+
+    def __call__(self, text: str) -> str:
+        """Return the text without its secrets."""
+        for secret in self._secrets:
+            text = text.replace(secret, HIDDEN)
+        for pattern, replacement in _PATTERNS:
+            text = pattern.sub(replacement, text)
+        return text
+
+    def also(self, secrets: Iterable[str]) -> Redactor:
+        """Return a redactor that hides these values too."""
+        return Redactor([*self._secrets, *secrets])
+
+    def excerpt(self, text: str, limit: int = 200) -> str:
+        """Return one short, safe line of the text, fit for an error message."""
+        return one_line(self(text), limit)

@@ -1,0 +1,61 @@
+"""How long one request may take, and what to say when it takes longer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from plait.errors import CallTimeoutError, ListTimeoutError, PlaitError
+
+
+class Deadline:
+    """A time limit that progress may extend, up to a cap; it may be run once for each attempt."""
+
+    def __init__(
+        self, seconds: float, *, cap_seconds: float | None = None, setting: str = "timeout"
+    ) -> None:
+        self.seconds = seconds
+        self._cap_seconds = max(seconds, cap_seconds if cap_seconds is not None else seconds)
+        self._setting = setting
+        self._scope: asyncio.Timeout | None = None
+        self._cap = 0.0
+
+    @property
+    def expired(self) -> bool:
+        """Whether the limit, and nothing else, ended the last run."""
+        return self._scope is not None and self._scope.expired()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Limit the block.
+
+        Raises:
+            TimeoutError: The limit was reached.
+        """
+        now = asyncio.get_running_loop().time()
+        self._cap = now + self._cap_seconds
+        async with asyncio.timeout_at(now + self.seconds) as self._scope:
+            yield
+
+    def extend(self) -> None:
+        """Start the limit afresh, because the server showed progress."""
+        scope = self._scope
+        if scope is not None and scope.when() is not None and not scope.expired():
+            scope.reschedule(min(asyncio.get_running_loop().time() + self.seconds, self._cap))
+
+    def error(self, server: str, tool: str | None, *, sent: bool) -> PlaitError:
+        """Make the error that says which limit was reached."""
+        where = server if tool is None else f"{server}/{tool}"
+        text = f"{where}: no answer within {self.seconds:g} s ({self._setting})"
+        if self._cap_seconds > self.seconds:
+            text += f", nor within {self._cap_seconds:g} s while it showed progress"
+        if tool is None:
+            return ListTimeoutError(text, server=server)
+        if not sent:
+            return CallTimeoutError(f"{text}; it was not sent", server=server, tool=tool)
+        return CallTimeoutError(
+            f"{text}; it may still take effect, so check before doing it again",
+            server=server,
+            tool=tool,
+        )

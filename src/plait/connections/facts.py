@@ -1,0 +1,52 @@
+"""What a server said about itself when a session was opened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from mcp import Client
+from mcp_types import Implementation, ServerCapabilities
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """The server's name, abilities and instructions; empty before the first session."""
+
+    implementation: Implementation | None = None
+    """Who the server says it is; modern servers need not say."""
+    protocol_version: str | None = None
+    capabilities: ServerCapabilities | None = None
+    instructions: str | None = None
+
+    @classmethod
+    def of(cls, client: Client) -> Self:
+        """Read them off an open client."""
+        return cls(
+            client.server_info,
+            client.protocol_version,
+            client.server_capabilities,
+            client.instructions,
+        )
+
+    @property
+    def name(self) -> str | None:
+        """The name the server gives itself."""
+        return None if self.implementation is None else self.implementation.name
+
+    @property
+    def title(self) -> str | None:
+        """The name the server gives itself, for people."""
+        return None if self.implementation is None else self.implementation.title
+
+    @property
+    def version(self) -> str | None:
+        """The version of the server."""
+        return None if self.implementation is None else self.implementation.version
+
+    @property
+    def server_info(self) -> Mapping[str, str] | None:
+        """Name and version as plain data."""
+        info = self.implementation
+        return None if info is None else {"name": info.name, "version": info.version}

@@ -1,0 +1,190 @@
+"""The hand-over between whoever calls and the loop that owns the connections."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextvars
+import inspect
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from plait.errors import BlockingCallError, ClientClosedError
+
+logger = logging.getLogger("plait.connections")
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_JOIN_SECONDS = 15.0
+
+
+class Handover:
+    """Runs coroutines on one loop, from any loop, any thread, and from code without a loop.
+
+    The loop is the caller's after `use_current_loop`; otherwise a thread of its own, started when
+    it is first needed. Context variables travel along.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def started(self) -> bool:
+        """Whether there is a loop."""
+        return self._loop is not None
+
+    @property
+    def owns_thread(self) -> bool:
+        """Whether the loop runs in a thread of its own."""
+        return self._thread is not None
+
+    def use_current_loop(self) -> None:
+        """Let the connections live in the loop that is running now."""
+        self._loop = asyncio.get_running_loop()
+
+    async def run(
+        self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run a coroutine function on the owning loop and wait for it.
+
+        Cancelling the caller cancels the work.
+        """
+        loop = self._running_loop()
+        if loop is asyncio.get_running_loop():
+            return await work(*args, **kwargs)
+        future = asyncio.run_coroutine_threadsafe(work(*args, **kwargs), loop)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise _closed_meanwhile() from None
+
+    def run_blocking(
+        self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run a coroutine function on the owning loop and block until it is done.
+
+        Raises:
+            BlockingCallError: This thread runs the owning loop, which could then do nothing.
+        """
+        loop = self._running_loop()
+        if _loop_of_this_thread() is loop:
+            raise BlockingCallError(
+                "a blocking call would stop the event loop that has to answer it: await the "
+                "asynchronous form, or call from another thread (asyncio.to_thread), or do not "
+                "open the client with `async with` in this loop"
+            )
+        future = asyncio.run_coroutine_threadsafe(work(*args, **kwargs), loop)
+        try:
+            return future.result()
+        except concurrent.futures.CancelledError:
+            raise _closed_meanwhile() from None
+        except BaseException:
+            future.cancel()
+            raise
+
+    def returning(self, callback: Callable[P, Awaitable[None] | None]) -> Callable[P, None]:
+        """Wrap a callback so that it runs in the loop and the context of whoever is here now.
+
+        Where there is no loop here, it runs in the owning one.
+        """
+        home = _loop_of_this_thread()
+        context = contextvars.copy_context()
+        return _Returning(callback, home, context)
+
+    def stop(self) -> None:
+        """End the thread, if there is one; the next use starts another."""
+        with self._lock:
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            if thread is not threading.current_thread():
+                thread.join(_JOIN_SECONDS)
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop, self._thread = _start_loop_thread()
+            elif self._loop.is_closed():
+                raise ClientClosedError("the event loop that owned the connections is closed")
+            return self._loop
+
+
+class _Returning(Generic[P]):
+    """A callback that finds its way back to the loop it came from."""
+
+    def __init__(
+        self,
+        callback: Callable[P, Awaitable[None] | None],
+        home: asyncio.AbstractEventLoop | None,
+        context: contextvars.Context,
+    ) -> None:
+        self._callback = callback
+        self._home = home
+        self._context = context
+        self._running: set[asyncio.Future[None]] = set()
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        home = self._home or asyncio.get_running_loop()
+        if not home.is_closed():
+            home.call_soon_threadsafe(
+                partial(self._run, *args, **kwargs), context=self._context.copy()
+            )
+
+    def _run(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            told = self._callback(*args, **kwargs)
+        except Exception:  # boundary: a callback of the user's must not hurt the call
+            logger.exception("a callback failed")
+            return
+        if inspect.isawaitable(told):
+            future = asyncio.ensure_future(told)
+            self._running.add(future)
+            future.add_done_callback(self._done)
+
+    def _done(self, future: asyncio.Future[None]) -> None:
+        self._running.discard(future)
+        if not future.cancelled() and (error := future.exception()) is not None:
+            logger.error("a callback failed", exc_info=error)
+
+
+def _start_loop_thread() -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=_run_loop, args=(loop,), name="plait", daemon=True)
+    thread.start()
+    return loop, thread
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+    finally:
+        leftover = asyncio.all_tasks(loop)
+        for task in leftover:
+            task.cancel()
+        if leftover:
+            loop.run_until_complete(asyncio.gather(*leftover, return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
+
+
+def _loop_of_this_thread() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _closed_meanwhile() -> ClientClosedError:
+    return ClientClosedError("the client was closed during the call")

@@ -1,0 +1,65 @@
+"""Where the tasks of all connections live: one task group, entered and left by one task."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from functools import partial
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+from plait.errors import ClientClosedError
+
+
+class Home:
+    """A task group that can be opened and closed from different tasks of one loop.
+
+    An anyio task group must be left by the task that entered it, but a client is opened and
+    closed from wherever its user likes. So one task does both, and everyone else only asks.
+    """
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[None] | None = None
+        self._group: TaskGroup | None = None
+        self._leave: asyncio.Event | None = None
+
+    async def open(self) -> None:
+        """Start the group, if it is not there yet."""
+        if self._task is not None and not self._task.done():
+            return
+        opened, self._leave = asyncio.Event(), asyncio.Event()
+        self._task = asyncio.create_task(
+            self._live(opened, self._leave), name="plait home", context=Context()
+        )
+        await opened.wait()
+
+    def start(self, work: Callable[[], Coroutine[Any, Any, None]], *, name: str) -> None:
+        """Run something in the group; it must not raise."""
+        if self._group is None:
+            raise ClientClosedError("the client is closed")
+        # A fresh context: a connection outlives the call that happened to open it.
+        Context().run(partial(self._group.start_soon, work, name=name))
+
+    async def close(self) -> None:
+        """Cancel what is left in the group, and wait for it."""
+        task, self._task = self._task, None
+        if task is None or self._leave is None:
+            return
+        self._leave.set()
+        # Shielded: whoever closes may be cancelled, the connections must be closed all the same.
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.shield(task)
+
+    async def _live(self, opened: asyncio.Event, leave: asyncio.Event) -> None:
+        async with anyio.create_task_group() as group:
+            self._group = group
+            opened.set()
+            try:
+                await leave.wait()
+            finally:
+                self._group = None
+                group.cancel_scope.cancel()

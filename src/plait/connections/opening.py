@@ -1,0 +1,168 @@
+"""Opening one session: which protocol era, which transport, and what earlier sessions learned."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Literal
+
+from mcp import Client
+from mcp.client.session import (
+    ElicitationFnT,
+    ListRootsFnT,
+    LoggingFnT,
+    MessageHandlerFnT,
+    SamplingFnT,
+)
+from mcp.shared.exceptions import MCPDeprecationWarning
+from mcp_types import DiscoverResult, Implementation, LoggingLevel
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from plait.config.servers import HttpServer, InProcessServer, ServerConfig, transport_of
+from plait.connections.translate import connect_failure
+from plait.errors import ConnectError
+from plait.transports.open import open_transport, sse_twin
+from plait.transports.wire import Wire, watched_exchanges
+
+logger = logging.getLogger("plait.connections")
+
+_FALLBACK_STATUS = frozenset(
+    {
+        HTTPStatus.BAD_REQUEST,
+        HTTPStatus.NOT_FOUND,
+        HTTPStatus.METHOD_NOT_ALLOWED,
+        HTTPStatus.NOT_ACCEPTABLE,
+    }
+)
+"""Answers of a server that may know only the older transport."""
+
+
+@dataclass(slots=True)
+class Memory:
+    """What earlier sessions found out about a server."""
+
+    era: Literal["legacy", "modern"] | None = None
+    over_sse: bool = False
+
+    def transport(self, server: ServerConfig) -> str:
+        """Name the transport that is really used."""
+        return "sse" if self.over_sse else transport_of(server)
+
+
+@dataclass(slots=True)
+class Voice:
+    """How this client introduces itself, and who answers when a server asks something."""
+
+    client_info: Implementation | None = None
+    log_level: LoggingLevel | None = None
+    on_message: MessageHandlerFnT | None = None
+    on_log: LoggingFnT | None = None
+    on_elicitation: ElicitationFnT | None = None
+    on_sampling: SamplingFnT | None = None
+    on_roots: ListRootsFnT | None = None
+    extra: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def options(self) -> dict[str, Any]:
+        """Return the keyword arguments for the SDK's client."""
+        return {
+            "client_info": self.client_info,
+            "log_level": self.log_level,
+            "message_handler": self.on_message,
+            "logging_callback": self.on_log,
+            "elicitation_callback": self.on_elicitation,
+            "sampling_callback": self.on_sampling,
+            "list_roots_callback": self.on_roots,
+            # The catalogue caches for all sessions; a second cache below it could only be stale.
+            "cache": None,
+            **self.extra,
+        }
+
+
+async def enter_client(
+    stack: AsyncExitStack, server: ServerConfig, wire: Wire, memory: Memory, voice: Voice
+) -> Client:
+    """Open a session on the stack, in the caller's task.
+
+    Raises:
+        PlaitError: The server cannot be reached, or does not complete the handshake.
+    """
+    if isinstance(server, HttpServer) and memory.over_sse:
+        return await _enter(stack, sse_twin(server), wire, memory, voice)
+    try:
+        return await _enter(stack, server, wire, memory, voice)
+    except ConnectError as refused:
+        if not isinstance(server, HttpServer) or not _may_be_sse(server, wire):
+            raise
+        wire.reply = None
+        try:
+            client = await _enter(stack, sse_twin(server), wire, memory, voice)
+        except ConnectError as second:
+            refused.add_note(f"tried the SSE transport too: {second}")
+            text = f"{refused}; nor over SSE: {second}"
+            raise type(refused)(text, server=wire.server, status=refused.status) from second
+        memory.over_sse = True
+        logger.info("%s speaks the older SSE transport", wire.server)
+        return client
+
+
+def _may_be_sse(server: HttpServer, wire: Wire) -> bool:
+    reply = wire.reply
+    return (
+        server.automatic_sse_fallback
+        and reply is not None
+        and reply.status in _FALLBACK_STATUS
+        and not reply.is_jsonrpc
+    )
+
+
+async def _enter(
+    stack: AsyncExitStack, server: ServerConfig, wire: Wire, memory: Memory, voice: Voice
+) -> Client:
+    era = server.protocol if server.protocol != "auto" else memory.era or "auto"
+    mode = {"legacy": "legacy", "modern": "auto"}.get(era, era)
+    try:
+        client = await _enter_as(stack, server, wire, mode, voice)
+    except ConnectError as refused:
+        if server.protocol != "auto" or memory.era != "legacy" or refused.code is None:
+            raise
+        # It answered, but not to the handshake it knew before: ask it again what it speaks.
+        memory.era = None
+        client = await _enter_as(stack, server, wire, "auto", voice)
+    modern = client.protocol_version in MODERN_PROTOCOL_VERSIONS
+    memory.era = "modern" if modern else "legacy"
+    if voice.log_level is not None and not modern:
+        await set_log_level(client, voice.log_level)
+    return client
+
+
+async def set_log_level(client: Client, level: LoggingLevel) -> None:
+    """Ask a handshake-era server for log messages, if it has any to give."""
+    if client.server_capabilities.logging is not None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", MCPDeprecationWarning)
+            await client.session.set_logging_level(level)  # pyright: ignore[reportDeprecated]
+
+
+async def _enter_as(
+    stack: AsyncExitStack, server: ServerConfig, wire: Wire, mode: str, voice: Voice
+) -> Client:
+    options = voice.options() | dict(server.client_options)
+    if isinstance(server, InProcessServer):
+        client = Client(server.server, mode=mode, **options)
+    else:
+        client = Client(open_transport(server, wire), mode=mode, **options)
+    with watched_exchanges() as exchanges:
+        try:
+            async with AsyncExitStack() as attempt:
+                await attempt.enter_async_context(client)
+                if mode in MODERN_PROTOCOL_VERSIONS:
+                    # The SDK takes a pinned version on trust; ask, so that a dead server is found.
+                    raw = await client.session.send_discover(mode)
+                    client.session.adopt(DiscoverResult.model_validate(raw))
+                stack.push_async_exit(attempt.pop_all())
+        except Exception as error:  # boundary: transports and the SDK may raise anything
+            raise connect_failure(error, exchanges, wire) from error
+    return client

@@ -1,0 +1,170 @@
+"""The requests a client makes, each as a function of an open SDK client."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+import mcp_types as types
+from mcp import Client, MCPError
+from mcp.client import ClientRequestContext
+from mcp.shared.dispatcher import ProgressFnT
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import TypeAdapter
+
+from plait.errors import ProtocolError
+
+T = TypeVar("T")
+
+_CALL_RESULT: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
+    types.CallToolResult | types.InputRequiredResult
+)
+
+_MOST_PAGES = 1000
+_MOST_ROUNDS = 10
+"""How often a server may ask something back during one call."""
+
+_FIRST_PAUSE_SECONDS = 0.05
+_LONGEST_PAUSE_SECONDS = 0.25
+
+
+def is_modern(client: Client) -> bool:
+    """Say whether the session has no handshake and no state."""
+    return client.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+
+async def call_tool(
+    client: Client,
+    name: str,
+    arguments: Mapping[str, Any],
+    *,
+    on_progress: ProgressFnT | None = None,
+    meta: types.RequestParamsMeta | None = None,
+) -> types.CallToolResult:
+    """Call a tool, answering what the server asks back on the way.
+
+    Not the SDK's own `call_tool`: that one fails after the fact when a result does not match its
+    output schema, and lists all tools after the first call of one it has not seen.
+    """
+    relisted = False
+    responses: types.InputResponses | None = None
+    state: str | None = None
+    pause = _FIRST_PAUSE_SECONDS
+    rounds = 0
+    while True:
+        request = types.CallToolRequest(
+            params=types.CallToolRequestParams(
+                name=name,
+                arguments=dict(arguments),
+                input_responses=responses,
+                request_state=state,
+                _meta=meta,
+            )
+        )
+        try:
+            result = await client.session.send_request(
+                request, _CALL_RESULT, progress_callback=on_progress
+            )
+        except MCPError as error:
+            # https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
+            # A header that mirrors an argument was missing: learn them from the list, once.
+            if error.code != types.HEADER_MISMATCH or relisted:
+                raise
+            relisted = True
+            await list_tools(client)
+            continue
+        if isinstance(result, types.CallToolResult):
+            return result
+        rounds += 1
+        if rounds > _MOST_ROUNDS:
+            raise ProtocolError(f"the tool {name!r} asked back more than {_MOST_ROUNDS} times")
+        if result.input_requests:
+            responses = await _answers(client, result.input_requests)
+        else:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            responses = None
+        state = result.request_state
+
+
+async def _answers(
+    client: Client, requests: Mapping[str, types.InputRequest]
+) -> types.InputResponses:
+    """Answer what a modern server asks, with the callbacks that legacy servers would reach."""
+    answers: types.InputResponses = {}
+    for key, request in requests.items():
+        meta = request.params.meta if request.params else None
+        context = ClientRequestContext(session=client.session, request_id=key, meta=meta)
+        answer = await client.session.dispatch_input_request(context, request)
+        if isinstance(answer, types.ErrorData):
+            raise MCPError.from_error_data(answer)
+        answers[key] = answer
+    return answers
+
+
+async def _pages(
+    fetch: Callable[[str | None], Awaitable[tuple[list[T], str | None]]],
+) -> list[T]:
+    items: list[T] = []
+    cursor: str | None = None
+    seen: set[str] = set()
+    for _ in range(_MOST_PAGES):
+        page, cursor = await fetch(cursor)
+        items += page
+        if not cursor or cursor in seen:  # a server that repeats a cursor would go on for ever
+            break
+        seen.add(cursor)
+    return items
+
+
+async def list_tools(client: Client) -> list[types.Tool]:
+    """List the tools of every page."""
+
+    async def fetch(cursor: str | None) -> tuple[list[types.Tool], str | None]:
+        page = await client.list_tools(cursor=cursor)
+        return page.tools, page.next_cursor
+
+    return await _pages(fetch)
+
+
+async def list_resources(client: Client) -> list[types.Resource]:
+    """List the resources of every page."""
+
+    async def fetch(cursor: str | None) -> tuple[list[types.Resource], str | None]:
+        page = await client.list_resources(cursor=cursor)
+        return page.resources, page.next_cursor
+
+    return await _pages(fetch)
+
+
+async def list_resource_templates(client: Client) -> list[types.ResourceTemplate]:
+    """List the resource templates of every page."""
+
+    async def fetch(cursor: str | None) -> tuple[list[types.ResourceTemplate], str | None]:
+        page = await client.list_resource_templates(cursor=cursor)
+        return page.resource_templates, page.next_cursor
+
+    return await _pages(fetch)
+
+
+async def list_prompts(client: Client) -> list[types.Prompt]:
+    """List the prompts of every page."""
+
+    async def fetch(cursor: str | None) -> tuple[list[types.Prompt], str | None]:
+        page = await client.list_prompts(cursor=cursor)
+        return page.prompts, page.next_cursor
+
+    return await _pages(fetch)
+
+
+async def ping(client: Client) -> float:
+    """Measure one cheap round trip, in seconds."""
+    began = time.perf_counter()
+    if is_modern(client):
+        # The modern protocol has no ping; asking what the server is costs as little.
+        await client.session.send_discover(client.protocol_version)
+    else:
+        await client.session.send_ping()
+    return time.perf_counter() - began

@@ -1,0 +1,118 @@
+"""One session with a server, from handshake to the last answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Generator
+from contextlib import AsyncExitStack, contextmanager
+
+from mcp import Client
+
+from plait._support.redact import Redactor
+from plait.config.servers import ServerConfig
+from plait.connections.opening import Memory, Voice, enter_client
+from plait.connections.translate import connect_timeout
+from plait.errors import ClientClosedError, PlaitError
+from plait.transports.wire import Wire
+
+logger = logging.getLogger("plait.connections")
+
+
+class Session:
+    """Holds one SDK client open; only the task that runs `live` enters and leaves its contexts."""
+
+    def __init__(
+        self, name: str, server: ServerConfig, memory: Memory, voice: Voice, redact: Redactor
+    ) -> None:
+        self._server = server
+        self._memory = memory
+        self._voice = voice
+        self._client: Client | None = None
+        self._failure: PlaitError | None = None
+        self._opened = asyncio.Event()
+        self._leave = asyncio.Event()
+        self._free = asyncio.Event()
+        self._free.set()
+        self.wire = Wire(name, redact, self.end)
+        self.ended = asyncio.Event()
+        """Set when the session is of no more use, by whichever side."""
+        self.in_flight = 0
+        self.opened_at = self.last_used = time.monotonic()
+        self.connect_seconds: float | None = None
+
+    @property
+    def client(self) -> Client:
+        """The open client."""
+        if self._client is None:
+            raise ClientClosedError(f"{self.wire.server}: the session is closed")
+        return self._client
+
+    async def opened(self) -> None:
+        """Wait until the session is open.
+
+        Raises:
+            PlaitError: It could not be opened.
+        """
+        await self._opened.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    @contextmanager
+    def borrowed(self) -> Generator[Client]:
+        """Use the client; a session that is borrowed is not closed under the borrower."""
+        client = self.client
+        self.in_flight += 1
+        self._free.clear()
+        try:
+            yield client
+        finally:
+            self.in_flight -= 1
+            self.last_used = time.monotonic()
+            if self.in_flight == 0:
+                self._free.set()
+
+    def end(self) -> None:
+        """Declare the session of no more use; calls under way may still finish."""
+        self.ended.set()
+        self._leave.set()
+
+    def abort(self) -> None:
+        """End the session and whatever still runs on it."""
+        self._free.set()
+        self.end()
+
+    async def live(self) -> None:
+        """Open the session, hold it until it ends, and close it; no failure of it is raised."""
+        try:
+            async with AsyncExitStack() as stack:
+                await self._open(stack)
+                if self._failure is None:
+                    await self._leave.wait()
+                    await self._free.wait()
+                async with asyncio.timeout(self._server.timeouts.close_seconds):
+                    await stack.aclose()
+        except Exception as error:  # boundary: the SDK's own tasks may fail in any way
+            logger.debug("%s: the session broke", self.wire.server, exc_info=error)
+        finally:
+            self._client = None
+            self.wire.end("the session was closed")
+            self.ended.set()
+            self._opened.set()
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        began = time.monotonic()
+        limit = self._server.timeouts.connect_seconds
+        try:
+            async with asyncio.timeout(limit):
+                self._client = await enter_client(
+                    stack, self._server, self.wire, self._memory, self._voice
+                )
+        except TimeoutError:
+            self._failure = connect_timeout(limit, self.wire, self.wire.server)
+        except PlaitError as error:
+            self._failure = error
+        self.opened_at = self.last_used = time.monotonic()
+        self.connect_seconds = self.opened_at - began
+        self._opened.set()

@@ -1,0 +1,269 @@
+"""The one edge where failures of the SDK, HTTP and processes become errors of ours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+
+import httpx2
+from mcp import MCPError
+from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, INVALID_REQUEST, REQUEST_TIMEOUT
+from pydantic import ValidationError
+
+from plait._support.failures import first_cause
+from plait.errors import (
+    AuthRequiredError,
+    ConnectError,
+    ConnectionLostError,
+    ConnectTimeoutError,
+    EndpointNotFoundError,
+    ForbiddenError,
+    HttpError,
+    ListTimeoutError,
+    OutcomeUnknownError,
+    PlaitError,
+    ProtocolError,
+    RateLimitedError,
+    ResourceNotFoundError,
+    SendError,
+    ServerError,
+)
+from plait.transports.wire import Exchange, Exchanges, HttpReply, Wire
+
+_RESOURCE_NOT_FOUND = -32002
+_NOT_FOR_OTHERS = frozenset({-32020, -32021, -32022, -32042})
+"""Codes that say this client is at fault, so that no other server would answer better."""
+
+_SESSION_GONE_STATUS = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND})
+_SESSION_GONE_CODES = frozenset({CONNECTION_CLOSED, REQUEST_TIMEOUT, INVALID_REQUEST})
+"""What servers answer to a session id they do not know; the texts differ, these do not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error for the caller, and whether the session it happened on is of no more use."""
+
+    error: PlaitError
+    session_lost: bool = False
+
+
+def connect_failure(cause: BaseException, exchanges: Exchanges, wire: Wire) -> PlaitError:
+    """Explain why no session could be opened."""
+    error = first_cause(cause)
+    if isinstance(error, PlaitError) and wire.reply is None:
+        return error
+    server = wire.server
+    last = exchanges.last
+    reply = wire.reply
+    if reply is not None:
+        return http_error(reply, wire, connecting=True)
+    if last is not None and last.failure is not None:
+        return ConnectError(f"{server}: cannot connect: {_said(last.failure, wire)}", server=server)
+    if wire.exit_code is not None:
+        return ConnectError(f"{server}: {_exited(wire)} before it was ready", server=server)
+    if isinstance(error, MCPError):
+        if wire.ended:
+            return ConnectError(f"{server}: {wire.end_reason} during the handshake", server=server)
+        return ConnectError(
+            f"{server}: the handshake failed: {wire.redact.excerpt(error.message)}",
+            server=server,
+            code=error.code,
+        )
+    return ConnectError(f"{server}: cannot connect: {_said(error, wire)}", server=server)
+
+
+def connect_timeout(seconds: float, wire: Wire | None, server: str) -> ConnectTimeoutError:
+    """Explain that the handshake took too long."""
+    words = wire.last_words() if wire is not None else None
+    said = f"; its last words: {words}" if words else ""
+    return ConnectTimeoutError(
+        f"{server}: not ready within {seconds:g} s (connect_timeout){said}", server=server
+    )
+
+
+def request_failure(
+    cause: BaseException, exchanges: Exchanges, wire: Wire, *, method: str, tool: str | None = None
+) -> Failure:
+    """Explain why a request on an open session failed."""
+    error = first_cause(cause)
+    if isinstance(error, PlaitError):
+        return Failure(error)
+    exchange = exchanges.last
+    if isinstance(error, MCPError):
+        return _answered_with_error(error, exchange, wire, method=method, tool=tool)
+    name = _named(wire.server, tool)
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        text = f"{name}: the answer to {method} does not follow MCP: {place}: {first['msg']}"
+        return Failure(ProtocolError(wire.redact.excerpt(text, 300), server=wire.server, tool=tool))
+    return _lost(exchange, wire, _said(error, wire), tool=tool)
+
+
+def _answered_with_error(
+    error: MCPError, exchange: Exchange | None, wire: Wire, *, method: str, tool: str | None
+) -> Failure:
+    reply = exchange.reply if exchange is not None else None
+    if exchange is not None and exchange.failure is not None:
+        return _lost(exchange, wire, _said(exchange.failure, wire), tool=tool)
+    if reply is not None:
+        if _session_is_gone(reply, error.code):
+            text = f"{_named(wire.server, tool)}: the server has forgotten the session"
+            lost = ConnectionLostError(
+                text, server=wire.server, tool=tool, code=error.code, status=reply.status
+            )
+            return Failure(lost, session_lost=True)
+        if not reply.is_jsonrpc or _by_status(reply.status) is not None:
+            return Failure(http_error(reply, wire, tool=tool, code=error.code))
+    if error.code == CONNECTION_CLOSED and _was_never_answered(exchange, wire):
+        reason = _exited(wire) if wire.exit_code is not None else wire.end_reason
+        return _lost(exchange, wire, reason or error.message, tool=tool, session_lost=wire.ended)
+    if error.code == REQUEST_TIMEOUT and exchange is not None and not exchange.answered:
+        text = f"{_named(wire.server, tool)}: no answer to {method} in time"
+        return Failure(ListTimeoutError(text, server=wire.server, tool=tool))
+    return Failure(_protocol_error(error, reply, wire, method=method, tool=tool))
+
+
+def _protocol_error(
+    error: MCPError, reply: HttpReply | None, wire: Wire, *, method: str, tool: str | None
+) -> PlaitError:
+    said = wire.redact.excerpt(error.message) or "an error without a text"
+    name = _named(wire.server, tool)
+    missing = error.code == _RESOURCE_NOT_FOUND or (
+        method == "resources/read" and error.code == INVALID_PARAMS
+    )
+    if missing:
+        return ResourceNotFoundError(f"{name}: {said}", server=wire.server, code=error.code)
+    return ProtocolError(
+        f"{name}: the server answered {method} with error {error.code}: {said}",
+        server=wire.server,
+        tool=tool,
+        code=error.code,
+        status=None if reply is None else reply.status,
+        retryable=error.code not in _NOT_FOR_OTHERS,
+    )
+
+
+def _was_never_answered(exchange: Exchange | None, wire: Wire) -> bool:
+    """Tell the SDK's own "connection closed" from a server that uses the same code."""
+    if exchange is None:
+        return True
+    return wire.ended or exchange.stream_ended or not exchange.answered
+
+
+def _session_is_gone(reply: HttpReply, code: int) -> bool:
+    if reply.status not in _SESSION_GONE_STATUS or not reply.had_session:
+        return False
+    return not reply.is_jsonrpc or code in _SESSION_GONE_CODES
+
+
+def _lost(
+    exchange: Exchange | None,
+    wire: Wire,
+    reason: str,
+    *,
+    tool: str | None,
+    session_lost: bool = True,
+) -> Failure:
+    """Decide by what is known of the request: it never left, or nobody can tell."""
+    name = _named(wire.server, tool)
+    if exchange is None or not exchange.written:
+        kind = SendError if exchange is not None and exchange.failure else ConnectionLostError
+        text = f"{name}: the request was not sent: {reason}"
+        return Failure(kind(text, server=wire.server, tool=tool), session_lost=session_lost)
+    words = wire.last_words()
+    said = f" (stderr: {words})" if words else ""
+    text = (
+        f"{name}: the answer was lost: {reason}{said}. It is not known whether the call took "
+        "effect; check before doing it again"
+    )
+    unknown = OutcomeUnknownError(text, server=wire.server, tool=tool)
+    return Failure(unknown, session_lost=session_lost)
+
+
+def http_error(
+    reply: HttpReply,
+    wire: Wire,
+    *,
+    tool: str | None = None,
+    code: int | None = None,
+    connecting: bool = False,
+) -> PlaitError:
+    """Make the error of an HTTP status."""
+    name = _named(wire.server, tool)
+    kind = _by_status(reply.status) or HttpError
+    if connecting and reply.status == HTTPStatus.NOT_FOUND:
+        kind = EndpointNotFoundError
+    body = wire.redact.excerpt(reply.body)
+    retry_after = _seconds(reply.retry_after)
+    error = kind(
+        f"{name}: HTTP {reply.status}{_ADVICE.get(reply.status, '')}{f': {body}' if body else ''}",
+        server=wire.server,
+        tool=tool,
+        code=code,
+        status=reply.status,
+        retry_after=retry_after,
+        challenge=None if reply.challenge is None else wire.redact(reply.challenge),
+    )
+    if reply.status == HTTPStatus.SERVICE_UNAVAILABLE and retry_after is not None:
+        error.retry = "always"
+    return error
+
+
+_ADVICE = {
+    401: " (credentials are missing or not accepted)",
+    403: " (the credentials do not allow this)",
+    404: " (there is no MCP endpoint at this URL)",
+    429: " (too many requests)",
+}
+
+
+def _by_status(status: int) -> type[HttpError] | None:
+    match status:
+        case HTTPStatus.UNAUTHORIZED:
+            return AuthRequiredError
+        case HTTPStatus.FORBIDDEN:
+            return ForbiddenError
+        case HTTPStatus.TOO_MANY_REQUESTS:
+            return RateLimitedError
+        case _ if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            return ServerError
+        case _:
+            return None
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    """Read a `Retry-After` header: a number of seconds, or a date."""
+    if retry_after is None:
+        return None
+    try:
+        return max(0.0, float(retry_after))
+    except ValueError:
+        pass
+    try:
+        then = parsedate_to_datetime(retry_after)
+    except ValueError:
+        return None
+    return max(0.0, (then - datetime.now(UTC)).total_seconds())
+
+
+def _exited(wire: Wire) -> str:
+    code = wire.exit_code
+    how = f"was killed by signal {-code}" if code is not None and code < 0 else f"exited ({code})"
+    words = wire.last_words()
+    return f"the server {how}{f'; its last words: {words}' if words else ''}"
+
+
+def _said(error: BaseException, wire: Wire) -> str:
+    """Describe a foreign exception in a few words."""
+    text = wire.redact.excerpt(str(error))
+    name = type(error).__name__
+    if isinstance(error, httpx2.TransportError | OSError) and text:
+        return f"{text} ({name})"
+    return f"{name}: {text}" if text else name
+
+
+def _named(server: str, tool: str | None) -> str:
+    return server if tool is None else f"{server}/{tool}"

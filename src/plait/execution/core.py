@@ -1,0 +1,105 @@
+"""The parts of an open client, built together in the loop that owns them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
+
+from mcp import Client
+from mcp.client.session import IncomingMessage
+from mcp_types import (
+    METHOD_NOT_FOUND,
+    LoggingLevel,
+    ResourceUpdatedNotification,
+    ToolListChangedNotification,
+)
+
+from plait.catalog.catalog import ToolCatalog
+from plait.config.servers import ServerConfig
+from plait.connections.deadline import Deadline
+from plait.connections.handover import Handover
+from plait.connections.opening import Voice, set_log_level
+from plait.connections.operations import is_modern
+from plait.connections.pool import ConnectionPool
+from plait.errors import ProtocolError
+from plait.execution.executor import ToolExecutor
+from plait.execution.subscriptions import Subscriptions
+from plait.telemetry.observer import Observer
+
+T = TypeVar("T")
+
+
+class Core:
+    """Connections, catalogue and executor of one client."""
+
+    def __init__(
+        self,
+        servers: Mapping[str, ServerConfig],
+        handover: Handover,
+        *,
+        voice_for: Callable[[str], Voice],
+        default_seconds: float | None,
+        observers: Sequence[Observer],
+    ) -> None:
+        self._voice_for = voice_for
+        self.pool = ConnectionPool(servers, self._voice)
+        self.catalog = ToolCatalog(self.pool)
+        self.subscriptions = Subscriptions(self.pool)
+        self.executor = ToolExecutor(
+            self.pool,
+            self.catalog,
+            handover,
+            default_seconds=default_seconds,
+            observers=observers,
+        )
+
+    async def open(self) -> None:
+        """Make everything usable; no server is contacted."""
+        await self.pool.open()
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self.pool.close()
+
+    async def ask(self, server: str, operation: Callable[[Client], Awaitable[T]], method: str) -> T:
+        """Make a request that changes nothing."""
+        connection = self.pool[server]
+        deadline = Deadline(connection.server.timeouts.read_seconds, setting="read_timeout")
+        return await connection.ask(operation, deadline, method=method)
+
+    async def listed(
+        self, server: str, operation: Callable[[Client], Awaitable[list[T]]], method: str
+    ) -> list[T]:
+        """List something; a server that does not know the method has nothing of it."""
+        connection = self.pool[server]
+        deadline = Deadline(connection.server.timeouts.list_seconds, setting="list_timeout")
+        try:
+            return await connection.ask(operation, deadline, method=method)
+        except ProtocolError as error:
+            if error.code == METHOD_NOT_FOUND:
+                return []
+            raise
+
+    async def set_log_level(self, servers: Iterable[str], level: LoggingLevel) -> None:
+        """Ask for log messages; modern servers are asked with each call."""
+        self.executor.log_level = level
+        for name in servers:
+            session = await self.pool[name].lasting_session()
+            if not is_modern(session.client):
+                await self.ask(name, partial(set_log_level, level=level), "logging/setLevel")
+
+    def _voice(self, server: str) -> Voice:
+        voice = self._voice_for(server)
+        voice.on_message = partial(self._heard, server)
+        return voice
+
+    async def _heard(self, server: str, message: IncomingMessage) -> None:
+        """Act on what a server says without being asked."""
+        match message:
+            case ToolListChangedNotification():
+                self.catalog.forget(server)
+            case ResourceUpdatedNotification():
+                self.subscriptions.updated(server, message.params.uri)
+            case _:
+                pass

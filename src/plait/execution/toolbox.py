@@ -1,0 +1,447 @@
+"""The toolbox: every server's tools, resources and prompts behind one door, for any framework."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Generic, ParamSpec, Self, TypeVar
+
+import mcp_types as types
+from mcp import Client
+from mcp.client.session import LoggingFnT
+
+from plait._version import __version__
+from plait.catalog.tool import Tool
+from plait.config.read import ClientConfig, ConfigSource, read_config
+from plait.connections import operations
+from plait.connections.facts import ServerFacts
+from plait.connections.handover import Handover
+from plait.connections.opening import Voice
+from plait.connections.pool import unknown_server
+from plait.connections.status import Status
+from plait.errors import ClientClosedError, PlaitError
+from plait.execution.core import Core
+from plait.execution.executor import OnProgress, ToolCall
+from plait.execution.outcome import ToolResult
+from plait.execution.roots import Roots, roots_callback
+from plait.execution.subscriptions import Subscription
+from plait.telemetry.observer import Observer
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+OnLog = Callable[[str, types.LoggingMessageNotificationParams], Awaitable[None] | None]
+"""Gets the server's name and the log message it sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed(Generic[T]):
+    """Something a server lists, and which server it was."""
+
+    server: str
+    item: T
+
+
+class Toolbox:
+    """All servers of a configuration.
+
+    Servers are contacted when they are first needed. Used as `async with Toolbox(...)`, its
+    connections live in the caller's loop; otherwise in a loop of their own, and every method can
+    be called from any loop, any thread, and, with `_blocking` behind its name, without a loop.
+    """
+
+    def __init__(
+        self,
+        servers: ConfigSource,
+        *,
+        default_tool_timeout: float | None = None,
+        client_info: types.Implementation | Mapping[str, str] | None = None,
+        roots: Roots | None = None,
+        log_level: types.LoggingLevel | None = None,
+        on_log: OnLog | None = None,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        self.config: ClientConfig = read_config(servers)
+        self._default_seconds = default_tool_timeout or self.config.default_tool_timeout
+        self._client_info = _implementation(client_info)
+        self._roots = roots
+        self._log_level: types.LoggingLevel | None = log_level
+        self._on_log = on_log
+        self._observers = tuple(observers)
+        self._handover = Handover()
+        self._core: Core | None = None
+        self._closed = False
+        # Whoever forgets to close a client must not keep its processes.
+        self._finalizer = weakref.finalize(self, self._handover.stop)
+
+    # -- life ---------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        self._check_open()
+        if self._core is not None:
+            await self._shut()
+        self._handover.use_current_loop()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    def __enter__(self) -> Self:
+        self._check_open()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def aclose(self) -> None:
+        """Close every connection; tools handed out raise `ClientClosedError` from now on."""
+        self._closed = True
+        await self._shut()
+
+    def close(self) -> None:
+        """Do what `aclose` does, and block until it is done."""
+        self._closed = True
+        core, self._core = self._core, None
+        if core is not None:
+            self._handover.run_blocking(core.close)
+        self._handover.stop()
+
+    async def _shut(self) -> None:
+        core, self._core = self._core, None
+        if core is not None:
+            await self._handover.run(core.close)
+        if self._handover.owns_thread:
+            await asyncio.to_thread(self._handover.stop)
+        else:
+            self._handover.stop()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClientClosedError("the client is closed; its tools can no longer be called")
+
+    async def _opened(self) -> Core:
+        """Return the open parts, building them if need be; runs in the owning loop."""
+        self._check_open()
+        if self._core is None:
+            self._core = Core(
+                self.config.servers,
+                self._handover,
+                voice_for=self._voice_for,
+                default_seconds=self._default_seconds,
+                observers=self._observers,
+            )
+        await self._core.open()
+        return self._core
+
+    def _voice_for(self, server: str) -> Voice:
+        return Voice(
+            client_info=self._client_info,
+            log_level=self._log_level,
+            on_log=None if self._on_log is None else _log_callback(self._on_log, server),
+            on_roots=None if self._roots is None else roots_callback(self._roots),
+        )
+
+    async def _on_owner(
+        self,
+        work: Callable[[Core], Coroutine[Any, Any, T]],
+    ) -> T:
+        """Run something on the open parts, in the loop that owns them."""
+        self._check_open()
+
+        async def run() -> T:
+            return await work(await self._opened())
+
+        return await self._handover.run(run)
+
+    def _blocking(
+        self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        self._check_open()
+        return self._handover.run_blocking(work, *args, **kwargs)
+
+    # -- what there is --------------------------------------------------------------------------
+
+    @property
+    def server_names(self) -> tuple[str, ...]:
+        """The configured servers, in their order."""
+        return tuple(self.config.servers)
+
+    def status(self) -> Status:
+        """Say how every server stands now, without contacting any."""
+        if self._core is not None:
+            return self._core.pool.status()
+        return Core(
+            self.config.servers,
+            self._handover,
+            voice_for=self._voice_for,
+            default_seconds=None,
+            observers=(),
+        ).pool.status()
+
+    async def ready(self, timeout_seconds: float | None = None) -> Status:
+        """Open every server and wait until each is ready or has failed.
+
+        Raises:
+            PlaitError: A required server failed.
+            TimeoutError: Not all of them were done in `timeout_seconds`.
+        """
+
+        async def work(core: Core) -> Status:
+            async with asyncio.timeout(timeout_seconds):
+                outcomes = await asyncio.gather(
+                    *(one.lasting_session() for one in core.pool.connections.values()),
+                    return_exceptions=True,
+                )
+            for connection, outcome in zip(core.pool.connections.values(), outcomes, strict=True):
+                if isinstance(outcome, BaseException) and (
+                    connection.server.required or not isinstance(outcome, PlaitError)
+                ):
+                    raise outcome
+            return core.pool.status()
+
+        return await self._on_owner(work)
+
+    def ready_blocking(self, timeout_seconds: float | None = None) -> Status:
+        """Do what `ready` does, and block until it is done."""
+        return self._blocking(self.ready, timeout_seconds)
+
+    async def tools(self, *servers: str, refresh: bool = False) -> list[Tool]:
+        """List the tools of these servers, or of all of them.
+
+        An optional server that fails is left out; `status()` says why.
+
+        Raises:
+            PlaitError: A required server failed, one that was named, or every one.
+        """
+        self._check_names(servers)
+        return await self._on_owner(lambda core: core.catalog.tools(servers, refresh=refresh))
+
+    def tools_blocking(self, *servers: str, refresh: bool = False) -> list[Tool]:
+        """Do what `tools` does, and block until it is done."""
+        return self._blocking(self.tools, *servers, refresh=refresh)
+
+    async def call(
+        self,
+        server: str,
+        tool: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout_seconds: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> ToolResult:
+        """Call a tool by its wire name; what the tool itself calls a failure is a result.
+
+        Raises:
+            PlaitError: The call could not be made, or its outcome is not known.
+        """
+        self._check_names([server])
+        core = await self._on_owner(_itself)
+        return await core.executor.run(
+            ToolCall(
+                server=server,
+                tool=tool,
+                arguments=arguments or {},
+                timeout_seconds=timeout_seconds,
+                on_progress=on_progress,
+            )
+        )
+
+    def call_blocking(
+        self,
+        server: str,
+        tool: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout_seconds: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> ToolResult:
+        """Do what `call` does, and block until it is done."""
+        return self._blocking(
+            self.call,
+            server,
+            tool,
+            arguments,
+            timeout_seconds=timeout_seconds,
+            on_progress=on_progress,
+        )
+
+    # -- resources, prompts and the rest of the protocol ------------------------------------------
+
+    async def resources(self, *servers: str) -> list[Listed[types.Resource]]:
+        """List the resources of these servers, or of all; those that offer none are left out."""
+        return await self._listed(servers, operations.list_resources, "resources/list")
+
+    async def resource_templates(self, *servers: str) -> list[Listed[types.ResourceTemplate]]:
+        """List the resource templates of these servers, or of all."""
+        return await self._listed(
+            servers, operations.list_resource_templates, "resources/templates/list"
+        )
+
+    async def prompts(self, *servers: str) -> list[Listed[types.Prompt]]:
+        """List the prompts of these servers, or of all; those that offer none are left out."""
+        return await self._listed(servers, operations.list_prompts, "prompts/list")
+
+    async def read(self, server: str, uri: str) -> types.ReadResourceResult:
+        """Read a resource.
+
+        Raises:
+            ResourceNotFoundError: The server has no such resource.
+        """
+        return await self._ask(server, lambda c: c.read_resource(uri), "resources/read")
+
+    async def prompt(
+        self, server: str, name: str, arguments: Mapping[str, str] | None = None
+    ) -> types.GetPromptResult:
+        """Fill in a prompt."""
+        filled = None if arguments is None else dict(arguments)
+        return await self._ask(server, lambda c: c.get_prompt(name, filled), "prompts/get")
+
+    async def complete(
+        self,
+        server: str,
+        ref: types.PromptReference | types.ResourceTemplateReference,
+        argument: Mapping[str, str],
+        context: Mapping[str, str] | None = None,
+    ) -> types.CompleteResult:
+        """Ask the server how an argument of a prompt or a template may go on."""
+        known = None if context is None else dict(context)
+        return await self._ask(
+            server, lambda c: c.complete(ref, dict(argument), known), "completion/complete"
+        )
+
+    async def subscribe(
+        self, server: str, uri: str, on_update: Callable[[str], Awaitable[None] | None]
+    ) -> Subscription:
+        """Have `on_update` called with the URI whenever the resource changes, or may have.
+
+        The subscription outlives restarts of the server; `cancel()` on it ends it.
+        """
+        self._check_names([server])
+        tell = self._handover.returning(on_update)
+        return await self._on_owner(lambda core: core.subscriptions.add(server, uri, tell))
+
+    async def set_log_level(self, level: types.LoggingLevel, *servers: str) -> None:
+        """Say from which level on servers shall send log messages; servers without logs are left.
+
+        Modern servers take it with each request, so it holds from their next session on.
+        """
+        self._log_level = level
+        self._check_names(servers)
+
+        names = servers or self.server_names
+        await self._on_owner(lambda core: core.set_log_level(names, level))
+
+    async def server_info(self, server: str) -> ServerFacts:
+        """Return who the server says it is, what it can do, and its instructions."""
+        self._check_names([server])
+
+        async def work(core: Core) -> ServerFacts:
+            session = await core.pool[server].lasting_session()
+            return ServerFacts.of(session.client)
+
+        return await self._on_owner(work)
+
+    async def ping(self, server: str) -> float:
+        """Measure one cheap round trip to the server, in seconds."""
+        return await self._ask(server, operations.ping, "ping")
+
+    async def health(self) -> Mapping[str, PlaitError | None]:
+        """Ask every server for a sign of life; `None` stands for a healthy one."""
+
+        async def look(name: str) -> PlaitError | None:
+            try:
+                await self.ping(name)
+            except PlaitError as error:
+                return error
+            return None
+
+        answers = await asyncio.gather(*(look(name) for name in self.server_names))
+        return dict(zip(self.server_names, answers, strict=True))
+
+    async def reconnect(self, server: str) -> None:
+        """Drop the server's session, and forget that it failed; the next call opens another."""
+        self._check_names([server])
+
+        async def work(core: Core) -> None:
+            core.pool[server].reconnect()
+
+        await self._on_owner(work)
+
+    async def _listed(
+        self,
+        servers: Sequence[str],
+        operation: Callable[[Client], Awaitable[list[T]]],
+        method: str,
+    ) -> list[Listed[T]]:
+        """List something of several servers; one that was not named may fail."""
+        self._check_names(servers)
+
+        async def work(core: Core) -> list[Listed[T]]:
+            names = servers or self.server_names
+            answers = await asyncio.gather(
+                *(core.listed(name, operation, method) for name in names), return_exceptions=True
+            )
+            found: list[Listed[T]] = []
+            for name, answer in zip(names, answers, strict=True):
+                if not isinstance(answer, BaseException):
+                    found += [Listed(name, item) for item in answer]
+                elif servers or not isinstance(answer, PlaitError):
+                    raise answer
+            return found
+
+        return await self._on_owner(work)
+
+    async def _ask(
+        self,
+        server: str,
+        operation: Callable[[Client], Awaitable[T]],
+        method: str,
+    ) -> T:
+        self._check_names([server])
+
+        async def work(core: Core) -> T:
+            return await core.ask(server, operation, method)
+
+        return await self._on_owner(work)
+
+    def _check_names(self, servers: Iterable[str]) -> None:
+        for name in servers:
+            if name not in self.config.servers:
+                raise unknown_server(name, self.config.servers)
+
+
+async def _itself(core: Core) -> Core:
+    return core
+
+
+def _implementation(
+    given: types.Implementation | Mapping[str, str] | None,
+) -> types.Implementation:
+    if given is None:
+        return types.Implementation(name="plait", version=__version__)
+    if isinstance(given, types.Implementation):
+        return given
+    return types.Implementation.model_validate(dict(given))
+
+
+def _log_callback(tell: OnLog, server: str) -> LoggingFnT:
+    async def told(params: types.LoggingMessageNotificationParams) -> None:
+        answer = tell(server, params)
+        if inspect.isawaitable(answer):
+            await answer
+
+    return told

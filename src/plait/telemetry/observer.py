@@ -1,0 +1,38 @@
+"""One seam for observing: logs, spans and traces are listeners."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallTool:
+    """One attempt at one tool call."""
+
+    server: str
+    tool: str
+    attempt: int
+
+
+Operation = CallTool
+"""Anything that can be observed."""
+
+
+class Observer(Protocol):
+    """Sees an operation start and end; an exception that ends it passes through."""
+
+    def around(self, operation: Operation) -> AbstractContextManager[None]:
+        """Return what wraps the operation."""
+        ...
+
+
+@contextmanager
+def observe(observers: Sequence[Observer], operation: Operation) -> Generator[None]:
+    """Run a block under every observer, the first one outermost."""
+    with ExitStack() as stack:
+        for observer in observers:
+            stack.enter_context(observer.around(operation))
+        yield

@@ -1,0 +1,96 @@
+"""A process that outlives its parent just long enough to stop the parent's children.
+
+Run as a script with `python -I -S`, so it imports nothing of this package. It reads lines
+`+<pgid>` and `-<pgid>` from its standard input. When that ends, or when its parent is gone, every
+process group still listed is stopped, with the descendants that left their group.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import time
+
+_LOOK_AT_PARENT_SECONDS = 2.0
+_GRACE_SECONDS = 1.0
+
+
+def processes() -> dict[int, tuple[int, int]]:
+    """Map each process id to its parent and its group; empty where there is no /proc."""
+    found: dict[int, tuple[int, int]] = {}
+    try:
+        names = os.listdir("/proc")  # noqa: PTH208  # pathlib would double the start-up time
+    except OSError:
+        return found
+    for name in names:
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
+                fields = file.read().rpartition(b")")[2].split()
+        except OSError:
+            continue
+        found[int(name)] = (int(fields[1]), int(fields[2]))
+    return found
+
+
+def members(groups: set[int]) -> set[int]:
+    """Find the processes of these groups, and all their descendants."""
+    table = processes()
+    chosen = {pid for pid, (_, group) in table.items() if group in groups}
+    grown = True
+    while grown:
+        added = {pid for pid, (parent, _) in table.items() if parent in chosen} - chosen
+        grown = bool(added)
+        chosen |= added
+    return chosen - {os.getpid()}
+
+
+def send(groups: set[int], pids: set[int], signum: int) -> None:
+    """Signal groups and single processes; those that are gone do not matter."""
+    for group in groups:
+        with contextlib.suppress(OSError):
+            os.killpg(group, signum)
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signum)
+
+
+def stop(groups: set[int]) -> None:
+    """Ask the groups to end, then end them."""
+    pids = members(groups)
+    send(groups, pids, signal.SIGTERM)
+    deadline = time.monotonic() + _GRACE_SECONDS
+    while time.monotonic() < deadline and members(groups):
+        time.sleep(0.05)
+    send(groups, pids | members(groups), signal.SIGKILL)
+
+
+def main() -> None:
+    """Keep the list until the parent is gone."""
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, signal.SIG_IGN)
+    parent = int(sys.argv[1])
+    groups: set[int] = set()
+    pending = b""
+    while os.getppid() == parent:
+        ready, _, _ = select.select([0], [], [], _LOOK_AT_PARENT_SECONDS)
+        if not ready:
+            continue
+        chunk = os.read(0, 4096)
+        if not chunk:
+            break
+        *lines, pending = (pending + chunk).split(b"\n")
+        for line in lines:
+            group = int(line[1:])
+            if line.startswith(b"+"):
+                groups.add(group)
+            else:
+                groups.discard(group)
+    if groups:
+        stop(groups)
+
+
+if __name__ == "__main__":
+    main()

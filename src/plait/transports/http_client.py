@@ -1,0 +1,161 @@
+"""The HTTP client under the HTTP transports.
+
+In the SDK a network fault in one request tears down the whole session, and the status, headers
+and body of an error answer are lost. This client notes them on the exchange they belong to, and
+turns a fault into an answer that fails that one request.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import httpx2
+
+from plait.config.servers import HttpServer, SseServer
+from plait.errors import ConfigError
+from plait.transports.headers import fixed_headers
+from plait.transports.wire import Exchange, HttpReply, Wire, current_exchange
+
+Send = Callable[..., Awaitable[httpx2.Response]]
+
+_NEVER_COMPLETE = (
+    httpx2.ConnectError,
+    httpx2.ConnectTimeout,
+    httpx2.PoolTimeout,
+    httpx2.WriteError,
+    httpx2.WriteTimeout,
+    httpx2.UnsupportedProtocol,
+    httpx2.ProxyError,
+)
+"""Faults after which the server cannot have received the whole request."""
+
+_NOTIFICATION_SECONDS = 5.0
+"""The SDK sends one message at a time, so a notification nobody answers would hold up the rest."""
+
+_LONGEST_BODY = 4000
+_FAULT_CODE = -32000
+_SESSION_HEADER = "mcp-session-id"
+
+
+@asynccontextmanager
+async def open_http_client(
+    server: HttpServer | SseServer, wire: Wire
+) -> AsyncGenerator[httpx2.AsyncClient]:
+    """Open the HTTP client for one session."""
+    timeout = httpx2.Timeout(server.exchange_seconds, read=server.stream_read_seconds)
+    headers = fixed_headers(server)
+    if server.http_client_factory is None:
+        client = httpx2.AsyncClient(headers=headers, timeout=timeout, auth=server.auth)
+    else:
+        made: object = server.http_client_factory(
+            headers=headers, timeout=timeout, auth=server.auth
+        )
+        if not isinstance(made, httpx2.AsyncClient):
+            raise ConfigError(
+                f"{wire.server}: the HTTP client factory returned {type(made).__module__}."
+                f"{type(made).__name__}; it must return an httpx2.AsyncClient",
+                server=wire.server,
+            )
+        client = made
+    # `send` is the one door every request goes through, auth flows and redirects included.
+    setattr(client, "send", _Send(client.send, wire))  # noqa: B010
+    async with client:
+        yield client
+
+
+class _Send:
+    """`AsyncClient.send`, with a memory."""
+
+    def __init__(self, send: Send, wire: Wire) -> None:
+        self._send = send
+        self._wire = wire
+
+    async def __call__(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        exchange = current_exchange()
+        if request.method == "DELETE" and self._wire.ended:
+            return httpx2.Response(204, request=request)
+        if request.method != "POST" or exchange is None:
+            return await self._send(request, **options)
+        if exchange.request_id is None:
+            timeout = cast("dict[str, float]", request.extensions.get("timeout", {}))
+            request.extensions = {
+                **request.extensions,
+                "timeout": {**timeout, "read": _NOTIFICATION_SECONDS},
+            }
+        response: httpx2.Response | None = None
+        try:
+            exchange.written = True
+            response = await self._send(request, **options)
+            await self._note(response, exchange)
+            if _is_json(response):
+                await response.aread()
+            else:
+                response.stream = _NotedStream(response.stream, exchange)
+        except httpx2.TransportError as fault:
+            if response is not None:
+                await response.aclose()
+            return _failed(request, exchange, fault)
+        return response
+
+    async def _note(self, response: httpx2.Response, exchange: Exchange) -> None:
+        if response.status_code >= httpx2.codes.BAD_REQUEST:
+            exchange.reply = self._wire.reply = await reply_from(response)
+
+
+class _NotedStream(httpx2.AsyncByteStream):
+    """An answer that arrives in pieces; notes when no further piece can come."""
+
+    def __init__(self, inner: Any, exchange: Exchange) -> None:
+        self._inner = inner
+        self._exchange = exchange
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._inner:
+                yield chunk
+        finally:
+            self._exchange.stream_ended = True
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+async def reply_from(response: httpx2.Response) -> HttpReply:
+    """Keep what is worth knowing of an answer that is not a success."""
+    await response.aread()
+    return HttpReply(
+        status=response.status_code,
+        retry_after=response.headers.get("retry-after"),
+        challenge=response.headers.get("www-authenticate"),
+        body=response.text[:_LONGEST_BODY],
+        is_jsonrpc=_holds_jsonrpc_error(response),
+        had_session=_SESSION_HEADER in response.request.headers,
+    )
+
+
+def _is_json(response: httpx2.Response) -> bool:
+    return response.headers.get("content-type", "").lower().startswith("application/json")
+
+
+def _holds_jsonrpc_error(response: httpx2.Response) -> bool:
+    if not _is_json(response):
+        return False
+    try:
+        body: object = json.loads(response.content)
+    except ValueError:
+        return False
+    return isinstance(body, dict) and isinstance(cast("dict[str, Any]", body).get("error"), dict)
+
+
+def _failed(
+    request: httpx2.Request, exchange: Exchange, fault: httpx2.TransportError
+) -> httpx2.Response:
+    """Answer one request with its network fault, so that the session survives it."""
+    exchange.failure = fault
+    exchange.written = not isinstance(fault, _NEVER_COMPLETE)
+    error = {"code": _FAULT_CODE, "message": f"{type(fault).__name__}: {fault}"}
+    body = {"jsonrpc": "2.0", "id": None, "error": error}
+    return httpx2.Response(503, request=request, json=body)

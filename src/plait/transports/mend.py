@@ -1,0 +1,317 @@
+"""Mending what servers send, before the SDK throws the whole answer away.
+
+The SDK validates an answer as one piece: one unknown content block, one tool without a schema, and
+everything beside it is lost. `mend` keeps what is good, turns what is broken into something
+readable, and says what it did.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeGuard, cast, get_args
+from urllib.parse import urlsplit
+
+from mcp_types import methods
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from plait._support.failures import one_line
+
+ORIGINAL = "plait/original"
+"""The `_meta` key under which a mended part keeps what the server sent."""
+
+Json = dict[str, Any]
+
+_TEXT_KEYS = frozenset({"type", "text"})
+_LONGEST_QUOTE = 2000
+"""How much of a block that cannot be read is quoted to the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """An answer the SDK accepts, and what had to be done for it."""
+
+    result: Json
+    notes: tuple[str, ...] = ()
+
+
+def mend(method: str, result: Json, version: str) -> Mended:
+    """Make an answer valid for the protocol version, losing nothing that is good."""
+    if method == "tools/call" and _is_plain_text(result, version):
+        return Mended(result)
+    repair = _REPAIRS.get(method)
+    if repair is None or result.get("resultType", "complete") != "complete":
+        return Mended(result)  # a question to the client, or an extension's own shape
+    if _fault(method, version, result) is None:
+        return Mended(result)
+    mender = _Mender(method, version)
+    mended = repair(mender, mender.envelope(result))
+    return Mended(mended, tuple(mender.notes))
+
+
+def _is_plain_text(result: Json, version: str) -> bool:
+    """Recognise the most common answer without the cost of validating it twice."""
+    if version in MODERN_PROTOCOL_VERSIONS and result.get("resultType") != "complete":
+        return False
+    content = result.get("content")
+    return (
+        isinstance(content, list)
+        and not result.keys() - {"content", "isError", "resultType", "structuredContent", "_meta"}
+        and isinstance(result.get("isError", False), bool)
+        and isinstance(result.get("structuredContent", {}), dict)
+        and isinstance(result.get("_meta", {}), dict)
+        and all(_is_text_block(block) for block in cast("list[object]", content))
+    )
+
+
+def _is_text_block(block: object) -> bool:
+    if not _is_object(block):
+        return False
+    return block.keys() == _TEXT_KEYS and block["type"] == "text" and isinstance(block["text"], str)
+
+
+def _is_object(value: object) -> TypeGuard[Json]:
+    return isinstance(value, dict)
+
+
+@cache
+def _validator(method: str, version: str) -> TypeAdapter[Any] | None:
+    """Return what checks a finished answer, or `None` where the SDK checks nothing."""
+    row = methods.SERVER_RESULTS.get((method, version))
+    if row is None:
+        return None
+    # A union also holds `InputRequiredResult`, all of whose fields are optional: as a part of the
+    # check it would let every broken answer pass.
+    arms = cast("tuple[type[BaseModel], ...]", get_args(row) or (row,))
+    finished = next(arm for arm in arms if arm.__name__ != "InputRequiredResult")
+    return cast("TypeAdapter[Any]", TypeAdapter(finished))
+
+
+def _fault(method: str, version: str, result: Json) -> ValidationError | None:
+    validator = _validator(method, version)
+    if validator is None:
+        return None
+    try:
+        validator.validate_python(result, by_name=False)
+    except ValidationError as error:
+        return error
+    return None
+
+
+class _Mender:
+    """The notes and rules for mending one answer."""
+
+    def __init__(self, method: str, version: str) -> None:
+        self.method = method
+        self.version = version
+        self.modern = version in MODERN_PROTOCOL_VERSIONS
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def envelope(self, result: Json) -> Json:
+        """Complete what stands around the payload."""
+        mended = dict(result)
+        if "_meta" in mended and not isinstance(mended["_meta"], dict):
+            del mended["_meta"]
+            self.note("_meta was not an object and was left out")
+        if self.modern:
+            mended.setdefault("resultType", "complete")
+            if self.method in methods.CACHEABLE_METHODS:
+                ttl = mended.get("ttlMs")
+                if isinstance(ttl, bool) or not isinstance(ttl, int | float):
+                    mended["ttlMs"] = 0
+                if mended.get("cacheScope") not in {"public", "private"}:
+                    mended["cacheScope"] = "private"
+        else:
+            for key in ("ttlMs", "cacheScope", "resultType"):
+                mended.pop(key, None)
+        if "nextCursor" in mended and not isinstance(mended["nextCursor"], str):
+            cursor = mended.pop("nextCursor")
+            if cursor is not None:
+                mended["nextCursor"] = str(cursor)
+        return mended
+
+    def fault_of(
+        self, field: str, item: object, method: str | None = None
+    ) -> ValidationError | None:
+        """Say what would be wrong with an answer that holds only this item."""
+        probe: Json = {field: [item]}
+        if self.modern:
+            probe |= {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+        return _fault(method or self.method, self.version, probe)
+
+    def accepts_block(self, block: object) -> bool:
+        """Ask whether a content block is valid."""
+        return self.fault_of("content", block, "tools/call") is None
+
+
+def _as_list(mender: _Mender, result: Json, field: str) -> list[Any]:
+    value = result.get(field)
+    if isinstance(value, list):
+        return cast("list[Any]", value)
+    if value is None:
+        mender.note(f"{field} was missing")
+        return []
+    mender.note(f"{field} was not a list")
+    return [value]
+
+
+def _mend_call(mender: _Mender, result: Json) -> Json:
+    blocks = _as_list(mender, result, "content")
+    result["content"] = [
+        _mend_block(mender, block, f"content[{index}]") for index, block in enumerate(blocks)
+    ]
+    if "isError" in result and not isinstance(result["isError"], bool):
+        result["isError"] = bool(result["isError"])
+        mender.note("isError was not a boolean")
+    structured = result.get("structuredContent")
+    if structured is None:
+        result.pop("structuredContent", None)
+    elif not mender.modern and not isinstance(structured, dict):
+        del result["structuredContent"]
+        meta = cast("Json", result.get("_meta") or {})
+        result["_meta"] = {**meta, ORIGINAL: {"structuredContent": structured}}
+        mender.note("structuredContent was not an object and was moved to _meta")
+    return result
+
+
+def _mend_block(mender: _Mender, block: object, place: str) -> Json:
+    if isinstance(block, str):
+        mender.note(f"{place}: a bare string became a text block")
+        return {"type": "text", "text": block}
+    if mender.accepts_block(block):
+        return cast("Json", block)
+    kind = block.get("type") if _is_object(block) else None
+    if _is_object(block) and kind in {"resource", "resource_link"}:
+        link = _link_from(block)
+        if link is not None and mender.accepts_block(link):
+            mender.note(f"{place}: an incomplete {kind} became a resource link")
+            return link
+    named = f"block of type {kind!r}" if kind else "block without a type"
+    mender.note(f"{place}: a {named} could not be read and became text")
+    return {"type": "text", "text": _readable(block), "_meta": {ORIGINAL: block}}
+
+
+def _link_from(block: Json) -> Json | None:
+    """Make a resource link of a resource that carries only its address."""
+    inner: object = block.get("resource", block)
+    uri = inner.get("uri") if _is_object(inner) else None
+    if not _is_object(inner) or not isinstance(uri, str):
+        return None
+    name = inner.get("name")
+    link: Json = {"type": "resource_link", "uri": uri, "_meta": {ORIGINAL: block}}
+    link["name"] = name if isinstance(name, str) and name else _name_from_uri(uri)
+    for key in ("title", "description", "mimeType"):
+        if isinstance(inner.get(key), str):
+            link[key] = inner[key]
+    return link
+
+
+def _name_from_uri(uri: str) -> str:
+    parts = urlsplit(uri)
+    return parts.path.rstrip("/").rpartition("/")[2] or parts.netloc or uri
+
+
+def _readable(block: object) -> str:
+    if _is_object(block) and isinstance(block.get("text"), str):
+        return cast("str", block["text"])
+    quoted = json.dumps(block, ensure_ascii=False, default=str)
+    return quoted if len(quoted) <= _LONGEST_QUOTE else quoted[:_LONGEST_QUOTE] + "…"
+
+
+def _mend_items(field: str, noun: str) -> Callable[[_Mender, Json], Json]:
+    """Build the repair of a list: what is invalid is taken out and named."""
+
+    def repair(mender: _Mender, result: Json) -> Json:
+        kept: list[Any] = []
+        for index, item in enumerate(_as_list(mender, result, field)):
+            fault = mender.fault_of(field, item)
+            if fault is None:
+                kept.append(item)
+            else:
+                name = item.get("name") if _is_object(item) else None
+                named = (
+                    f"{noun} {name!r}" if isinstance(name, str) else f"{noun} number {index + 1}"
+                )
+                mender.note(f"{named} was left out: {_first_reason(fault)}")
+        result[field] = kept
+        return result
+
+    return repair
+
+
+def _first_reason(fault: ValidationError) -> str:
+    first = fault.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in first["loc"][2:])
+    return one_line(f"{place}: {first['msg']}" if place else first["msg"])
+
+
+def _mend_read(mender: _Mender, result: Json) -> Json:
+    mended: list[Any] = []
+    for index, item in enumerate(_as_list(mender, result, "contents")):
+        if mender.fault_of("contents", item) is None:
+            mended.append(item)
+        else:
+            uri = item.get("uri") if _is_object(item) else None
+            mender.note(f"contents[{index}] could not be read and became text")
+            mended.append(
+                {
+                    "uri": uri if isinstance(uri, str) else "",
+                    "text": _readable(item),
+                    "_meta": {ORIGINAL: item},
+                }
+            )
+    result["contents"] = mended
+    return result
+
+
+def _mend_prompt(mender: _Mender, result: Json) -> Json:
+    mended: list[Any] = []
+    for index, message in enumerate(_as_list(mender, result, "messages")):
+        if mender.fault_of("messages", message) is None:
+            mended.append(message)
+            continue
+        content: object = message.get("content") if _is_object(message) else message
+        role = message.get("role") if _is_object(message) else None
+        blocks = cast("list[object]", content) if isinstance(content, list) else [content]
+        mended.extend(
+            {
+                "role": role if role in {"user", "assistant"} else "user",
+                "content": _mend_block(mender, block, f"messages[{index}]"),
+            }
+            for block in blocks
+        )
+    result["messages"] = mended
+    return result
+
+
+def _mend_initialize(mender: _Mender, result: Json) -> Json:
+    info = result.get("serverInfo")
+    known: Mapping[str, Any] = info if _is_object(info) else {}
+    result["serverInfo"] = {
+        "name": str(known.get("name") or "unknown"),
+        "version": str(known.get("version") or ""),
+    }
+    if not isinstance(result.get("capabilities"), dict):
+        result["capabilities"] = {}
+    if not isinstance(result.get("instructions", ""), str):
+        del result["instructions"]
+    mender.note("the handshake answer was incomplete")
+    return result
+
+
+_REPAIRS: Mapping[str, Callable[[_Mender, Json], Json]] = {
+    "tools/call": _mend_call,
+    "tools/list": _mend_items("tools", "tool"),
+    "resources/list": _mend_items("resources", "resource"),
+    "resources/templates/list": _mend_items("resourceTemplates", "resource template"),
+    "prompts/list": _mend_items("prompts", "prompt"),
+    "resources/read": _mend_read,
+    "prompts/get": _mend_prompt,
+    "initialize": _mend_initialize,
+}

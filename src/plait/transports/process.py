@@ -1,0 +1,139 @@
+"""A child process that is never left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import os
+import signal
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+import anyio
+
+from plait.transports._watchdog import members
+from plait.transports.guardian import guardian
+from plait.transports.pipes import PipeWriter
+
+_STDIN_GRACE_SECONDS = 1.0
+"""How long a server may take to end by itself once its input is closed."""
+
+_TERM_GRACE_SECONDS = 2.0
+
+_KILL_GRACE_SECONDS = 2.0
+
+_READ_AHEAD_BYTES = 1024 * 1024
+
+
+@dataclass(slots=True)
+class Child:
+    """A running child and its pipes; it leads a process group of its own."""
+
+    process: asyncio.subprocess.Process
+    stdin: PipeWriter
+    stdout: asyncio.StreamReader
+    stderr: asyncio.StreamReader | None
+
+    @property
+    def pid(self) -> int:
+        """The process id, which is the group's id too."""
+        return self.process.pid
+
+
+@asynccontextmanager
+async def running_child(
+    command: Sequence[str], *, env: Mapping[str, str], cwd: str | None, stderr: int | None
+) -> AsyncGenerator[Child]:
+    """Start a program in its own process group, and leave no process of it behind.
+
+    `stderr` is `subprocess.PIPE`, `subprocess.DEVNULL`, or `None` to share ours.
+
+    Raises:
+        OSError: The program cannot be started.
+    """
+    async with AsyncExitStack() as stack:
+        # The pipes are ours and not asyncio's: its `wait` returns only when all of them are
+        # closed, which a grandchild that keeps one open would prevent.
+        stdin_read, stdin_write = _pipe(stack)
+        stdout_read, stdout_write = _pipe(stack)
+        theirs = [stdin_read, stdout_write]
+        stderr_read = None
+        if stderr == asyncio.subprocess.PIPE:
+            stderr_read, stderr_write = _pipe(stack)
+            theirs.append(stderr_write)
+            stderr = stderr_write.fileno()
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=stdin_read.fileno(),
+            stdout=stdout_write.fileno(),
+            stderr=stderr,
+            env=dict(env),
+            cwd=cwd,
+            process_group=0,
+        )
+        guardian.watch(process.pid)
+        stack.callback(guardian.unwatch, process.pid)
+        for end in theirs:
+            end.close()
+        stdin = PipeWriter(stdin_write.fileno())
+        stack.callback(stdin.close)
+        child = Child(
+            process,
+            stdin,
+            await _reader(stack, stdout_read),
+            None if stderr_read is None else await _reader(stack, stderr_read),
+        )
+        try:
+            yield child
+        finally:
+            stdin.close()
+            stdin_write.close()
+            with anyio.CancelScope(shield=True):
+                await _end(process)
+
+
+def _pipe(stack: AsyncExitStack) -> tuple[io.FileIO, io.FileIO]:
+    read, write = os.pipe()
+    ends = io.FileIO(read, "r"), io.FileIO(write, "w")
+    for end in ends:
+        stack.callback(end.close)
+    return ends
+
+
+async def _reader(stack: AsyncExitStack, pipe: io.FileIO) -> asyncio.StreamReader:
+    reader = asyncio.StreamReader(limit=_READ_AHEAD_BYTES)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), pipe
+    )
+    stack.callback(transport.close)
+    return reader
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Wait for it to end by itself, then ask, then insist; and reap it."""
+    family = members({process.pid})
+    for signum, grace in (
+        (None, _STDIN_GRACE_SECONDS),
+        (signal.SIGTERM, _TERM_GRACE_SECONDS),
+        (signal.SIGKILL, _KILL_GRACE_SECONDS),
+    ):
+        if signum is not None:
+            signal_group(process.pid, signum)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace):
+                await process.wait()
+                break
+    # The leader is gone; what it started may not be.
+    family |= members({process.pid})
+    signal_group(process.pid, signal.SIGKILL)
+    for pid in family - {process.pid}:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def signal_group(group: int, signum: int) -> None:
+    """Signal a process group; one that is gone does not matter."""
+    with contextlib.suppress(OSError):
+        os.killpg(group, signum)

@@ -1,0 +1,191 @@
+"""Servers that are programs on this machine: MCP on their standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import sys
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import anyio
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCMessage
+
+from plait.config.environment import child_environment
+from plait.config.servers import StdioServer
+from plait.errors import ConfigError, ConnectError
+from plait.transports.framing import frames_of
+from plait.transports.pipes import LineReader, PipeWriter
+from plait.transports.process import Child, running_child, signal_group
+from plait.transports.streams import BorrowedStream, MessageSource
+from plait.transports.wire import Wire, current_exchange
+
+logger = logging.getLogger("plait.transports.stdio")
+
+_EXIT_GRACE_SECONDS = 0.5
+"""How long the output of a process that has ended may still be held open by its children."""
+
+_LONGEST_STDERR_LINE = 4000
+
+
+class _StdioWrite(BorrowedStream):
+    """The child's standard input, one message a line."""
+
+    def __init__(self, pipe: PipeWriter) -> None:
+        self._pipe = pipe
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Write one message in the task of whoever sends it."""
+        text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+        exchange = current_exchange()
+        if exchange is not None:
+            exchange.written = True
+        try:
+            end = await self._pipe.send(text.encode() + b"\n")
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            if exchange is not None:
+                exchange.written = False
+            raise
+        if exchange is not None:
+            exchange.end_offset = end
+
+
+class _StdioRead(MessageSource):
+    """The child's standard output, as the messages it holds."""
+
+    def __init__(self, lines: LineReader, wire: Wire, server: StdioServer) -> None:
+        self._lines = lines
+        self._wire = wire
+        self._server = server
+        self._found: deque[JSONRPCMessage] = deque()
+
+    async def __anext__(self) -> SessionMessage:
+        while not self._found:
+            line = await self._lines.next_line()
+            if line is None:
+                raise StopAsyncIteration
+            framed = frames_of(
+                line,
+                encoding=self._server.encoding,
+                errors=self._server.encoding_error_handler,
+            )
+            if framed.noise:
+                self._note_noise(line)
+            self._found.extend(framed.messages)
+        return SessionMessage(self._found.popleft())
+
+    def _note_noise(self, line: bytes) -> None:
+        self._wire.noise_lines += 1
+        if self._wire.noise_lines == 1:
+            sample = self._wire.redact.excerpt(line[:500].decode("utf-8", "replace"), 80)
+            logger.warning(
+                "%s writes to standard output what is not MCP (%s); logs belong on standard error",
+                self._wire.server,
+                sample,
+            )
+
+
+@asynccontextmanager
+async def open_stdio(
+    server: StdioServer, wire: Wire
+) -> AsyncGenerator[tuple[_StdioRead, _StdioWrite]]:
+    """Start the server and yield its two streams.
+
+    Raises:
+        ConnectError: The program cannot be started.
+    """
+    if os.name != "posix":
+        raise ConfigError("stdio servers need a POSIX system", server=wire.server)
+    env = child_environment(server, os.environ)
+    command = _resolved(server, env, wire)
+    try:
+        async with (
+            running_child(
+                [command, *server.args], env=env, cwd=server.cwd, stderr=_stderr_of(server)
+            ) as child,
+            anyio.create_task_group() as tasks,
+        ):
+            wire.pid = child.pid
+            last_words = anyio.Event()
+            tasks.start_soon(_keep_stderr, child, wire, last_words)
+            tasks.start_soon(_watch_exit, child, wire)
+            wire.before_end = partial(_settle, child, wire, last_words)
+            try:
+                yield _StdioRead(LineReader(child.stdout), wire, server), _StdioWrite(child.stdin)
+            finally:
+                tasks.cancel_scope.cancel()
+    except OSError as error:
+        if wire.pid is not None:
+            raise
+        raise ConnectError(
+            _cannot_start(server, error, wire), server=wire.server, retry="never"
+        ) from error
+
+
+def _resolved(server: StdioServer, env: dict[str, str], wire: Wire) -> str:
+    """Find the program on the child's own search path."""
+    if os.sep in server.command:
+        return server.command
+    found = shutil.which(server.command, path=env.get("PATH", os.defpath))
+    if found is None:
+        if server.command in {"python", "python3"} and sys.executable:
+            return sys.executable
+        raise ConnectError(
+            f"{wire.server}: cannot start: the command {server.command!r} was not found on PATH",
+            server=wire.server,
+            retry="never",
+        )
+    return found
+
+
+def _cannot_start(server: StdioServer, error: OSError, wire: Wire) -> str:
+    reason = error.strerror or type(error).__name__
+    if server.cwd is not None and not os.path.isdir(server.cwd):  # noqa: PTH112
+        return f"{wire.server}: cannot start: the folder {server.cwd!r} (cwd) does not exist"
+    return f"{wire.server}: cannot start {server.command!r}: {reason}"
+
+
+def _stderr_of(server: StdioServer) -> int | None:
+    match server.stderr:
+        case "inherit":
+            return None
+        case "ignore":
+            return asyncio.subprocess.DEVNULL
+        case _:
+            return asyncio.subprocess.PIPE
+
+
+async def _keep_stderr(child: Child, wire: Wire, last_words: anyio.Event) -> None:
+    if child.stderr is not None:
+        lines = LineReader(child.stderr)
+        while (line := await lines.next_line()) is not None:
+            text = line[:_LONGEST_STDERR_LINE].decode("utf-8", "replace").rstrip("\r")
+            wire.stderr.append(text)
+            logger.debug("%s: %s", wire.server, wire.redact(text))
+    last_words.set()
+
+
+async def _watch_exit(child: Child, wire: Wire) -> None:
+    """Free the output of a process that has ended, if its children hold it open."""
+    wire.exit_code = await child.process.wait()
+    await asyncio.sleep(_EXIT_GRACE_SECONDS)
+    signal_group(child.pid, signal.SIGKILL)
+
+
+async def _settle(child: Child, wire: Wire, last_words: anyio.Event) -> None:
+    """Find out why the output ended, and which requests were never read."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_EXIT_GRACE_SECONDS):
+            wire.exit_code = await child.process.wait()
+            await last_words.wait()
+    consumed = child.stdin.consumed_bytes()
+    for exchange in wire.pending.values():
+        if exchange.end_offset > consumed:
+            exchange.written = False

@@ -1,0 +1,105 @@
+"""Servers on a WebSocket: one JSON-RPC message a text frame, subprotocol `mcp`."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import anyio
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCMessage
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.typing import Subprotocol
+
+from plait.config.servers import WebSocketServer
+from plait.errors import ConnectError
+from plait.transports.framing import parse_message
+from plait.transports.headers import fixed_headers
+from plait.transports.streams import BorrowedStream, MessageSource
+from plait.transports.wire import HttpReply, Wire, current_exchange
+
+_CLOSE_SECONDS = 2.0
+
+
+class _SocketWrite(BorrowedStream):
+    """Sends each message as one frame."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self._socket = socket
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Send one message."""
+        exchange = current_exchange()
+        text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+        if exchange is not None:
+            exchange.written = True
+        try:
+            await self._socket.send(text)
+        except ConnectionClosed as closed:
+            if exchange is not None:
+                exchange.written = False
+            raise anyio.BrokenResourceError from closed
+
+
+class _SocketRead(MessageSource):
+    """Receives frames, as the messages they hold."""
+
+    def __init__(self, socket: ClientConnection, wire: Wire) -> None:
+        self._socket = socket
+        self._wire = wire
+        self._found: deque[JSONRPCMessage] = deque()
+
+    async def __anext__(self) -> SessionMessage:
+        while not self._found:
+            try:
+                frame = await self._socket.recv()
+            except ConnectionClosed:
+                raise StopAsyncIteration from None
+            framed = parse_message(frame)
+            self._wire.noise_lines += framed.noise
+            self._found.extend(framed.messages)
+        return SessionMessage(self._found.popleft())
+
+
+@asynccontextmanager
+async def open_websocket(
+    server: WebSocketServer, wire: Wire
+) -> AsyncGenerator[tuple[_SocketRead, _SocketWrite]]:
+    """Connect and yield the two streams.
+
+    Raises:
+        ConnectError: The server refuses the WebSocket.
+    """
+    try:
+        socket = await connect(
+            server.url,
+            subprotocols=[Subprotocol("mcp")],
+            additional_headers=fixed_headers(server),
+            max_size=None,
+            open_timeout=None,
+            close_timeout=_CLOSE_SECONDS,
+        )
+    except InvalidStatus as refused:
+        response = refused.response
+        wire.reply = HttpReply(
+            status=response.status_code,
+            retry_after=response.headers.get("Retry-After"),
+            challenge=response.headers.get("WWW-Authenticate"),
+            body=(response.body or b"").decode("utf-8", "replace"),
+            is_jsonrpc=False,
+            had_session=False,
+        )
+        raise ConnectError(
+            f"{wire.server}: HTTP {response.status_code} instead of a WebSocket",
+            server=wire.server,
+            status=response.status_code,
+        ) from refused
+    except InvalidHandshake as refused:
+        raise ConnectError(
+            f"{wire.server}: no WebSocket there: {wire.redact.excerpt(str(refused))}",
+            server=wire.server,
+        ) from refused
+    async with socket:
+        yield _SocketRead(socket, wire), _SocketWrite(socket)

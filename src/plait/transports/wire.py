@@ -1,0 +1,157 @@
+"""What is known of one session's wire: its exchanges, its process, and how it ended.
+
+The MCP SDK reports a lost connection, a 401 and a full disk with the same error. The facts it
+drops are written down here while they pass, and errors are made from them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from plait._support.redact import Redactor
+
+RequestId = str | int
+
+_STDERR_LINES = 50
+_NOTES = 50
+"""How many mended answers one session remembers."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpReply:
+    """An HTTP answer that was not a success."""
+
+    status: int
+    retry_after: str | None
+    challenge: str | None
+    body: str
+    is_jsonrpc: bool
+    """Whether the body holds a JSON-RPC error, so an MCP server answered and not a proxy."""
+    had_session: bool
+    """Whether the request carried a session id."""
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One message that was sent, and what became of it."""
+
+    method: str
+    request_id: RequestId | None
+    """`None` for a notification."""
+
+    version: str
+    """The protocol version the message was sent under."""
+
+    written: bool = False
+    """Whether the server may have read the whole message."""
+
+    answered: bool = False
+
+    stream_ended: bool = False
+    """Whether the HTTP answer ended, so that an error after it is the SDK's and no server's."""
+
+    reply: HttpReply | None = None
+
+    failure: Exception | None = None
+    """The network fault that ended it."""
+
+    notes: tuple[str, ...] = ()
+    """What was mended in its answer."""
+
+    end_offset: int = 0
+    """Where on a pipe its last byte stands."""
+
+
+@dataclass(slots=True)
+class Exchanges:
+    """The requests that one operation caused, in order."""
+
+    all: list[Exchange] = field(default_factory=list[Exchange])
+
+    @property
+    def last(self) -> Exchange | None:
+        """The newest of them."""
+        return self.all[-1] if self.all else None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Everything that was mended on the way."""
+        return tuple(note for exchange in self.all for note in exchange.notes)
+
+    def may_have_run(self) -> bool:
+        """Say whether the last request may have reached the server's code."""
+        last = self.last
+        return last is not None and last.written and last.reply is None
+
+
+_watching: ContextVar[Exchanges | None] = ContextVar("plait_exchanges", default=None)
+_current: ContextVar[Exchange | None] = ContextVar("plait_exchange", default=None)
+
+
+@contextmanager
+def watched_exchanges() -> Generator[Exchanges]:
+    """Collect the exchanges that the block causes, in this task and those it starts."""
+    exchanges = Exchanges()
+    token = _watching.set(exchanges)
+    try:
+        yield exchanges
+    finally:
+        _watching.reset(token)
+
+
+def current_exchange() -> Exchange | None:
+    """Return the exchange whose message is being sent in this context."""
+    return _current.get()
+
+
+@contextmanager
+def sending(exchange: Exchange) -> Generator[None]:
+    """Make an exchange current; if it is a request, tell whoever watches about it."""
+    watching = _watching.get()
+    if watching is not None and exchange.request_id is not None:
+        watching.all.append(exchange)
+    token = _current.set(exchange)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+class Wire:
+    """The wire of one session."""
+
+    def __init__(self, server: str, redact: Redactor, on_end: Callable[[], None]) -> None:
+        self.server = server
+        self.redact = redact
+        self.pending: dict[RequestId, Exchange] = {}
+        self.stderr: deque[str] = deque(maxlen=_STDERR_LINES)
+        self.notes: deque[str] = deque(maxlen=_NOTES)
+        self.noise_lines = 0
+        self.pid: int | None = None
+        self.exit_code: int | None = None
+        self.end_reason: str | None = None
+        self.reply: HttpReply | None = None
+        """The last HTTP answer that was not a success, whichever request it answered."""
+        self.before_end: Callable[[], Awaitable[None]] | None = None
+        """What a transport still has to find out once its stream has ended."""
+        self._on_end = on_end
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more can arrive."""
+        return self.end_reason is not None
+
+    def end(self, reason: str) -> None:
+        """Note that nothing more can arrive; the first reason stands."""
+        if self.end_reason is None:
+            self.end_reason = reason
+            self._on_end()
+
+    def last_words(self) -> str | None:
+        """Return the last line the server wrote to its standard error, without secrets."""
+        line = next((line for line in reversed(self.stderr) if line.strip()), None)
+        return None if line is None else self.redact.excerpt(line)
