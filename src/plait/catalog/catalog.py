@@ -33,6 +33,8 @@ class ToolCatalog:
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
         self._listings: dict[str, _Listing] = {}
+        self._older: dict[str, _Listing] = {}
+        """What was listed before a server announced a change; good enough for a tool's hints."""
         self._locks: dict[str, asyncio.Lock] = {}
         self._warned: set[str] = set()
 
@@ -80,20 +82,27 @@ class ToolCatalog:
         listing = await self._listing(connection, refresh=refresh)
         return tuple(tool for tool in listing.tools if is_offered(tool, connection.server))
 
-    async def find(self, server: str, wire_name: str) -> Tool | None:
-        """Return a tool as the server lists it, offered or not."""
-        listing = await self._listing(self._pool[server])
+    async def recall(self, server: str, wire_name: str) -> Tool | None:
+        """Return what is known of a tool; the server is asked only if it never listed any.
+
+        Raises:
+            ConnectError: The server cannot be reached.
+        """
+        listing = self._listings.get(server) or self._older.get(server)
+        if listing is None:
+            try:
+                listing = await self._listing(self._pool[server])
+            except ConnectError:
+                raise
+            except PlaitError as error:
+                logger.warning("cannot list the tools of %s: %s", server, error)
+                listing = self._older[server] = _Listing((), self._pool[server].generation)
         return next((tool for tool in listing.tools if tool.wire_name == wire_name), None)
 
-    def known(self, server: str, wire_name: str) -> Tool | None:
-        """Return a tool if it has been listed, without asking the server."""
-        listing = self._listings.get(server)
-        tools = listing.tools if listing is not None else ()
-        return next((tool for tool in tools if tool.wire_name == wire_name), None)
-
     def forget(self, server: str) -> None:
-        """Have the server's tools listed again at the next use."""
-        self._listings.pop(server, None)
+        """Have the server's tools listed again when they are next listed."""
+        if (listing := self._listings.pop(server, None)) is not None:
+            self._older[server] = listing
 
     async def _listing(self, connection: ServerConnection, *, refresh: bool = False) -> _Listing:
         lock = self._locks.setdefault(connection.name, asyncio.Lock())

@@ -25,15 +25,15 @@ class ReconnectPolicy:
     jitter: float = 0.3
     """Share of each delay left to chance, from 0 to 1."""
 
-    def delay_seconds(self, failures: int, draw: Callable[[], float] = random.random) -> float:
-        """Say how long to pause after this many failures in a row; `draw` returns [0, 1)."""
-        doubled = self.first_delay_seconds * 2 ** min(max(failures - 1, 0), 32)
-        return min(self.longest_delay_seconds, doubled) * (1 - self.jitter * draw())
+    def delay_seconds(self, doublings: int, draw: Callable[[], float] = random.random) -> float:
+        """Say how long to pause after the first delay has doubled this often; `draw` is [0, 1)."""
+        delay = self.first_delay_seconds * 2 ** min(max(doublings, 0), 32)
+        return min(self.longest_delay_seconds, delay) * (1 - self.jitter * draw())
 
     def delays(self, draw: Callable[[], float] = random.random) -> Iterator[float]:
         """Yield the pause before each further attempt of one outage."""
-        for failures in range(1, self.max_attempts):
-            yield self.delay_seconds(failures, draw)
+        for retry in range(self.max_attempts - 1):
+            yield self.delay_seconds(retry, draw)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import MISSING, Field, dataclass, field, fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from plait.config.policies import ReconnectPolicy, Timeouts
+from plait.config.urls import public_url
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer, Server
@@ -23,7 +24,7 @@ Headers = Mapping[str, str] | Callable[..., Any]
 """Fixed headers, or a function that gives them for a run."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ServerOptions:
     """What every kind of server may set."""
 
@@ -52,17 +53,37 @@ class ServerOptions:
     client_options: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     """Further keyword arguments for the MCP SDK's client (`session_kwargs` of other adapters)."""
 
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
+    """Values that came from variables whose name looks secret; they are never shown."""
+
     source: str | None = None
     """The file this server was read from."""
 
+    def __repr__(self) -> str:
+        """Show what is set and may be seen; arguments, headers and environment may not."""
+        shown = [
+            f"{item.name}={value!r}"
+            for item in fields(self)
+            if item.repr and (value := getattr(self, item.name)) != _default_of(item)
+        ]
+        return f"{type(self).__name__}({', '.join([*self._address(), *shown])})"
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+    def _address(self) -> tuple[str, ...]:
+        """Show where the server is, without what may be secret in it."""
+        return ()
+
+
+def _default_of(item: Field[Any]) -> object:
+    return item.default if item.default_factory is MISSING else item.default_factory()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class StdioServer(ServerOptions):
     """A program on this machine that speaks MCP on its standard input and output."""
 
-    command: str
+    command: str = field(repr=False)
 
-    args: Sequence[str] = ()
+    args: Sequence[str] = field(default=(), repr=False)
 
     env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
@@ -78,8 +99,12 @@ class StdioServer(ServerOptions):
     stderr: Literal["pipe", "inherit", "ignore", "overlapped"] = "pipe"
     """Where the child's standard error goes; with `pipe` its last lines are kept for errors."""
 
+    def _address(self) -> tuple[str, ...]:
+        # A whole command line may have been written here by mistake, with its arguments.
+        return (f"command={self.command.partition(' -')[0]!r}",)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RemoteOptions(ServerOptions):
     """What every server with a URL may set."""
 
@@ -90,8 +115,11 @@ class RemoteOptions(ServerOptions):
     auth: Any = field(default=None, repr=False)
     """An `httpx2.Auth`, or an OAuth provider."""
 
+    def _address(self) -> tuple[str, ...]:
+        return (f"url={public_url(self.url)!r}",)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class HttpServer(RemoteOptions):
     """A server on Streamable HTTP, with automatic fallback to the older SSE transport."""
 
@@ -112,7 +140,7 @@ class HttpServer(RemoteOptions):
     idle_seconds: float | None = 300.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SseServer(RemoteOptions):
     """A server on the older HTTP+SSE transport."""
 
@@ -127,12 +155,12 @@ class SseServer(RemoteOptions):
     idle_seconds: float | None = 300.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class WebSocketServer(RemoteOptions):
     """A server on a WebSocket."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class InProcessServer(ServerOptions):
     """An MCP server object in this process."""
 

@@ -24,7 +24,15 @@ from plait.connections.home import Home
 from plait.connections.opening import Memory, Voice
 from plait.connections.retry import ATTEMPTS, may_retry, pause_before_retry
 from plait.connections.session import Session
-from plait.connections.states import Condition, Signal, breaker_of, may_wait, step
+from plait.connections.states import (
+    Condition,
+    Signal,
+    breaker_of,
+    doublings_of,
+    may_hurry,
+    may_wait,
+    step,
+)
 from plait.connections.status import Event, ServerStatus
 from plait.connections.translate import connect_timeout, request_failure
 from plait.errors import CircuitOpenError, ClientClosedError, PlaitError
@@ -80,6 +88,7 @@ class ServerConnection:
         self._since: datetime = self._clock.now()
         self._changed = asyncio.Event()
         self._keeping = False
+        self._waiting = 0
         self._session: Session | None = None
         self._sessions: set[Session] = set()
         self._quiet = asyncio.Event()
@@ -158,9 +167,8 @@ class ServerConnection:
         if exchanges.last is not None and exchanges.last.answered:
             self._signal("proven")
         failure = request_failure(error, exchanges, session.wire, method=method, tool=tool)
-        if failure.session_lost and not session.ended.is_set():
-            self._error = failure.error
-            session.wire.end(str(failure.error))
+        if failure.session_lost is not None and not session.ended.is_set():
+            session.wire.end(failure.session_lost)
         return failure.error
 
     async def lasting_session(self) -> Session:
@@ -181,20 +189,21 @@ class ServerConnection:
                 raise self._refusal(limit, fresh=waited == 0.0)
             self.want()
             changed = self._changed
+            self._waiting += 1
             try:
                 async with asyncio.timeout(limit + _GRACE_SECONDS - waited):
                     await changed.wait()
             except TimeoutError:
                 raise self._refusal(limit) from None
+            finally:
+                self._waiting -= 1
             waited = self._clock.monotonic() - began
 
     def _worth_waiting(self, seconds: float) -> bool:
         """Say whether a session may still come within this time."""
         next_try = self.next_try_seconds
         return (
-            seconds > 0
-            and may_wait(self._condition, self.server.reconnect)
-            and (next_try is None or next_try < seconds)
+            seconds > 0 and may_wait(self._condition) and (next_try is None or next_try < seconds)
         )
 
     def _refusal(self, limit: float, *, fresh: bool = False) -> PlaitError:
@@ -220,7 +229,7 @@ class ServerConnection:
         if not self._keeping and self._condition.state != "closed":
             self._keeping = True
             self._home.start(self.keep, name=f"plait keep {self.name}")
-        self._signal("wanted")
+        self._signal("rested" if may_hurry(self._condition) else "wanted")
 
     def reconnect(self) -> None:
         """Drop the session, and forget earlier failures; the next call opens another."""
@@ -266,7 +275,7 @@ class ServerConnection:
     def _refused(self, error: PlaitError) -> None:
         self._error = error
         self._note("refused", str(error))
-        self._signal("refused", final=error.retry == "never")
+        self._signal("refused", final=error.retry == "never", attended=self._waiting > 0)
 
     async def _live(self, session: Session) -> None:
         try:
@@ -326,9 +335,11 @@ class ServerConnection:
         except TimeoutError:
             logger.warning("%s: the session did not close in time", self.name)
 
-    def _signal(self, signal: Signal, *, final: bool = False) -> None:
+    def _signal(self, signal: Signal, *, final: bool = False, attended: bool = False) -> None:
         before = self._condition
-        self._condition = step(before, signal, self.server.reconnect, final=final)
+        self._condition = step(
+            before, signal, self.server.reconnect, final=final, attended=attended
+        )
         if self._condition.state != before.state:
             if self._condition.state == "waiting":
                 self._next_try = self._clock.monotonic() + self._pause_seconds()
@@ -337,7 +348,7 @@ class ServerConnection:
             changed.set()
 
     def _pause_seconds(self) -> float:
-        pause = self.server.reconnect.delay_seconds(self._condition.failures)
+        pause = self.server.reconnect.delay_seconds(doublings_of(self._condition))
         asked = self._error.retry_after if self._error is not None else None
         return pause if asked is None else max(pause, asked)
 
@@ -362,7 +373,7 @@ class ServerConnection:
             state=self._condition.state,
             since=self._since,
             required=self.server.required,
-            breaker=breaker_of(self._condition, self.server.reconnect),
+            breaker=breaker_of(self._condition),
             protocol_version=facts.protocol_version,
             server_info=facts.server_info,
             tool_count=self.tool_count,

@@ -114,7 +114,7 @@ def _may_be_sse(server: HttpServer, wire: Wire) -> bool:
         server.automatic_sse_fallback
         and reply is not None
         and reply.status in _FALLBACK_STATUS
-        and not reply.is_jsonrpc
+        and reply.error_code is None
     )
 
 

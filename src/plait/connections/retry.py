@@ -18,11 +18,6 @@ def may_retry(error: PlaitError, *, idempotent: bool) -> bool:
     return error.retry == "always" or (error.retry == "if_idempotent" and idempotent)
 
 
-def depends_on_tool(error: PlaitError) -> bool:
-    """Say whether the tool's own hints decide about a repeat."""
-    return may_retry(error, idempotent=True) and not may_retry(error, idempotent=False)
-
-
 def pause_before_retry(error: PlaitError, seconds_left: float) -> float | None:
     """Say how long to wait before a repeat, or `None` when the server asks for too much."""
     if error.retry_after is not None:

@@ -38,19 +38,34 @@ class Condition:
 
     state: State = "idle"
 
+    proven: bool = False
+
     failures: int = 0
     """Refusals in a row."""
 
-    proven: bool = False
+    attended: int = 0
+    """Those of them that a caller waited for; only these open the circuit breaker."""
+
+    tripped_at: int | None = None
+    """How many failures there were when the breaker opened; `None` while it is closed."""
 
     final: bool = False
     """Whether the last refusal was of a kind that waiting does not cure."""
 
 
 def step(
-    condition: Condition, signal: Signal, policy: ReconnectPolicy, *, final: bool = False
+    condition: Condition,
+    signal: Signal,
+    policy: ReconnectPolicy,
+    *,
+    final: bool = False,
+    attended: bool = False,
 ) -> Condition:
-    """Return where the connection stands after a signal; one out of place changes nothing."""
+    """Return where the connection stands after a signal; one out of place changes nothing.
+
+    With `refused`, `final` says that waiting does not cure it, and `attended` that a caller
+    waited for the attempt.
+    """
     state = condition.state
     match signal:
         case "closed":
@@ -62,42 +77,69 @@ def step(
         case "rested" if state in {"waiting", "lost", "failed"}:
             return replace(condition, state="connecting", proven=False)
         case "opened" if state == "connecting":
-            return replace(condition, state="ready", proven=False, final=False)
+            return replace(condition, state="ready", final=False)
         case "proven" if state == "ready":
-            return replace(condition, proven=True, failures=0)
+            return Condition("ready", proven=True)
         case "idled" if state == "ready":
             return replace(condition, state="idle")
+        case "lost" if state == "ready" and condition.proven and policy.enabled:
+            return Condition("lost")
         case "lost" if state == "ready":
-            return _lost(condition, policy)
+            return _refused(condition, policy, final=False, attended=False)
         case "refused" if state == "connecting":
-            return _refused(condition, policy, final=final)
+            return _refused(condition, policy, final=final, attended=attended)
         case _:
             return condition
 
 
-def _lost(condition: Condition, policy: ReconnectPolicy) -> Condition:
-    if not policy.enabled:
-        return replace(condition, state="failed")
-    if condition.proven:
-        return replace(condition, state="lost", failures=0)
-    return _refused(condition, policy, final=False)
+def _refused(
+    condition: Condition, policy: ReconnectPolicy, *, final: bool, attended: bool
+) -> Condition:
+    failures = condition.failures + 1
+    waited_for = condition.attended + attended
+    tripped_at = condition.tripped_at
+    if tripped_at is None and (final or waited_for >= policy.max_attempts):
+        tripped_at = failures
+    return Condition(
+        state="waiting" if policy.enabled else "failed",
+        failures=failures,
+        attended=waited_for,
+        tripped_at=tripped_at,
+        final=final,
+    )
 
 
-def _refused(condition: Condition, policy: ReconnectPolicy, *, final: bool) -> Condition:
-    state: State = "waiting" if policy.enabled else "failed"
-    return replace(condition, state=state, failures=condition.failures + 1, final=final)
+def doublings_of(condition: Condition) -> int:
+    """Say how often the pause before the next attempt has doubled.
+
+    Pauses grow from the first delay on, anew when a caller comes to wait, and anew when the
+    breaker opens.
+    """
+    if condition.tripped_at is not None:
+        return condition.failures - condition.tripped_at
+    return max(0, (condition.attended or condition.failures) - 1)
 
 
-def breaker_of(condition: Condition, policy: ReconnectPolicy) -> Breaker:
+def breaker_of(condition: Condition) -> Breaker:
     """Say whether calls go through: `open` refuses them, `half-open` is a probe under way."""
-    tripped = condition.final or condition.failures >= policy.max_attempts
-    if condition.state == "failed" or (tripped and condition.state == "waiting"):
+    if condition.state == "failed":
         return "open"
-    if tripped and condition.state == "connecting":
-        return "half-open"
+    if condition.tripped_at is not None:
+        match condition.state:
+            case "waiting":
+                return "open"
+            case "connecting":
+                return "half-open"
+            case _:
+                pass
     return "closed"
 
 
-def may_wait(condition: Condition, policy: ReconnectPolicy) -> bool:
+def may_wait(condition: Condition) -> bool:
     """Say whether a caller without a session should wait for one."""
-    return condition.state != "closed" and breaker_of(condition, policy) == "closed"
+    return condition.state != "closed" and breaker_of(condition) == "closed"
+
+
+def may_hurry(condition: Condition) -> bool:
+    """Say whether a caller may cut the pause short: nobody has waited for an attempt yet."""
+    return condition.state == "waiting" and condition.attended == 0 and may_wait(condition)

@@ -43,10 +43,11 @@ _SESSION_GONE_CODES = frozenset({CONNECTION_CLOSED, REQUEST_TIMEOUT, INVALID_REQ
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error for the caller, and whether the session it happened on is of no more use."""
+    """An error for the caller, and why the session it happened on is of no more use."""
 
     error: PlaitError
-    session_lost: bool = False
+    session_lost: str | None = None
+    """The reason, or `None` when the session still stands."""
 
 
 def connect_failure(cause: BaseException, exchanges: Exchanges, wire: Wire) -> PlaitError:
@@ -109,17 +110,18 @@ def _answered_with_error(
     if exchange is not None and exchange.failure is not None:
         return _lost(exchange, wire, _said(exchange.failure, wire), tool=tool)
     if reply is not None:
-        if _session_is_gone(reply, error.code):
+        if _session_is_gone(reply):
             text = f"{_named(wire.server, tool)}: the server has forgotten the session"
             lost = ConnectionLostError(
                 text, server=wire.server, tool=tool, code=error.code, status=reply.status
             )
-            return Failure(lost, session_lost=True)
-        if not reply.is_jsonrpc or _by_status(reply.status) is not None:
+            return Failure(lost, session_lost="the server has forgotten the session")
+        if reply.error_code is None or _by_status(reply.status) is not None:
             return Failure(http_error(reply, wire, tool=tool, code=error.code))
     if error.code == CONNECTION_CLOSED and _was_never_answered(exchange, wire):
         reason = _exited(wire) if wire.exit_code is not None else wire.end_reason
-        return _lost(exchange, wire, reason or error.message, tool=tool, session_lost=wire.ended)
+        cut = exchange is not None and exchange.stream_ended and not wire.ended
+        return _lost(exchange, wire, reason or error.message, tool=tool, only_here=cut)
     if error.code == REQUEST_TIMEOUT and exchange is not None and not exchange.answered:
         text = f"{_named(wire.server, tool)}: no answer to {method} in time"
         return Failure(ListTimeoutError(text, server=wire.server, tool=tool))
@@ -153,10 +155,10 @@ def _was_never_answered(exchange: Exchange | None, wire: Wire) -> bool:
     return wire.ended or exchange.stream_ended or not exchange.answered
 
 
-def _session_is_gone(reply: HttpReply, code: int) -> bool:
+def _session_is_gone(reply: HttpReply) -> bool:
     if reply.status not in _SESSION_GONE_STATUS or not reply.had_session:
         return False
-    return not reply.is_jsonrpc or code in _SESSION_GONE_CODES
+    return reply.error_code is None or reply.error_code in _SESSION_GONE_CODES
 
 
 def _lost(
@@ -165,10 +167,14 @@ def _lost(
     reason: str,
     *,
     tool: str | None,
-    session_lost: bool = True,
+    only_here: bool = False,
 ) -> Failure:
-    """Decide by what is known of the request: it never left, or nobody can tell."""
+    """Decide by what is known of the request: it never left, or nobody can tell.
+
+    `only_here` means that other requests of the session may still be answered.
+    """
     name = _named(wire.server, tool)
+    session_lost = None if only_here else reason
     if exchange is None or not exchange.written:
         kind = SendError if exchange is not None and exchange.failure else ConnectionLostError
         text = f"{name}: the request was not sent: {reason}"

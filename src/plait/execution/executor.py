@@ -16,13 +16,14 @@ from mcp_types import LOG_LEVEL_META_KEY, CallToolResult, LoggingLevel, RequestP
 
 from plait.catalog.catalog import ToolCatalog
 from plait.catalog.filters import is_offered
+from plait.catalog.tool import Tool
 from plait.config.policies import Timeouts
 from plait.connections.connection import Answer
 from plait.connections.deadline import Deadline
 from plait.connections.handover import Handover
 from plait.connections.operations import call_tool, is_modern
 from plait.connections.pool import ConnectionPool
-from plait.connections.retry import ATTEMPTS, depends_on_tool, may_retry, pause_before_retry
+from plait.connections.retry import ATTEMPTS, may_retry, pause_before_retry
 from plait.errors import PermissionDeniedError, PlaitError
 from plait.execution.outcome import ToolResult
 from plait.execution.output_check import output_notes
@@ -77,7 +78,8 @@ class ToolExecutor:
         Raises:
             PlaitError: The call could not be made, or its outcome is not known.
         """
-        self._check_offered(call)
+        tool = await self._handover.run(self._catalog.recall, call.server, call.tool)
+        self._check_offered(call, tool)
         tell = call.on_progress and self._handover.returning(call.on_progress)
         began = time.perf_counter()
         attempt = 0
@@ -90,7 +92,7 @@ class ToolExecutor:
                 ):
                     answer = await self._handover.run(self._attempt, call, tell)
             except PlaitError as error:
-                pause = await self._pause_before_retry(call, error, attempt, began)
+                pause = self._pause_before_retry(call, tool, error, attempt, began)
                 if pause is None:
                     raise
                 logger.info("calling %s/%s again after: %s", call.server, call.tool, error)
@@ -101,7 +103,7 @@ class ToolExecutor:
                 call.tool,
                 answer.value,
                 attempts=attempt,
-                notes=(*answer.notes, *self._output_notes(call, answer.value)),
+                notes=(*answer.notes, *_output_notes(tool, answer.value)),
                 seconds=time.perf_counter() - began,
             )
 
@@ -121,41 +123,23 @@ class ToolExecutor:
 
         return await connection.request(operation, deadline, method="tools/call", tool=call.tool)
 
-    async def _pause_before_retry(
-        self, call: ToolCall, error: PlaitError, attempt: int, began: float
+    def _pause_before_retry(
+        self, call: ToolCall, tool: Tool | None, error: PlaitError, attempt: int, began: float
     ) -> float | None:
         """Say how long to wait before the next attempt, or `None` when there must be none."""
-        if attempt >= ATTEMPTS:
-            return None
-        idempotent = depends_on_tool(error) and await self._is_idempotent(call)
-        if not may_retry(error, idempotent=idempotent):
+        idempotent = tool is not None and tool.idempotent
+        if attempt >= ATTEMPTS or not may_retry(error, idempotent=idempotent):
             return None
         limit = self._deadline(call, self._pool[call.server].server.timeouts).seconds
         return pause_before_retry(error, limit - (time.perf_counter() - began))
 
-    async def _is_idempotent(self, call: ToolCall) -> bool:
-        """Ask the catalogue what the server says of the tool; if it cannot tell, it is not."""
-        try:
-            tool = await self._handover.run(self._catalog.find, call.server, call.tool)
-        except PlaitError:
-            return False
-        return tool is not None and tool.idempotent
-
-    def _check_offered(self, call: ToolCall) -> None:
-        tool = self._catalog.known(call.server, call.tool)
+    def _check_offered(self, call: ToolCall, tool: Tool | None) -> None:
         if tool is not None and not is_offered(tool, self._pool[call.server].server):
             raise PermissionDeniedError(
                 f"{call.server}/{call.tool}: this tool is not offered (include/exclude)",
                 server=call.server,
                 tool=call.tool,
             )
-
-    def _output_notes(self, call: ToolCall, result: CallToolResult) -> tuple[str, ...]:
-        tool = self._catalog.known(call.server, call.tool)
-        notes = () if tool is None else output_notes(tool, result)
-        for note in notes:
-            logger.warning("%s/%s: %s", call.server, call.tool, note)
-        return notes
 
     def _deadline(self, call: ToolCall, timeouts: Timeouts) -> Deadline:
         """Find the limit of a call: its own, the tool's, the server's, the client's, 60 s."""
@@ -173,6 +157,13 @@ class ToolExecutor:
         )
         cap = timeouts.longest_call_seconds or seconds * _LONGEST_FACTOR
         return Deadline(seconds, cap_seconds=cap, setting="timeout")
+
+
+def _output_notes(tool: Tool | None, result: CallToolResult) -> tuple[str, ...]:
+    notes = () if tool is None else output_notes(tool, result)
+    for note in notes:
+        logger.warning("%s/%s: %s", tool and tool.server, tool and tool.wire_name, note)
+    return notes
 
 
 async def _progressed(

@@ -131,7 +131,7 @@ async def reply_from(response: httpx2.Response) -> HttpReply:
         retry_after=response.headers.get("retry-after"),
         challenge=response.headers.get("www-authenticate"),
         body=response.text[:_LONGEST_BODY],
-        is_jsonrpc=_holds_jsonrpc_error(response),
+        error_code=_error_code(response),
         had_session=_SESSION_HEADER in response.request.headers,
     )
 
@@ -140,14 +140,17 @@ def _is_json(response: httpx2.Response) -> bool:
     return response.headers.get("content-type", "").lower().startswith("application/json")
 
 
-def _holds_jsonrpc_error(response: httpx2.Response) -> bool:
+def _error_code(response: httpx2.Response) -> int | None:
     if not _is_json(response):
-        return False
+        return None
     try:
-        body: object = json.loads(response.content)
+        match json.loads(response.content):
+            case {"error": {"code": int() as code}}:
+                return code
+            case _:
+                return None
     except ValueError:
-        return False
-    return isinstance(body, dict) and isinstance(cast("dict[str, Any]", body).get("error"), dict)
+        return None
 
 
 def _failed(

@@ -67,10 +67,10 @@ async def open_sse(
     """
     send, receive = anyio.create_memory_object_stream[Received](math.inf)
     async with (
-        open_http_client(server, wire) as client,
-        client.stream("GET", server.url, headers=_EVENT_STREAM) as response,
         send,
         receive,
+        open_http_client(server, wire) as client,
+        client.stream("GET", server.url, headers=_EVENT_STREAM) as response,
         anyio.create_task_group() as tasks,
     ):
         await _check_stream(response, wire)

@@ -88,7 +88,7 @@ async def open_websocket(
             retry_after=response.headers.get("Retry-After"),
             challenge=response.headers.get("WWW-Authenticate"),
             body=(response.body or b"").decode("utf-8", "replace"),
-            is_jsonrpc=False,
+            error_code=None,
             had_session=False,
         )
         raise ConnectError(

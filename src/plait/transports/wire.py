@@ -29,8 +29,8 @@ class HttpReply:
     retry_after: str | None
     challenge: str | None
     body: str
-    is_jsonrpc: bool
-    """Whether the body holds a JSON-RPC error, so an MCP server answered and not a proxy."""
+    error_code: int | None
+    """The code of the JSON-RPC error in the body; `None` if it was no MCP server that answered."""
     had_session: bool
     """Whether the request carried a session id."""
 

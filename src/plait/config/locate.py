@@ -1,0 +1,84 @@
+"""Finding the configuration file that a command should use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from plait.errors import ConfigError, Problem
+
+ENVIRONMENT_VARIABLE = "PLAIT_CONFIG"
+
+
+def find_config(
+    explicit: str | None = None,
+    *,
+    cwd: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Path:
+    """Return the file to read: the one that was named, else the first of the usual places.
+
+    Raises:
+        ConfigError: The named file does not exist, or there is none in any of the places.
+    """
+    known = os.environ if environ is None else environ
+    if explicit is not None:
+        return _existing(explicit, "named by --config")
+    if named := known.get(ENVIRONMENT_VARIABLE):
+        return _existing(named, f"named by ${ENVIRONMENT_VARIABLE}")
+    places = config_places(cwd=cwd, environ=known)
+    for place in places:
+        if place.is_file():
+            return place
+    looked = ", ".join(_short(place, known) for place in places)
+    raise _error(
+        None,
+        f"no configuration found; looked for --config, ${ENVIRONMENT_VARIABLE}, {looked}",
+        "`plait init` creates one",
+    )
+
+
+def config_places(
+    *, cwd: Path | None = None, environ: Mapping[str, str] | None = None
+) -> tuple[Path, ...]:
+    """Return the places where a configuration is looked for when none is named, in order."""
+    folder = Path.cwd() if cwd is None else cwd
+    return (
+        folder / "mcp.json",
+        folder / ".mcp.json",
+        user_config_folder(os.environ if environ is None else environ) / "mcp.json",
+    )
+
+
+def user_config_folder(environ: Mapping[str, str]) -> Path:
+    """Return the folder for this user's own configuration."""
+    base = environ.get("XDG_CONFIG_HOME")
+    return (Path(base) if base else _home(environ) / ".config") / "plait"
+
+
+def _existing(name: str, how: str) -> Path:
+    path = Path(name)
+    if path.parts[:1] == ("~",):
+        path = path.expanduser()
+    if path.is_file():
+        return path
+    reason = "is a folder" if path.is_dir() else "does not exist"
+    raise _error(str(path), f"the configuration {how} {reason}", "`plait init` creates one")
+
+
+def _error(file: str | None, message: str, suggestion: str) -> ConfigError:
+    problem = Problem(
+        file=file, path="", code="file_missing", message=message, suggestion=suggestion
+    )
+    return ConfigError.from_problems([problem])
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    named = environ.get("HOME") or environ.get("USERPROFILE")
+    return Path(named) if named else Path.home()
+
+
+def _short(place: Path, environ: Mapping[str, str]) -> str:
+    home = _home(environ)
+    return f"~/{place.relative_to(home).as_posix()}" if place.is_relative_to(home) else str(place)

@@ -1,0 +1,99 @@
+"""Collecting everything that is wrong with a configuration, each with its place."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from plait.errors import ConfigError, Problem
+
+_PLAIN_STEP = re.compile(r"[\w$@-]+")
+
+
+class Problems:
+    """What was found wrong while reading, in the order it was found."""
+
+    def __init__(self) -> None:
+        self.errors: list[Problem] = []
+        self.warnings: list[Problem] = []
+
+    def raise_errors(self) -> None:
+        """Raise one error that lists all of them, if there are any.
+
+        Raises:
+            ConfigError: At least one error was recorded.
+        """
+        if self.errors:
+            raise ConfigError.from_problems(self.errors)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A spot in a configuration, where problems can be recorded."""
+
+    problems: Problems = field(repr=False)
+
+    file: str | None = None
+
+    path: str = ""
+
+    def at(self, step: str | int) -> Place:
+        """Return the place one key, or one list index, further in."""
+        if isinstance(step, int):
+            return replace(self, path=f"{self.path}[{step}]")
+        if not _PLAIN_STEP.fullmatch(step):
+            return replace(self, path=f"{self.path}[{json.dumps(step, ensure_ascii=False)}]")
+        return replace(self, path=f"{self.path}.{step}" if self.path else step)
+
+    def error(self, code: str, message: str, suggestion: str | None = None) -> None:
+        """Record something that must be changed."""
+        self._record(self.problems.errors, code, message, suggestion)
+
+    def warn(self, code: str, message: str, suggestion: str | None = None) -> None:
+        """Record something that looks wrong but can be read."""
+        self._record(self.problems.warnings, code, message, suggestion)
+
+    def doubt(self, code: str, message: str, suggestion: str | None = None) -> None:
+        """Warn in a file, which other programs read too; refuse in Python, where it is a slip."""
+        record = self.error if self.file is None else self.warn
+        record(code, message, suggestion)
+
+    def _record(
+        self, found: list[Problem], code: str, message: str, suggestion: str | None
+    ) -> None:
+        problem = Problem(
+            file=self.file, path=self.path, code=code, message=message, suggestion=suggestion
+        )
+        # A value that two checks look at, such as a URL, is complained about once.
+        if problem not in found:
+            found.append(problem)
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Find the known word that was probably meant, in the same style of spelling if possible."""
+    candidates = list(known)
+    same_style = [name for name in candidates if is_camel_case(name) == is_camel_case(word)]
+    for group in (same_style, candidates):
+        by_letters = {_letters(name): name for name in group}
+        close = difflib.get_close_matches(_letters(word), by_letters, n=1, cutoff=0.7)
+        if close:
+            return by_letters[close[0]]
+    return None
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str | None:
+    """Make a suggestion of the nearest known word, if one is near."""
+    meant = nearest(word, known)
+    return f'did you mean "{meant}"?' if meant else None
+
+
+def is_camel_case(name: str) -> bool:
+    """Say whether a key is spelled in camelCase, as JavaScript programs do."""
+    return any(letter.isupper() for letter in name)
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[\W_]", "", name).lower()
