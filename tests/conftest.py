@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings
 
+pytest_plugins = ["plait.testing.fixtures"]
+
 # A busy machine makes single examples slow; the time limit per test still holds.
 settings.register_profile("plait", deadline=None)
 settings.load_profile("plait")

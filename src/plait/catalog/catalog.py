@@ -14,7 +14,7 @@ from plait.connections.connection import ServerConnection
 from plait.connections.deadline import Deadline
 from plait.connections.operations import list_tools
 from plait.connections.pool import ConnectionPool
-from plait.errors import ConnectError, PlaitError
+from plait.errors import ConnectError, ListTimeoutError, PlaitError, ProtocolError
 
 logger = logging.getLogger("plait.catalog")
 
@@ -86,15 +86,13 @@ class ToolCatalog:
         """Return what is known of a tool; the server is asked only if it never listed any.
 
         Raises:
-            ConnectError: The server cannot be reached.
+            PlaitError: The server cannot be reached.
         """
         listing = self._listings.get(server) or self._older.get(server)
         if listing is None:
             try:
                 listing = await self._listing(self._pool[server])
-            except ConnectError:
-                raise
-            except PlaitError as error:
+            except (ProtocolError, ListTimeoutError) as error:
                 logger.warning("cannot list the tools of %s: %s", server, error)
                 listing = self._older[server] = _Listing((), self._pool[server].generation)
         return next((tool for tool in listing.tools if tool.wire_name == wire_name), None)

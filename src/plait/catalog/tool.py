@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import mcp_types as types
+from mcp.shared.inbound import x_mcp_header_map
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,8 @@ class Tool:
 
     meta: Mapping[str, Any] | None = None
     icons: tuple[Mapping[str, Any], ...] = ()
+    mirrors_arguments: bool = False
+    """Whether some of its arguments must be sent as HTTP headers too (`x-mcp-header`)."""
 
     @property
     def idempotent(self) -> bool:
@@ -54,6 +57,7 @@ class Tool:
                 icon.model_dump(by_alias=True, exclude_none=True, mode="json")
                 for icon in tool.icons or ()
             ),
+            mirrors_arguments=bool(x_mcp_header_map(tool.input_schema)),
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Literal
 
-from mcp import Client
+from mcp import Client, MCPError
 from mcp.client.session import (
     ElicitationFnT,
     ListRootsFnT,
@@ -18,8 +18,15 @@ from mcp.client.session import (
     SamplingFnT,
 )
 from mcp.shared.exceptions import MCPDeprecationWarning
-from mcp_types import DiscoverResult, Implementation, LoggingLevel
+from mcp_types import (
+    UNSUPPORTED_PROTOCOL_VERSION,
+    DiscoverResult,
+    Implementation,
+    LoggingLevel,
+    UnsupportedProtocolVersionErrorData,
+)
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 
 from plait.config.servers import HttpServer, InProcessServer, ServerConfig, transport_of
 from plait.connections.translate import connect_failure
@@ -160,9 +167,26 @@ async def _enter_as(
                 await attempt.enter_async_context(client)
                 if mode in MODERN_PROTOCOL_VERSIONS:
                     # The SDK takes a pinned version on trust; ask, so that a dead server is found.
-                    raw = await client.session.send_discover(mode)
+                    raw = await _discover(client, mode)
                     client.session.adopt(DiscoverResult.model_validate(raw))
                 stack.push_async_exit(attempt.pop_all())
         except Exception as error:  # boundary: transports and the SDK may raise anything
             raise connect_failure(error, exchanges, wire) from error
     return client
+
+
+async def _discover(client: Client, version: str) -> dict[str, Any]:
+    """Ask a modern server what it is, once more if it refuses a version that it then names."""
+    try:
+        return await client.session.send_discover(version)
+    except MCPError as error:
+        if error.code != UNSUPPORTED_PROTOCOL_VERSION or version not in _supported(error):
+            raise
+    return await client.session.send_discover(version)
+
+
+def _supported(refused: MCPError) -> list[str]:
+    try:
+        return UnsupportedProtocolVersionErrorData.model_validate(refused.error.data).supported
+    except ValidationError:
+        return []

@@ -6,10 +6,11 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 import mcp_types as types
 from mcp import Client, MCPError
-from mcp.client import ClientRequestContext
+from mcp.client import ClientRequestContext, ClientSession
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter
@@ -35,11 +36,16 @@ def is_modern(client: Client) -> bool:
     return client.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
+_listed: WeakSet[ClientSession] = WeakSet()
+"""The sessions in which the tools were listed, so that the SDK knows which arguments to mirror."""
+
+
 async def call_tool(
     client: Client,
     name: str,
     arguments: Mapping[str, Any],
     *,
+    mirrored: bool = False,
     on_progress: ProgressFnT | None = None,
     meta: types.RequestParamsMeta | None = None,
 ) -> types.CallToolResult:
@@ -47,8 +53,12 @@ async def call_tool(
 
     Not the SDK's own `call_tool`: that one fails after the fact when a result does not match its
     output schema, and lists all tools after the first call of one it has not seen.
+
+    `mirrored` says that some arguments must go into HTTP headers too (`x-mcp-header`).
     """
     relisted = False
+    if mirrored and is_modern(client) and client.session not in _listed:
+        await list_tools(client)
     responses: types.InputResponses | None = None
     state: str | None = None
     pause = _FIRST_PAUSE_SECONDS
@@ -126,7 +136,9 @@ async def list_tools(client: Client) -> list[types.Tool]:
         page = await client.list_tools(cursor=cursor)
         return page.tools, page.next_cursor
 
-    return await _pages(fetch)
+    tools = await _pages(fetch)
+    _listed.add(client.session)
+    return tools
 
 
 async def list_resources(client: Client) -> list[types.Resource]:

@@ -9,7 +9,13 @@ from http import HTTPStatus
 
 import httpx2
 from mcp import MCPError
-from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, INVALID_REQUEST, REQUEST_TIMEOUT
+from mcp_types import (
+    CONNECTION_CLOSED,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    REQUEST_TIMEOUT,
+    UnsupportedProtocolVersionErrorData,
+)
 from pydantic import ValidationError
 
 from plait._support.failures import first_cause
@@ -58,7 +64,8 @@ def connect_failure(cause: BaseException, exchanges: Exchanges, wire: Wire) -> P
     server = wire.server
     last = exchanges.last
     reply = wire.reply
-    if reply is not None:
+    answered = isinstance(error, MCPError) and reply is not None and reply.error_code is not None
+    if reply is not None and (not answered or _by_status(reply.status) is not None):
         return http_error(reply, wire, connecting=True)
     if last is not None and last.failure is not None:
         return ConnectError(f"{server}: cannot connect: {_said(last.failure, wire)}", server=server)
@@ -68,11 +75,21 @@ def connect_failure(cause: BaseException, exchanges: Exchanges, wire: Wire) -> P
         if wire.ended:
             return ConnectError(f"{server}: {wire.end_reason} during the handshake", server=server)
         return ConnectError(
-            f"{server}: the handshake failed: {wire.redact.excerpt(error.message)}",
+            f"{server}: the handshake failed: {_refusal(error, wire)}",
             server=server,
             code=error.code,
+            status=None if reply is None else reply.status,
         )
     return ConnectError(f"{server}: cannot connect: {_said(error, wire)}", server=server)
+
+
+def _refusal(error: MCPError, wire: Wire) -> str:
+    said = f"error {error.code}: {wire.redact.excerpt(error.message)}"
+    try:
+        data = UnsupportedProtocolVersionErrorData.model_validate(error.data)
+    except ValidationError:
+        return said
+    return f"{said} (the server speaks {', '.join(data.supported)})"
 
 
 def connect_timeout(seconds: float, wire: Wire | None, server: str) -> ConnectTimeoutError:

@@ -90,7 +90,7 @@ class ToolExecutor:
                     self._observers,
                     CallTool(server=call.server, tool=call.tool, attempt=attempt),
                 ):
-                    answer = await self._handover.run(self._attempt, call, tell)
+                    answer = await self._handover.run(self._attempt, call, tool, tell)
             except PlaitError as error:
                 pause = self._pause_before_retry(call, tool, error, attempt, began)
                 if pause is None:
@@ -108,7 +108,10 @@ class ToolExecutor:
             )
 
     async def _attempt(
-        self, call: ToolCall, tell: Callable[[float, float | None, str | None], None] | None
+        self,
+        call: ToolCall,
+        tool: Tool | None,
+        tell: Callable[[float, float | None, str | None], None] | None,
     ) -> Answer[CallToolResult]:
         """Make one attempt; runs in the loop that owns the connections."""
         connection = self._pool[call.server]
@@ -119,7 +122,14 @@ class ToolExecutor:
             meta: RequestParamsMeta | None = None
             if self.log_level is not None and is_modern(client):
                 meta = {LOG_LEVEL_META_KEY: self.log_level}
-            return call_tool(client, call.tool, call.arguments, on_progress=on_progress, meta=meta)
+            return call_tool(
+                client,
+                call.tool,
+                call.arguments,
+                mirrored=tool is not None and tool.mirrors_arguments,
+                on_progress=on_progress,
+                meta=meta,
+            )
 
         return await connection.request(operation, deadline, method="tools/call", tool=call.tool)
 

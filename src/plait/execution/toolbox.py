@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 import mcp_types as types
 from mcp import Client
-from mcp.client.session import LoggingFnT
 
 from plait._version import __version__
 from plait.catalog.tool import Tool
@@ -20,22 +18,19 @@ from plait.config.read import ClientConfig, ConfigSource, read_config
 from plait.connections import operations
 from plait.connections.facts import ServerFacts
 from plait.connections.handover import Handover
-from plait.connections.opening import Voice
 from plait.connections.pool import unknown_server
 from plait.connections.status import Status
 from plait.errors import ClientClosedError, PlaitError
 from plait.execution.core import Core
 from plait.execution.executor import OnProgress, ToolCall
 from plait.execution.outcome import ToolResult
-from plait.execution.roots import Roots, roots_callback
+from plait.execution.roots import Roots
 from plait.execution.subscriptions import Subscription
+from plait.execution.voice import OnLog, VoiceMaker
 from plait.telemetry.observer import Observer
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-OnLog = Callable[[str, types.LoggingMessageNotificationParams], Awaitable[None] | None]
-"""Gets the server's name and the log message it sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +62,13 @@ class Toolbox:
     ) -> None:
         self.config: ClientConfig = read_config(servers)
         self._default_seconds = default_tool_timeout or self.config.default_tool_timeout
-        self._client_info = _implementation(client_info)
-        self._roots = roots
-        self._log_level: types.LoggingLevel | None = log_level
-        self._on_log = on_log
+        # Not a method of this object: the connections must not keep alive who closes them.
+        self._voice_for = VoiceMaker(
+            client_info=_implementation(client_info),
+            log_level=log_level,
+            on_log=on_log,
+            roots=roots,
+        )
         self._observers = tuple(observers)
         self._handover = Handover()
         self._core: Core | None = None
@@ -146,14 +144,6 @@ class Toolbox:
             )
         await self._core.open()
         return self._core
-
-    def _voice_for(self, server: str) -> Voice:
-        return Voice(
-            client_info=self._client_info,
-            log_level=self._log_level,
-            on_log=None if self._on_log is None else _log_callback(self._on_log, server),
-            on_roots=None if self._roots is None else roots_callback(self._roots),
-        )
 
     async def _on_owner(
         self,
@@ -339,7 +329,6 @@ class Toolbox:
 
         Modern servers take it with each request, so it holds from their next session on.
         """
-        self._log_level = level
         self._check_names(servers)
 
         names = servers or self.server_names
@@ -436,12 +425,3 @@ def _implementation(
     if isinstance(given, types.Implementation):
         return given
     return types.Implementation.model_validate(dict(given))
-
-
-def _log_callback(tell: OnLog, server: str) -> LoggingFnT:
-    async def told(params: types.LoggingMessageNotificationParams) -> None:
-        answer = tell(server, params)
-        if inspect.isawaitable(answer):
-            await answer
-
-    return told

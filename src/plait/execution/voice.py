@@ -1,0 +1,44 @@
+"""How a client introduces itself to its servers, and answers what they ask."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from mcp.client.session import LoggingFnT
+from mcp_types import Implementation, LoggingLevel, LoggingMessageNotificationParams
+
+from plait.connections.opening import Voice
+from plait.execution.roots import Roots, roots_callback
+
+OnLog = Callable[[str, LoggingMessageNotificationParams], Awaitable[None] | None]
+"""Gets the server's name and the log message it sent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoiceMaker:
+    """What a client says to every server, made into a voice for each."""
+
+    client_info: Implementation
+    log_level: LoggingLevel | None = None
+    on_log: OnLog | None = None
+    roots: Roots | None = None
+
+    def __call__(self, server: str) -> Voice:
+        """Return the voice for one server."""
+        return Voice(
+            client_info=self.client_info,
+            log_level=self.log_level,
+            on_log=None if self.on_log is None else _log_callback(self.on_log, server),
+            on_roots=None if self.roots is None else roots_callback(self.roots),
+        )
+
+
+def _log_callback(tell: OnLog, server: str) -> LoggingFnT:
+    async def told(params: LoggingMessageNotificationParams) -> None:
+        answer = tell(server, params)
+        if inspect.isawaitable(answer):
+            await answer
+
+    return told

@@ -1,0 +1,5 @@
+"""Run the fault server."""
+
+from plait.testing.faults.program import main
+
+main()

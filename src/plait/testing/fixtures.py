@@ -1,0 +1,72 @@
+"""Pytest fixtures for the servers of this package.
+
+Put `pytest_plugins = ["plait.testing.fixtures"]` into the top `conftest.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import ExitStack
+from typing import Protocol, Unpack
+
+import pytest
+
+from plait.testing import servers
+from plait.testing.faults.options import FaultOptions, Transport
+from plait.testing.ports import blackhole
+from plait.testing.processes import ServerProcess
+from plait.testing.proxy import FaultProxy
+
+
+class StartFaultServer(Protocol):
+    """Start a fault server that ends with the test."""
+
+    def __call__(
+        self, transport: Transport = "http", **options: Unpack[FaultOptions]
+    ) -> ServerProcess:
+        """Start it and wait until it listens."""
+        ...
+
+
+class StartFaultProxy(Protocol):
+    """Start a proxy in front of a port; it ends with the test."""
+
+    def __call__(self, target_port: int, *, idle_seconds: float | None = None) -> FaultProxy:
+        """Start it; its port is known when this returns."""
+        ...
+
+
+@pytest.fixture
+def fault_server() -> Generator[StartFaultServer]:
+    """Give a function that starts fault servers on a transport, with faults as keywords."""
+    with ExitStack() as stack:
+
+        def start(transport: Transport = "http", **options: Unpack[FaultOptions]) -> ServerProcess:
+            return stack.enter_context(servers.fault_server(transport, **options))
+
+        yield start
+
+
+@pytest.fixture
+def fault_proxy() -> Generator[StartFaultProxy]:
+    """Give a function that starts a fault proxy in front of a port."""
+    with ExitStack() as stack:
+
+        def start(target_port: int, *, idle_seconds: float | None = None) -> FaultProxy:
+            return stack.enter_context(FaultProxy(target_port, idle_seconds=idle_seconds))
+
+        yield start
+
+
+@pytest.fixture
+def blackhole_port() -> Generator[int]:
+    """Give a port that accepts connections and never answers."""
+    with blackhole() as port:
+        yield port
+
+
+@pytest.fixture(scope="module")
+def mcp_test_server() -> Generator[ServerProcess]:
+    """Run the well-behaved test server over Streamable HTTP, one for the module."""
+    with servers.running_server() as server:
+        yield server

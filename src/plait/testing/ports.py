@@ -1,0 +1,60 @@
+"""Local TCP ports for tests: free ones, and ones that refuse or never answer."""
+
+from __future__ import annotations
+
+import errno
+import random
+import socket
+from collections.abc import Generator
+from contextlib import contextmanager
+
+_PORTS = range(15_000, 32_000)
+"""Below the range that Linux gives to outgoing connections.
+
+A client that keeps trying a dead port of that range may be given the very same port as its own
+and connect to itself; and the port of a killed server may be taken before its restart.
+"""
+
+
+def bind(host: str = "127.0.0.1", port: int = 0) -> socket.socket:
+    """Return a listening socket; port 0 takes a free one.
+
+    Raises:
+        OSError: The port is taken, or no free one was found.
+    """
+    if port:
+        return _listen(host, port)
+    for candidate in random.sample(_PORTS, 100):
+        try:
+            return _listen(host, candidate)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+    raise OSError(errno.EADDRINUSE, f"no free port between {_PORTS[0]} and {_PORTS[-1]}")
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """Return a port that nobody listens on now; connecting to it is refused."""
+    with bind(host) as listener:
+        return int(listener.getsockname()[1])
+
+
+@contextmanager
+def blackhole(host: str = "127.0.0.1") -> Generator[int]:
+    """Listen on a port that accepts connections and never answers; yields the port."""
+    # The kernel completes handshakes for the backlog; nobody ever accepts or reads.
+    with bind(host) as listener:
+        yield int(listener.getsockname()[1])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(256)
+    except BaseException:
+        listener.close()
+        raise
+    return listener

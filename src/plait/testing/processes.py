@@ -1,0 +1,254 @@
+"""MCP servers as child processes of a test: start, kill, restart, suspend."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit
+
+from plait.testing.ports import free_port
+from plait.testing.state import StateDir
+
+READY = r"listening on (?P<url>\S+)"
+"""What the servers of this package write when clients may connect."""
+
+_START_SECONDS = 30.0
+_STOP_SECONDS = 5.0
+
+
+class ServerProcess:
+    """A server program in a process group of its own, with its output kept in `log`.
+
+    In the command, the environment and the URL, `{port}` and `{state_dir}` stand for the port and
+    the folder of durable state. With port 0 the program picks one and announces its URL, or, when
+    `url` is given, a free one is picked here. A restart takes the same port again.
+
+    Entering the context starts it, leaving kills it. All methods block (a start for about a
+    second); from a coroutine that must not be held up, call them in a thread.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        port: int = 0,
+        url: str | None = None,
+        ready: str = READY,
+        env: Mapping[str, str] | None = None,
+        cwd: str | Path | None = None,
+        state_dir: str | Path | None = None,
+    ) -> None:
+        self.port = free_port() if url is not None and not port else port
+        self._command = tuple(command)
+        self._url = url
+        self._ready = re.compile(ready)
+        self._env = dict(env or {})
+        self._cwd = cwd
+        self._state = None if state_dir is None else StateDir(state_dir)
+        self._owns_state = state_dir is None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._reader: threading.Thread | None = None
+        self._settled = threading.Event()
+        self._output: list[str] = []
+
+    @property
+    def url(self) -> str:
+        """Where clients connect; known once the server has been started."""
+        if self._url is None:
+            raise RuntimeError("the server has not been started, so its URL is not known")
+        return self._filled(self._url)
+
+    @property
+    def state(self) -> StateDir:
+        """The folder of the server's durable state; a temporary one unless it was given."""
+        if self._state is None:
+            self._state = StateDir(tempfile.mkdtemp(prefix="plait-state-"))
+        return self._state
+
+    @property
+    def pid(self) -> int:
+        """The process id of the current, or else the last, process."""
+        if self._process is None:
+            raise RuntimeError("the server has not been started")
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is alive."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def exit_code(self) -> int | None:
+        """How the last process ended (negative: the signal); `None` while it runs."""
+        return None if self._process is None else self._process.poll()
+
+    @property
+    def log(self) -> str:
+        """Everything the server wrote to stderr and stdout, over all its starts."""
+        return "".join(self._output)
+
+    def start(self) -> Self:
+        """Start the server and wait until it listens.
+
+        Raises:
+            RuntimeError: It ended, or said nothing, instead; the text holds its log.
+        """
+        self.launch()
+        self.wait_until_ready()
+        return self
+
+    def launch(self) -> None:
+        """Start the server without waiting; `wait_until_ready` does that."""
+        if self.is_running:
+            raise RuntimeError("the server is running already")
+        self._release()
+        self._settled = threading.Event()
+        self._process = subprocess.Popen(
+            [self._filled(part) for part in self._command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **{name: self._filled(text) for name, text in self._env.items()}},
+            cwd=self._cwd,
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(
+            target=self._read, args=(self._process, self._settled), daemon=True
+        )
+        self._reader.start()
+
+    def wait_until_ready(self, timeout_seconds: float = _START_SECONDS) -> None:
+        """Wait until the server has said that it listens.
+
+        Raises:
+            RuntimeError: It ended, or said nothing in time.
+        """
+        settled = self._settled.wait(timeout_seconds)
+        if settled and self.is_running:
+            return
+        self.kill()
+        what = (
+            f"ended with {self.exit_code}" if settled else f"is not ready in {timeout_seconds:g} s"
+        )
+        raise RuntimeError(f"the server {what}: {' '.join(self._command)}\n{self.log}")
+
+    def kill(self) -> None:
+        """Kill the server with SIGKILL, with everything it has started, and wait for its end."""
+        self._signal(signal.SIGKILL)
+        self._release()
+
+    def stop(self) -> None:
+        """Ask the server to end with SIGTERM; kill it when it does not."""
+        self._signal(signal.SIGCONT)
+        self._signal(signal.SIGTERM)
+        if self._process is not None:
+            try:
+                self._process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._signal(signal.SIGKILL)
+        self._release()
+
+    def restart(self) -> Self:
+        """Kill the server if it runs, and start it on the same port."""
+        self.kill()
+        return self.start()
+
+    def suspend(self) -> None:
+        """Stop the process in its tracks: its sockets stay open, nothing is answered."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a suspended process go on."""
+        self._signal(signal.SIGCONT)
+
+    def wait(self, timeout_seconds: float = _STOP_SECONDS) -> int:
+        """Wait until the process has ended by itself, and return its exit code.
+
+        Raises:
+            subprocess.TimeoutExpired: It still runs.
+        """
+        if self._process is None:
+            raise RuntimeError("the server has not been started")
+        return self._process.wait(timeout_seconds)
+
+    def close(self) -> None:
+        """End the server, without ceremony, and remove its temporary state folder."""
+        self.kill()
+        if self._owns_state and self._state is not None:
+            shutil.rmtree(self._state.path, ignore_errors=True)
+            self._state = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _filled(self, text: str) -> str:
+        text = text.replace("{port}", str(self.port))
+        return text.replace("{state_dir}", str(self.state.path)) if "{state_dir}" in text else text
+
+    def _signal(self, number: signal.Signals) -> None:
+        # The group outlives its leader when grandchildren hang on, so a dead leader is no reason
+        # to stop here; the group id is not given to others while it has members.
+        if self._process is not None:
+            try:
+                os.killpg(self._process.pid, number)
+            except ProcessLookupError:
+                return
+
+    def _release(self) -> None:
+        """Reap the process and close its pipes."""
+        if self._process is None:
+            return
+        self._process.wait(_STOP_SECONDS)
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        if self._reader is not None:
+            self._reader.join(_STOP_SECONDS)
+
+    def _read(self, process: subprocess.Popen[bytes], settled: threading.Event) -> None:
+        if process.stdout is None:
+            return
+        with process.stdout:
+            for raw in process.stdout:
+                line = raw.decode(errors="replace")
+                self._output.append(line)
+                if not settled.is_set() and (found := self._ready.search(line)):
+                    self._learn_url(found)
+                    settled.set()
+        process.wait()
+        settled.set()
+
+    def _learn_url(self, found: re.Match[str]) -> None:
+        url = found.groupdict().get("url")
+        if self._url is None and url is not None:
+            self.port = urlsplit(url).port or self.port
+            self._url = url.replace(f":{self.port}", ":{port}", 1)
+
+
+@contextmanager
+def running(*servers: ServerProcess) -> Generator[tuple[ServerProcess, ...]]:
+    """Run several servers while the context is open; they start side by side."""
+    with ExitStack() as stack:
+        for server in servers:
+            stack.callback(server.close)
+            server.launch()
+        for server in servers:
+            server.wait_until_ready()
+        yield servers

@@ -1,0 +1,70 @@
+"""What a person sees on a terminal."""
+
+import os
+import pty
+import subprocess
+import sys
+
+from .conftest import Plait, ShopConfig
+
+
+def on_terminal(plait: Plait, *arguments: str, **environment: str) -> tuple[int, str]:
+    """Run the program with a terminal on stdout and stderr; return its exit code and output."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "plait.cli", *arguments],
+        cwd=plait.folder,
+        env={**plait.environment, "TERM": "xterm-256color", "COLUMNS": "80", **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=slave,
+        stderr=slave,
+    )
+    os.close(slave)
+    output = b""
+    try:
+        while chunk := os.read(master, 65536):
+            output += chunk
+    except OSError:  # the other end of the terminal is closed
+        pass
+    os.close(master)
+    return process.wait(timeout=30), output.decode()
+
+
+def test_connecting_shows_the_servers_and_leaves_no_trace(
+    plait: Plait, shop_config: ShopConfig
+) -> None:
+    plait.configure(shop=shop_config())
+
+    code, output = on_terminal(plait, "tools")
+
+    assert code == 0
+    assert "connecting over stdio" in output
+    # Every line of the progress display is erased before the result is printed.
+    after = output[output.rindex("connecting over stdio") :]
+    assert "\x1b[2K" in after
+    assert "search" in after
+
+
+def test_with_json_or_quiet_there_is_no_progress(plait: Plait, shop_config: ShopConfig) -> None:
+    plait.configure(shop=shop_config())
+
+    _, exact = on_terminal(plait, "tools", "--json")
+    _, quiet = on_terminal(plait, "tools", "-q")
+
+    assert exact.startswith("[")
+    assert "connecting" not in exact + quiet
+
+
+def test_a_server_cannot_drive_the_terminal(with_shop: Plait) -> None:
+    _, output = on_terminal(with_shop, "call", "shop", "escape", "-q")
+
+    assert output == "\\x1b[2Jgone\r\n"
+
+
+def test_no_color_is_respected(with_shop: Plait) -> None:
+    _, coloured = on_terminal(with_shop, "call", "shop", "nothing", "-q")
+    _, plain = on_terminal(with_shop, "call", "shop", "nothing", "-q", NO_COLOR="1")
+
+    assert "\x1b[31m" in coloured
+    assert plain.startswith("error: shop has no tool 'nothing'")
+    assert "\x1b[3" not in plain

@@ -1,0 +1,171 @@
+"""A server goes away during a call: what the caller is told, and what is run again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from plait import OutcomeUnknownError, PlaitError, Toolbox
+from plait.testing import ServerProcess, StateDir, eventually, stdio_config
+from plait.testing.fixtures import StartFaultServer
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
+
+
+@pytest.fixture(params=["stdio", "http modern", "http legacy", "sse", "websocket"])
+def ledger(
+    request: pytest.FixtureRequest, fault_server: StartFaultServer, tmp_path: Path
+) -> Generator[tuple[dict[str, Any], StateDir, ServerProcess | None]]:
+    """A server that commits and dies, over every transport."""
+    kind = request.param
+    if kind == "stdio":
+        yield stdio_config(state_dir=tmp_path), StateDir(tmp_path), None
+        return
+    transport = kind.split()[0]
+    # The process stays, only the connection is cut: so the server is there for a replay.
+    server = fault_server(transport, die_by="drop", legacy_only="legacy" in kind)
+    entry = {"url": server.url} | ({"transport": "sse"} if transport == "sse" else {})
+    yield entry, server.state, server
+
+
+async def test_a_payment_whose_answer_was_lost_is_never_made_twice(ledger: Any) -> None:
+    config, state, _ = ledger
+    async with Toolbox({"bank": config}) as box:
+        await box.tools()
+
+        with pytest.raises(OutcomeUnknownError) as caught:
+            await box.call("bank", "pay_and_die", {"amount": 7})
+
+        assert state.ledger() == ["7"]
+        assert (caught.value.server, caught.value.tool) == ("bank", "pay_and_die")
+        assert "check before" in str(caught.value)
+        assert (await box.call("bank", "pay", {"amount": 8})).text == "paid 8"
+        assert state.ledger() == ["7", "8"]
+
+
+async def test_a_read_whose_answer_was_lost_is_made_again(ledger: Any) -> None:
+    config, state, _ = ledger
+    async with Toolbox({"bank": config}) as box:
+        result = await box.call("bank", "get_and_die", {"key": "balance"})
+
+        assert result.text == "value of balance"
+        assert result.attempts == 2
+        assert state.reads() == ["balance", "balance"]
+
+
+async def test_a_request_that_a_stopped_server_never_read_is_made_again(tmp_path: Path) -> None:
+    async with Toolbox({"bank": stdio_config(state_dir=tmp_path)}) as box:
+        await box.tools()
+        pid = box.status()["bank"].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        await eventually(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+        paying = asyncio.create_task(box.call("bank", "pay", {"amount": 5}))
+        await eventually(lambda: box.status()["bank"].in_flight == 1)
+        os.kill(pid, signal.SIGKILL)
+
+        assert (await paying).text == "paid 5"
+        assert StateDir(tmp_path).ledger() == ["5"]
+
+
+@pytest.mark.parametrize("kind", ["http modern", "http legacy", "sse", "websocket"])
+async def test_a_call_during_which_the_server_dies_fails_soon_and_alone(
+    kind: str, fault_server: StartFaultServer
+) -> None:
+    transport = kind.split()[0]
+    server = fault_server(transport, legacy_only="legacy" in kind)  # pyright: ignore[reportArgumentType]
+    entry = {"url": server.url} | ({"transport": "sse"} if transport == "sse" else {})
+    async with Toolbox({"server": entry}) as box:
+        sibling = asyncio.create_task(asyncio.sleep(30))
+        calling = asyncio.create_task(box.call("server", "counter"))
+        await calling
+        calling = asyncio.create_task(box.call("server", "hang"))
+        await eventually(lambda: box.status()["server"].in_flight == 1)
+
+        await asyncio.to_thread(server.kill)
+        with pytest.raises(PlaitError) as caught:
+            async with asyncio.timeout(15):
+                await calling
+
+        assert "TaskGroup" not in str(caught.value)
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+        assert not sibling.done()
+        await asyncio.to_thread(server.start)
+        await eventually(lambda: _answers(box), timeout_seconds=15)
+        sibling.cancel()
+
+
+async def _answers(box: Toolbox) -> bool:
+    try:
+        return (await box.call("server", "counter")).text != ""
+    except PlaitError:
+        return False
+
+
+@pytest.mark.parametrize("kind", ["stdio", "http modern", "http legacy", "sse", "websocket"])
+async def test_a_caller_that_is_cancelled_stays_cancelled_and_the_server_hears_of_it(
+    kind: str, fault_server: StartFaultServer
+) -> None:
+    transport = kind.split()[0]
+    if transport == "stdio":
+        entry: dict[str, Any] = stdio_config()
+    else:
+        server = fault_server(transport, legacy_only="legacy" in kind)  # pyright: ignore[reportArgumentType]
+        entry = {"url": server.url} | ({"transport": "sse"} if transport == "sse" else {})
+    async with Toolbox({"server": entry}) as box:
+        await box.tools()
+        calling = asyncio.create_task(box.call("server", "hang"))
+        await eventually(lambda: box.status()["server"].in_flight == 1)
+        await box.call("server", "echo", {"text": "after hang was sent"})
+
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+
+        async def heard() -> bool:
+            return (await box.call("server", "cancelled_calls")).text == "1"
+
+        await eventually(heard)
+        assert box.status()["server"].sessions == 1
+
+
+async def test_a_call_that_takes_too_long_says_which_limit_it_reached() -> None:
+    async with Toolbox({"server": stdio_config()}) as box:
+        await box.tools()
+
+        with pytest.raises(TimeoutError) as caught:
+            await box.call("server", "hang", timeout_seconds=0.3)
+
+        assert "0.3 s (timeout)" in str(caught.value)
+        assert (await box.call("server", "cancelled_calls")).text == "1"
+
+
+async def test_progress_keeps_a_call_alive_up_to_a_cap() -> None:
+    config = stdio_config() | {"max_call_seconds": 2}
+    async with Toolbox({"server": config}) as box:
+        await box.tools()
+        seen: list[float] = []
+
+        result = await box.call(
+            "server",
+            "sleep_progress",
+            {"steps": 8, "delay": 0.15},
+            timeout_seconds=0.6,
+            on_progress=lambda progress, total, message: seen.append(progress),
+        )
+        assert result.text == "took 8 steps"
+        assert seen == [1, 2, 3, 4, 5, 6, 7, 8]
+
+        with pytest.raises(TimeoutError):
+            await box.call(
+                "server", "sleep_progress", {"steps": 100, "delay": 0.1}, timeout_seconds=0.6
+            )

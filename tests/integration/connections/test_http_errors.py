@@ -1,0 +1,132 @@
+"""HTTP answers that are no success keep their status, their headers and their meaning."""
+
+from __future__ import annotations
+
+import pytest
+
+from plait import (
+    AuthRequiredError,
+    EndpointNotFoundError,
+    ForbiddenError,
+    PlaitError,
+    RateLimitedError,
+    ServerError,
+    Toolbox,
+)
+from plait.testing.fixtures import StartFaultServer
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+
+SECRET = "canary-8f2a61"
+CLASSES = {
+    401: AuthRequiredError,
+    403: ForbiddenError,
+    404: EndpointNotFoundError,
+    429: RateLimitedError,
+    500: ServerError,
+    503: ServerError,
+}
+
+
+@pytest.mark.parametrize("status", CLASSES)
+@pytest.mark.parametrize("protocol", ["2026-07-28", "legacy"])
+async def test_a_status_at_the_handshake_has_its_own_error(
+    status: int, protocol: str, fault_server: StartFaultServer
+) -> None:
+    server = fault_server(
+        "http",
+        http_status=status,
+        http_status_on="all",
+        http_body=f"no entry for {SECRET}",
+        retry_after=77,
+        www_authenticate='Bearer realm="plait", scope="read"',
+    )
+    config = {
+        "url": server.url,
+        "protocol": protocol,
+        "headers": {"Authorization": f"Bearer {SECRET}"},
+        "automatic_sse_fallback": False,
+        "reconnect": {"max_attempts": 1},
+    }
+    async with Toolbox({"server": config}) as box:
+        with pytest.raises(PlaitError) as caught:
+            await box.call("server", "echo", {"text": "hello"})
+
+        error = caught.value
+        assert type(error) is CLASSES[status]
+        assert (error.status, error.retry_after) == (status, 77.0)
+        assert error.challenge == 'Bearer realm="plait", scope="read"'
+        assert error.server == "server"
+        for text in (str(error), repr(error), str(error.to_dict()), str(box.status().to_dict())):
+            assert SECRET not in text
+            assert "TaskGroup" not in text
+
+
+@pytest.mark.parametrize("status", [401, 403, 500])
+@pytest.mark.parametrize("legacy", [False, True])
+async def test_a_status_during_a_call_has_its_own_error(
+    status: int, legacy: bool, fault_server: StartFaultServer
+) -> None:
+    server = fault_server(
+        "http", http_status=status, http_status_on="call", legacy_only=legacy
+    )
+    async with Toolbox({"server": {"url": server.url}}) as box:
+        await box.tools()
+        with pytest.raises(CLASSES[status]) as caught:
+            await box.call("server", "counter")
+        assert caught.value.status == status
+        assert caught.value.tool == "counter"
+
+
+@pytest.mark.parametrize("status", ["429:1", "503:2"])
+async def test_a_server_that_asks_for_patience_gets_it_for_any_tool(
+    status: str, fault_server: StartFaultServer
+) -> None:
+    server = fault_server("http", http_status=status, http_status_on="call", retry_after="0.2")
+    async with Toolbox({"server": {"url": server.url}}) as box:
+        await box.tools()
+        result = await box.call("server", "counter")
+        assert result.text == "1"
+
+
+async def test_a_server_that_asks_for_more_patience_than_there_is_is_reported_at_once(
+    fault_server: StartFaultServer,
+) -> None:
+    server = fault_server("http", http_status=429, http_status_on="call", retry_after=3600)
+    async with Toolbox({"server": {"url": server.url}}) as box:
+        await box.tools()
+        with pytest.raises(RateLimitedError) as caught:
+            await box.call("server", "counter", timeout_seconds=5)
+        assert caught.value.retry_after == 3600.0
+
+
+async def test_a_server_that_knows_only_sse_is_found_and_remembered(
+    fault_server: StartFaultServer,
+) -> None:
+    server = fault_server("sse")
+    async with Toolbox({"server": {"url": server.url}}) as box:
+        assert (await box.call("server", "add", {"a": 1, "b": 1})).text == "2"
+        assert box.status()["server"].transport == "sse"
+
+
+async def test_the_error_of_a_url_without_a_server_names_both_attempts(
+    fault_server: StartFaultServer,
+) -> None:
+    server = fault_server("http")
+    url = server.url.replace("/mcp", "/nothing")
+    async with Toolbox({"server": {"url": url}}) as box:
+        with pytest.raises(EndpointNotFoundError) as caught:
+            await box.tools()
+        assert "SSE" in str(caught.value)
+        assert caught.value.status == 404
+
+
+async def test_a_401_does_not_make_the_client_try_sse(fault_server: StartFaultServer) -> None:
+    server = fault_server("http", http_status=401, http_status_on="all")
+    async with Toolbox({"server": {"url": server.url}}) as box:
+        with pytest.raises(AuthRequiredError) as caught:
+            await box.tools()
+        assert "SSE" not in str(caught.value)
+        assert box.status()["server"].needs_auth
+        with pytest.raises(AuthRequiredError):
+            await box.tools()

@@ -1,0 +1,163 @@
+"""Opening, using and closing a client, from any task, in any order, leaving nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import threading
+
+import psutil
+import pytest
+
+from plait import ClientClosedError, PlaitError, Toolbox
+from plait.testing import eventually, stdio_config
+from plait.testing.fixtures import StartFaultServer
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+
+
+async def test_a_client_is_opened_used_and_closed_by_three_different_tasks() -> None:
+    box = Toolbox({"server": stdio_config()})
+
+    async def opening() -> None:
+        await box.__aenter__()
+        await box.tools()
+
+    await asyncio.create_task(opening())
+    result = await asyncio.create_task(box.call("server", "echo", {"text": "from B"}))
+    await asyncio.create_task(box.aclose())
+
+    assert result.text == "from B"
+    with pytest.raises(ClientClosedError):
+        await box.call("server", "echo", {"text": "too late"})
+
+
+async def test_clients_are_closed_in_the_order_they_were_opened() -> None:
+    first, second = Toolbox({"server": stdio_config()}), Toolbox({"server": stdio_config()})
+    async with asyncio.timeout(30):
+        await first.__aenter__()
+        await second.__aenter__()
+        await asyncio.gather(first.tools(), second.tools())
+        await first.aclose()
+        assert (await second.call("server", "echo", {"text": "alive"})).text == "alive"
+        await second.aclose()
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_closing_during_calls_ends_them_with_an_error_that_says_so(
+    transport: str, fault_server: StartFaultServer
+) -> None:
+    config = stdio_config() if transport == "stdio" else {"url": fault_server("http").url}
+    box = Toolbox({"server": config})
+    async with box:
+        await box.tools()
+        calls = [asyncio.create_task(box.call("server", "hang")) for _ in range(5)]
+        await eventually(lambda: box.status()["server"].in_flight == 5)
+
+        async with asyncio.timeout(10):
+            await box.aclose()
+
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    assert {type(outcome) for outcome in outcomes} == {ClientClosedError}
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http", "sse", "websocket"])
+async def test_fifty_reconnects_leave_no_task_thread_process_or_file_behind(
+    transport: str, fault_server: StartFaultServer
+) -> None:
+    if transport == "stdio":
+        config = {"command": "cat"}  # fails the handshake at once when its input is cut
+        config = stdio_config()
+        rounds = 12  # a Python process takes a second to start; the code path is the same
+    else:
+        server = fault_server(transport)  # pyright: ignore[reportArgumentType]
+        config = {"url": server.url} | ({"transport": "sse"} if transport == "sse" else {})
+        rounds = 50
+    me = psutil.Process()
+    async with Toolbox({"server": config}) as box:
+        await box.call("server", "counter")
+        before = _holdings(me)
+
+        for _ in range(rounds):
+            if transport == "stdio":
+                pid = box.status()["server"].pid
+                assert pid is not None
+                os.kill(pid, signal.SIGKILL)
+            else:
+                await box.reconnect("server")
+            await box.call("server", "echo", {"text": "again"})
+
+        assert box.status()["server"].sessions == rounds + 1
+        await eventually(lambda: _holdings(me) <= before, timeout_seconds=10)
+
+
+def _holdings(me: psutil.Process) -> tuple[int, int, int, int]:
+    """Count what could leak: tasks, threads, children, descriptors."""
+    gc.collect()
+    return (
+        len(asyncio.all_tasks()),
+        sum(thread.name != "fault-proxy" for thread in threading.enumerate()),
+        len(me.children(recursive=True)),
+        me.num_fds(),
+    )
+
+
+async def test_a_closed_client_leaves_nothing_at_all() -> None:
+    me = psutil.Process()
+    children, threads, tasks = me.children(), threading.active_count(), asyncio.all_tasks()
+
+    box = Toolbox({"server": stdio_config()})
+    assert (await box.call("server", "echo", {"text": "lazy"})).text == "lazy"
+    assert threading.active_count() > threads  # a loop of its own
+    await box.aclose()
+
+    assert me.children() == children
+    assert asyncio.all_tasks() == tasks
+    await eventually(lambda: not [t for t in threading.enumerate() if t.name == "plait"])
+
+
+async def test_a_client_that_nobody_closes_takes_its_server_along_when_it_is_collected() -> None:
+    box = Toolbox({"server": stdio_config()})
+    await box.tools()
+    pid = box.status()["server"].pid
+    assert pid is not None
+
+    del box
+    gc.collect()
+
+    await eventually(lambda: not psutil.pid_exists(pid), timeout_seconds=15)
+
+
+async def test_entering_after_lazy_use_moves_the_connections_to_this_loop() -> None:
+    box = Toolbox({"server": stdio_config()})
+    assert (await box.call("server", "counter")).text == "1"
+    async with box:
+        assert (await box.call("server", "counter")).text == "1"  # another process
+        assert not [thread for thread in threading.enumerate() if thread.name == "plait"]
+
+
+async def test_an_idle_connection_is_closed_and_opened_again_on_the_next_call(
+    fault_server: StartFaultServer,
+) -> None:
+    server = fault_server("http", legacy_only=True)
+    async with Toolbox({"server": {"url": server.url, "idle_timeout": 0.2}}) as box:
+        await box.call("server", "counter")
+        await eventually(lambda: box.status()["server"].state == "idle")
+        assert (await box.call("server", "counter")).text == "2"
+        assert box.status()["server"].sessions == 2
+
+
+async def test_with_reconnecting_switched_off_a_lost_connection_stays_failed() -> None:
+    config = stdio_config() | {"restart": {"enabled": False}}
+    async with Toolbox({"server": config}) as box:
+        await box.call("server", "counter")
+        pid = box.status()["server"].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        await eventually(lambda: box.status()["server"].state == "failed")
+        with pytest.raises(PlaitError):
+            await box.call("server", "counter")
+        await box.reconnect("server")
+        assert (await box.call("server", "counter")).text == "1"

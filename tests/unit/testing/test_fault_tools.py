@@ -1,0 +1,266 @@
+"""The fault server's tools, resources and prompts, in process and in both protocol eras."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, Unpack
+
+import anyio
+import pytest
+from mcp import Client, MCPError, types
+from mcp.client.subscriptions import ToolsListChanged
+
+from plait.testing import eventually
+from plait.testing.faults.content import PNG, WAV
+from plait.testing.faults.options import FaultOptions, flags_from_options, parse
+from plait.testing.faults.run import Run
+from plait.testing.faults.serve import build_server
+
+pytestmark = pytest.mark.anyio
+
+Mode = Literal["auto", "legacy"]
+
+MakeClient = Callable[..., Client]
+
+
+@pytest.fixture(params=["auto", "legacy"])
+def mode(request: pytest.FixtureRequest) -> Mode:
+    return request.param
+
+
+@pytest.fixture
+def client(mode: Mode, tmp_path: Path) -> MakeClient:
+    def make(client_options: dict[str, Any] | None = None, **options: Unpack[FaultOptions]):
+        settings = parse([f"--state-dir={tmp_path}", *flags_from_options(options)])
+        return Client(build_server(Run(settings)), mode=mode, **(client_options or {}))
+
+    return make
+
+
+async def text(client: Client, tool: str, **arguments: object) -> str:
+    result = await client.call_tool(tool, arguments)
+    block = result.content[0]
+    assert isinstance(block, types.TextContent)
+    return block.text
+
+
+async def test_every_tool_resource_and_prompt_is_described(client: MakeClient) -> None:
+    async with client() as c:
+        tools = (await c.list_tools()).tools
+        resources = (await c.list_resources()).resources
+        templates = (await c.list_resource_templates()).resource_templates
+        prompts = (await c.list_prompts()).prompts
+
+    assert all(thing.description for thing in [*tools, *resources, *templates, *prompts])
+    assert [str(one.uri) for one in resources] == ["test://static"]
+    assert [one.uri_template for one in templates] == ["test://item/{id}"]
+    assert [one.name for one in prompts] == ["greet"]
+
+
+async def test_plain_tools_answer(client: MakeClient) -> None:
+    async with client() as c:
+        assert await text(c, "echo", text="hé") == "hé"
+        assert (await c.call_tool("add", {"a": 2, "b": 3})).structured_content == {"result": 5}
+        assert [await text(c, "counter") for _ in range(3)] == ["1", "2", "3"]
+        assert len(await text(c, "big", size_bytes=100_000)) == 100_000
+        assert (await c.call_tool("headers")).structured_content == {}
+
+
+async def test_hints_say_what_may_be_repeated(client: MakeClient) -> None:
+    async with client() as c:
+        tools = {tool.name: tool.annotations for tool in (await c.list_tools()).tools}
+
+    read, pay, get = tools["add"], tools["pay"], tools["get_and_die"]
+    assert read is not None
+    assert pay is not None
+    assert get is not None
+    assert read.read_only_hint
+    assert (pay.read_only_hint, pay.destructive_hint, pay.idempotent_hint) == (False, True, False)
+    assert (get.read_only_hint, get.idempotent_hint) == (True, True)
+
+
+async def test_the_environment_of_the_server_can_be_asked(
+    client: MakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLAIT_CANARY", "sings")
+    async with client() as c:
+        assert await text(c, "env", name="PLAIT_CANARY") == "sings"
+        assert (await c.call_tool("env", {"name": "PLAIT_NO_CANARY"})).is_error
+
+
+async def test_payments_are_written_to_the_ledger(client: MakeClient, tmp_path: Path) -> None:
+    async with client() as c:
+        assert await text(c, "pay", amount=5) == "paid 5"
+        assert await text(c, "pay", amount=7) == "paid 7"
+
+    assert (tmp_path / "ledger").read_text() == "5\n7\n"
+
+
+async def test_tools_fail_in_three_ways(client: MakeClient) -> None:
+    async with client() as c:
+        failed = await c.call_tool("fail", {"text": "no milk"})
+        crashed = await c.call_tool("crash")
+        with pytest.raises(MCPError) as caught:
+            await c.call_tool("protocol_error", {"code": -32050})
+
+    assert failed.is_error
+    assert "no milk" in failed.model_dump_json()
+    assert crashed.is_error
+    assert "the tool crashed" not in crashed.model_dump_json()
+    assert caught.value.code == -32050
+    assert caught.value.data == {"code": -32050}
+
+
+async def test_structured_content_keeps_or_breaks_its_schema(client: MakeClient) -> None:
+    async with client() as c:
+        good = await c.call_tool("structured")
+        with pytest.raises(RuntimeError, match="bad_structured"):
+            await c.call_tool("bad_structured")
+
+    assert good.structured_content == {"city": "Oslo", "degrees": -3.5}
+
+
+async def test_every_kind_of_content_can_be_had(client: MakeClient) -> None:
+    async with client() as c:
+        image = (await c.call_tool("image")).content[1]
+        audio = (await c.call_tool("audio")).content[1]
+        kinds = [block.type for block in (await c.call_tool("links")).content]
+
+    assert isinstance(image, types.ImageContent)
+    assert isinstance(audio, types.AudioContent)
+    assert (image.mime_type, audio.mime_type) == ("image/png", "audio/wav")
+    assert PNG.startswith(b"\x89PNG")
+    assert WAV.startswith(b"RIFF")
+    assert kinds == ["resource_link", "resource", "resource"]
+
+
+async def test_resources_prompts_and_completions_are_served(client: MakeClient) -> None:
+    async with client() as c:
+        item = (await c.read_resource("test://item/4")).contents[0]
+        prompt = (await c.get_prompt("greet", {"name": "Ada"})).messages[0].content
+        completed = await c.complete(
+            types.PromptReference(name="greet"), {"name": "name", "value": "a"}
+        )
+        with pytest.raises(MCPError):
+            await c.read_resource("test://item/missing")
+
+    assert isinstance(item, types.TextResourceContents)
+    assert item.text == "item 4"
+    assert isinstance(prompt, types.TextContent)
+    assert prompt.text == "Say hello to Ada."
+    assert completed.completion.values == ["Ada", "Alan"]
+
+
+async def test_parallel_calls_are_counted(client: MakeClient) -> None:
+    async with client() as c:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(5):
+                tasks.start_soon(c.call_tool, "slow", {"seconds": 0.1})
+        assert await text(c, "max_parallel") == "5"
+
+
+async def test_progress_is_reported(client: MakeClient) -> None:
+    seen: list[tuple[float, float | None]] = []
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        seen.append((progress, total))
+
+    async with client() as c:
+        await c.call_tool("sleep_progress", {"steps": 3, "delay": 0}, progress_callback=on_progress)
+
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+
+
+async def test_a_cancelled_call_is_counted(client: MakeClient) -> None:
+    async with client() as c:
+        with pytest.raises(MCPError):
+            await c.call_tool("hang", read_timeout_seconds=0.05)
+
+        async def is_counted() -> bool:
+            return await text(c, "cancelled_calls") == "1"
+
+        await eventually(is_counted)
+
+
+async def test_a_new_tool_is_announced(client: MakeClient, mode: Mode) -> None:
+    changed = anyio.Event()
+
+    async def on_message(message: object) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            changed.set()
+
+    async def listen(c: Client) -> None:
+        async with c.listen(tools_list_changed=True) as events:
+            listening.set()
+            async for event in events:
+                assert event == ToolsListChanged()
+                changed.set()
+
+    listening = anyio.Event()
+    async with client({"message_handler": on_message}) as c, anyio.create_task_group() as tasks:
+        capability = c.server_capabilities.tools
+        assert capability is not None
+        assert capability.list_changed
+        if mode == "auto":
+            tasks.start_soon(listen, c)
+            await listening.wait()
+        with anyio.fail_after(5):
+            assert await text(c, "grow") == "grown_1"
+            await changed.wait()
+        assert await text(c, "grown_1") == "grown_1"
+        tasks.cancel_scope.cancel()
+
+
+async def test_what_clients_offer_is_used(client: MakeClient) -> None:
+    logged: list[object] = []
+
+    async def on_log(params: types.LoggingMessageNotificationParams) -> None:
+        logged.append(params.data)
+
+    async def list_roots(_: object) -> types.ListRootsResult:
+        return types.ListRootsResult(roots=[types.Root(uri="file:///project")])  # pyright: ignore[reportArgumentType]
+
+    options = {
+        "logging_callback": on_log,
+        "log_level": "info",
+        "list_roots_callback": list_roots,
+    }
+    async with client(options) as c:
+        await text(c, "log", level="warning", text="careful")
+        assert await text(c, "roots") == "file:///project"
+        assert await text(c, "touch", uri="test://static") == "touched test://static"
+
+    assert logged == ["careful"]
+
+
+@pytest.mark.parametrize("mode", ["legacy"])
+async def test_a_modern_only_server_refuses_the_handshake(client: MakeClient) -> None:
+    with pytest.raises(ExceptionGroup) as caught:
+        async with client(modern_only=True):
+            pass
+
+    error = caught.value.exceptions[0]
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, MCPError)
+    assert error.code == types.UNSUPPORTED_PROTOCOL_VERSION
+
+
+async def test_handshakes_leave_a_line(client: MakeClient, mode: Mode, tmp_path: Path) -> None:
+    async with client():
+        pass
+    async with client():
+        pass
+
+    kinds = [line.split()[0] for line in (tmp_path / "sessions").read_text().splitlines()]
+    assert kinds == [{"auto": "discover", "legacy": "initialize"}[mode]] * 2
+
+
+async def test_a_tool_that_needs_durable_state_says_so(mode: Mode) -> None:
+    async with Client(build_server(Run(parse([]))), mode=mode) as c:
+        result = await c.call_tool("pay", {"amount": 1})
+
+    assert result.is_error
+    assert "--state-dir" in json.dumps(result.model_dump(mode="json"))
