@@ -79,7 +79,7 @@ async def test_a_request_that_a_stopped_server_never_read_is_made_again(tmp_path
 async def test_a_call_during_which_the_server_dies_fails_soon_and_alone(
     kind: str, fault_server: StartFaultServer
 ) -> None:
-    transport = kind.split()[0]
+    transport = kind.split(maxsplit=1)[0]
     server = fault_server(transport, legacy_only="legacy" in kind)  # pyright: ignore[reportArgumentType]
     entry = {"url": server.url} | ({"transport": "sse"} if transport == "sse" else {})
     async with Toolbox({"server": entry}) as box:
@@ -115,7 +115,7 @@ async def _answers(box: Toolbox) -> bool:
 async def test_a_caller_that_is_cancelled_stays_cancelled_and_the_server_hears_of_it(
     kind: str, fault_server: StartFaultServer
 ) -> None:
-    transport = kind.split()[0]
+    transport = kind.split(maxsplit=1)[0]
     if transport == "stdio":
         entry: dict[str, Any] = stdio_config()
     else:

@@ -67,9 +67,7 @@ async def test_a_status_at_the_handshake_has_its_own_error(
 async def test_a_status_during_a_call_has_its_own_error(
     status: int, legacy: bool, fault_server: StartFaultServer
 ) -> None:
-    server = fault_server(
-        "http", http_status=status, http_status_on="call", legacy_only=legacy
-    )
+    server = fault_server("http", http_status=status, http_status_on="call", legacy_only=legacy)
     async with Toolbox({"server": {"url": server.url}}) as box:
         await box.tools()
         with pytest.raises(CLASSES[status]) as caught:

@@ -1,0 +1,77 @@
+"""What holds over every transport, in both eras."""
+
+from __future__ import annotations
+
+import pytest
+from mcp.server import MCPServer
+
+from plait import Toolbox
+from plait.testing import stdio_config
+from plait.testing.fixtures import StartFaultServer
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.parametrize("transport", ["stdio", "http", "http json", "sse", "websocket"])
+async def test_big_results_resources_prompts_and_completions(
+    transport: str, era: str, fault_server: StartFaultServer
+) -> None:
+    only = {"legacy_only": True} if era == "legacy" else {"modern_only": True}
+    if transport == "stdio":
+        config = stdio_config(**only)  # pyright: ignore[reportArgumentType]
+    else:
+        kind, _, json = transport.partition(" ")
+        server = fault_server(kind, json_response=bool(json), **only)  # pyright: ignore[reportArgumentType]
+        config = {"url": server.url} | ({"transport": "sse"} if kind == "sse" else {})
+    async with Toolbox({"server": config}) as box:
+        info = await box.server_info("server")
+        assert (info.protocol_version == "2026-07-28") == (era == "modern")
+        assert len((await box.call("server", "big", {"size_bytes": 5_000_000})).text) == 5_000_000
+        assert "test://static" in {one.item.uri for one in await box.resources()}
+        assert [one.item.name for one in await box.prompts("server")] == ["greet"]
+        assert (await box.resource_templates())[0].item.uri_template == "test://item/{id}"
+        contents = (await box.read("server", "test://item/7")).contents
+        assert contents[0].uri == "test://item/7"
+        prompt = await box.prompt("server", "greet", {"name": "Ada"})
+        assert "Ada" in prompt.messages[0].content.text  # pyright: ignore[reportAttributeAccessIssue]
+        assert await box.ping("server") > 0
+        assert await box.health() == {"server": None}
+
+
+@pytest.mark.parametrize("protocol", ["legacy", "2026-07-28", "auto"])
+async def test_a_server_in_this_process_is_called_like_any_other(protocol: str) -> None:
+    server = MCPServer("here", version="1", log_level="ERROR")
+
+    @server.tool()
+    def double(n: int) -> int:
+        """Double a number."""
+        return 2 * n
+
+    config = {"here": {"server": server, "protocol": protocol}}
+    async with Toolbox(config) as box:
+        assert (await box.call("here", "double", {"n": 21})).structured_content == {"result": 42}
+        assert box.status()["here"].transport == "in-process"
+
+
+async def test_the_era_that_was_found_is_remembered(fault_server: StartFaultServer) -> None:
+    server = fault_server("http", legacy_only=True)
+    async with Toolbox({"server": {"url": server.url}}) as box:
+        await box.call("server", "counter")
+        probes = len(server.state.sessions("discover"))
+        await box.reconnect("server")
+        await box.call("server", "counter")
+        assert len(server.state.sessions("discover")) == probes
+        assert len(server.state.sessions("initialize")) == 2
+
+
+async def test_a_server_of_another_era_after_a_restart_is_asked_again(
+    fault_server: StartFaultServer,
+) -> None:
+    legacy = fault_server("http", legacy_only=True)
+    async with Toolbox({"server": {"url": legacy.url}}) as box:
+        await box.call("server", "counter")
+        legacy.kill()
+        fault_server("http", modern_only=True, port=legacy.port)
+        assert (await box.call("server", "counter")).text == "1"
+        assert box.status()["server"].protocol_version == "2026-07-28"

@@ -1,0 +1,176 @@
+"""Child processes: their noise, their last words, and that none is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import psutil
+import pytest
+
+from plait import ConnectError, Toolbox
+from plait.testing import eventually, stdio_config
+from plait.testing.faults.options import NoiseKind
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
+
+NOISE: tuple[NoiseKind, ...] = ("banner", "crlf", "bom", "half", "split", "utf8", "biglines")
+
+
+@pytest.mark.parametrize("kind", NOISE)
+async def test_noise_on_standard_output_is_survived(kind: NoiseKind) -> None:
+    async with Toolbox({"server": stdio_config(noise=[kind])}) as box:
+        async with asyncio.timeout(30):
+            for n in range(5):
+                assert (await box.call("server", "echo", {"text": f"{n}"})).text == f"{n}"
+        assert box.status()["server"].sessions == 1
+
+
+async def test_noise_is_counted_and_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with Toolbox({"server": stdio_config(noise=["banner", "biglines"])}) as box:
+        for _ in range(3):
+            await box.call("server", "counter")
+        assert box.status()["server"].noise_lines > 1
+    warned = [r for r in caplog.records if "what is not MCP" in r.getMessage()]
+    assert len(warned) == 1
+
+
+async def test_a_result_of_twenty_megabytes_arrives() -> None:
+    async with Toolbox({"server": stdio_config()}) as box:
+        result = await box.call("server", "big", {"size_bytes": 20_000_000})
+        assert len(result.text) == 20_000_000
+
+
+async def test_the_last_words_of_a_server_that_cannot_start_are_in_the_error() -> None:
+    config = stdio_config(stderr_line="no database at postgres", exit_after=0, exit_code=3)
+    async with Toolbox({"server": config | {"restart": {"max_attempts": 1}}}) as box:
+        with pytest.raises(ConnectError) as caught:
+            await box.tools()
+        assert "exited (3)" in str(caught.value)
+        assert "no database at postgres" in str(caught.value)
+        assert "no database at postgres" in box.status()["server"].stderr_tail
+
+
+async def test_only_the_last_fifty_lines_of_standard_error_are_kept() -> None:
+    lines = [f"line {n}" for n in range(80)]
+    async with Toolbox({"server": stdio_config(stderr_line=lines)}) as box:
+        await box.call("server", "counter")
+        await eventually(lambda: "line 79" in box.status()["server"].stderr_tail)
+        assert len(box.status()["server"].stderr_tail) == 50
+
+
+async def test_secrets_in_the_environment_stay_out_of_every_error() -> None:
+    canary = "canary-51c0ffee"
+    config = stdio_config(stderr_line=f"login failed for {canary}", exit_after=0) | {
+        "env": {"SERVICE_PASSPHRASE": canary},
+        "restart": {"max_attempts": 1},
+    }
+    async with Toolbox({"server": config}) as box:
+        with pytest.raises(ConnectError) as caught:
+            await box.tools()
+        seen = f"{caught.value} {caught.value.to_dict()} {box.status().to_dict()} {box.config!r}"
+        assert canary not in seen
+        assert "login failed for" in seen
+
+
+async def test_a_command_that_does_not_exist_is_named_at_once() -> None:
+    async with Toolbox({"server": {"command": "no-such-program-here"}}) as box:
+        async with asyncio.timeout(2):
+            with pytest.raises(ConnectError, match="no-such-program-here"):
+                await box.tools()
+
+
+async def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    config = {"command": sys.executable, "cwd": str(tmp_path / "missing")}
+    async with Toolbox({"server": config}) as box:
+        with pytest.raises(ConnectError, match="missing"):
+            await box.tools()
+
+
+async def test_a_server_that_ignores_everything_is_killed_on_close(tmp_path: Path) -> None:
+    script = tmp_path / "deaf.py"
+    script.write_text(
+        textwrap.dedent("""
+        import signal, sys, time
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        while True:
+            time.sleep(1)
+        """)
+    )
+    config = {"command": sys.executable, "args": [str(script)], "connect_timeout": 1}
+    before = psutil.Process().children()
+    async with Toolbox({"server": config}) as box:
+        with pytest.raises(ConnectError):
+            await box.tools()
+    assert psutil.Process().children() == before
+
+
+async def test_grandchildren_of_a_wrapper_are_gone_after_close() -> None:
+    inner = stdio_config()
+    command = " ".join([str(inner["command"]), *map(str, inner["args"])])  # pyright: ignore[reportArgumentType]
+    config = {"command": "bash", "args": ["-c", f"sleep 1000 & {command}; true"]}
+    async with Toolbox({"server": config}) as box:
+        await box.call("server", "counter")
+        pid = box.status()["server"].pid
+        assert pid is not None
+        family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+        assert len(family) >= 3
+    _, alive = psutil.wait_procs(family, timeout=5)
+    assert not alive
+
+
+PARENT = """
+import asyncio, json, sys, threading
+from plait import Toolbox
+
+config = json.loads(sys.argv[1])
+
+async def main():
+    box = Toolbox({"server": config})
+    await box.call("server", "counter")
+    print(box.status()["server"].pid, flush=True)
+    await asyncio.sleep(1000)
+
+if sys.argv[2] == "thread":
+    # A client used from a thread that ends; its server must not die with that thread.
+    box = Toolbox({"server": config})
+    thread = threading.Thread(target=lambda: box.call_blocking("server", "counter"))
+    thread.start()
+    thread.join()
+    assert box.call_blocking("server", "counter").text == "2"
+    print(box.status()["server"].pid, flush=True)
+    threading.Event().wait()
+else:
+    asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("way", ["loop", "thread"])
+@pytest.mark.parametrize("wrapped", [False, True])
+async def test_children_and_grandchildren_die_with_a_parent_that_is_killed(
+    way: str, wrapped: bool
+) -> None:
+    config = stdio_config()
+    if wrapped:
+        command = " ".join([str(config["command"]), *map(str, config["args"])])  # pyright: ignore[reportArgumentType]
+        # One grandchild even leaves the process group.
+        config = {"command": "bash", "args": ["-c", f"setsid sleep 999 & sleep 998 & {command}"]}
+    parent = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", PARENT, json.dumps(config), way, stdout=subprocess.PIPE
+    )
+    assert parent.stdout is not None
+    pid = int(await parent.stdout.readline())
+    family = psutil.Process(parent.pid).children(recursive=True)
+    assert pid in {process.pid for process in family}
+
+    os.kill(parent.pid, signal.SIGKILL)
+    await parent.wait()
+
+    _, alive = await asyncio.to_thread(psutil.wait_procs, family, timeout=5)
+    assert not alive
