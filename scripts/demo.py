@@ -11,26 +11,29 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import Generator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.padding import Padding
 from rich.panel import Panel
 from rich.rule import Rule
+from rich.status import Status as RichStatus
 from rich.table import Table
 from rich.text import Text
 
 from plait import OutcomeUnknownError, Status, Toolbox, ToolResult
 from plait.cli.commands.servers import status_table
+from plait.cli.logs import configure_logging
 from plait.cli.terminal import console_for, seconds_label
 from plait.testing import ServerProcess, StateDir, fault_server, running, stdio_config
 
 ROOT = Path(__file__).resolve().parents[1]
 WIDTH = 80
+LONGEST_NAME = 21
+"""What is left for the name of a program beside the other columns."""
 INTERRUPTED = 130
 
 
@@ -46,8 +49,10 @@ class Stage:
 
 def main() -> int:
     """Play every scene; Ctrl-C ends it early and closes everything all the same."""
+    configure_logging(0)
     screen = console_for(sys.stdout)
     screen.width = min(screen.width, WIDTH)
+    screen.print(title())
     try:
         with scenery() as (folder, web, chat):
             asyncio.run(play(screen, folder, web, chat))
@@ -82,7 +87,6 @@ async def play(screen: Console, folder: Path, web: ServerProcess, chat: ServerPr
         "web": {"url": web.url},
         "chat": {"url": chat.url},
     }
-    screen.print(title())
     async with Toolbox(servers) as box:
         stage = Stage(screen, box, web, StateDir(folder / "bank"))
         await meet_the_servers(stage, folder)
@@ -91,6 +95,7 @@ async def play(screen: Console, folder: Path, web: ServerProcess, chat: ServerPr
         await kill_during_a_read(stage)
         await kill_during_a_payment(stage)
         show_the_records(stage)
+    screen.print()
     screen.print(what_next())
 
 
@@ -102,9 +107,9 @@ async def meet_the_servers(stage: Stage, folder: Path) -> None:
         "A Node program and two Python programs on stdio, one server on Streamable HTTP, one on "
         "a WebSocket. They are opened side by side.",
     )
-    async with waiting(stage, "opening five servers"):
+    with waiting(stage, "opening five servers"):
         tools = await stage.box.tools()
-    say(stage, status_table(stage.box.status()))
+    say(stage, servers_table(stage.box.status()))
     say(stage, f"\n{len(tools)} tools in all. One call to each server:\n")
     hello = {"path": str(folder / "hello.txt")}
     say(
@@ -131,7 +136,7 @@ async def kill_between_two_calls(stage: Stage, folder: Path) -> None:
     os.kill(before, signal.SIGKILL)
     say(stage, f"$ kill -9 {before}")
     hello = {"path": str(folder / "hello.txt")}
-    async with waiting(stage, "calling files"):
+    with waiting(stage, "calling files"):
         result = await stage.box.call("files", "read_text_file", hello)
     say(stage, answers(result))
     say(stage, healed(stage, "files", f"pid {before} → {pid_of(stage, 'files')}"))
@@ -146,10 +151,10 @@ async def restart_the_web_server(stage: Stage) -> None:
         "one and sends the call again, because it was refused, not run.",
     )
     before = stage.web.pid
-    async with waiting(stage, "restarting web"):
+    with waiting(stage, "restarting web"):
         await asyncio.to_thread(stage.web.restart)
     say(stage, f"$ kill -9 {before}; start it again on port {stage.web.port}")
-    async with waiting(stage, "calling web"):
+    with waiting(stage, "calling web"):
         result = await stage.box.call("web", "add", {"a": 40, "b": 2})
     say(stage, answers(result))
     say(stage, healed(stage, "web", f"pid {before} → {stage.web.pid}"))
@@ -163,7 +168,7 @@ async def kill_during_a_read(stage: Stage) -> None:
         "The tool says of itself that it only reads, so asking twice does no harm: the call is "
         "made again.",
     )
-    async with waiting(stage, "calling bank"):
+    with waiting(stage, "calling bank"):
         result = await stage.box.call("bank", "get_and_die", {"key": "balance"})
     say(stage, answers(result))
     runs = len(stage.ledger.reads())
@@ -178,7 +183,7 @@ async def kill_during_a_payment(stage: Stage) -> None:
         "The money has left when the server dies. Nobody can tell from outside, so the call is "
         "not made again: the caller is told exactly that.",
     )
-    async with waiting(stage, "calling bank"):
+    with waiting(stage, "calling bank"):
         try:
             await stage.box.call("bank", "pay_and_die", {"amount": 100})
         except OutcomeUnknownError as unknown:
@@ -189,7 +194,7 @@ async def kill_during_a_payment(stage: Stage) -> None:
     say(stage, Text(str(error), "red"))
     entries = stage.ledger.ledger()
     say(stage, f"\nPaid 100: {entries.count('100')} line in the ledger, not 2.\n")
-    async with waiting(stage, "calling bank"):
+    with waiting(stage, "calling bank"):
         result = await stage.box.call("bank", "pay", {"amount": 30})
     say(stage, answers(result))
     say(stage, f"The bank is open again. Its ledger: {', '.join(stage.ledger.ledger())}.")
@@ -199,7 +204,7 @@ def show_the_records(stage: Stage) -> None:
     """Show how the servers stand now, and what happened to them."""
     status = stage.box.status()
     scene(stage, "6. The state of things", "What `plait servers` shows, and the event log.")
-    say(stage, status_table(status))
+    say(stage, servers_table(status))
     say(stage, "")
     say(stage, event_table(status))
 
@@ -216,8 +221,8 @@ def title() -> Panel:
 
 def what_next() -> Panel:
     """Draw the ending."""
-    grid = Table.grid(padding=(0, 3))
-    grid.add_row(Text("plait init", "bold"), "write an mcp.json, or import your editor's servers")
+    grid = Table.grid(padding=(0, 2))
+    grid.add_row(Text("plait init", "bold"), "write an mcp.json, or import an editor's servers")
     grid.add_row(Text("plait tools", "bold"), "see what your servers can do")
     grid.add_row(Text("plait call SERVER TOOL", "bold"), "call a tool: key=value, or JSON")
     grid.add_row(Text("plait doctor", "bold"), "find out what is wrong with a server")
@@ -239,36 +244,31 @@ def say(stage: Stage, what: str | Text | Table) -> None:
     stage.screen.print(Padding(what, (0, 0, 0, 2)))
 
 
-@contextlib.asynccontextmanager
-async def waiting(stage: Stage, what: str) -> AsyncGenerator[None]:
+def waiting(stage: Stage, what: str) -> RichStatus:
     """Show on a terminal that something is under way."""
-    with stage.screen.status(f"{what} …"):
-        yield
+    return stage.screen.status(f"{what} …")
 
 
 def answers(*results: ToolResult) -> Table:
     """Draw results, a line each."""
     table = Table.grid(padding=(0, 2, 0, 0))
     for result in results:
-        text = result.structured_content or result.text
         table.add_row(
             Text("✗" if result.is_error else "✓", "red" if result.is_error else "green"),
             f"{result.server}/{result.tool}",
-            Text(one_line(text), overflow="ellipsis", no_wrap=True),
+            Text(answer_of(result), overflow="ellipsis", no_wrap=True),
             Text(seconds_label(result.seconds), "dim"),
         )
     return table
 
 
-def one_line(answer: Any) -> str:
-    """Write what a tool answered on one line."""
-    match answer:
-        case {"result": value, **rest} if not rest:
-            return str(value)
-        case {"content": str() as text, **rest} if not rest:
-            return " ".join(text.split())
+def answer_of(result: ToolResult) -> str:
+    """Write the telling part of an answer on one line."""
+    match result.structured_content:
+        case {"datetime": str() as moment}:
+            return moment
         case _:
-            return " ".join(str(answer).split())
+            return " ".join(result.text.split())
 
 
 def healed(stage: Stage, name: str, process: str) -> Text:
@@ -278,6 +278,14 @@ def healed(stage: Stage, name: str, process: str) -> Text:
     return Text.assemble(
         ("healed ", "bold green"), f"{process}, session {server.sessions}, opened in {took}"
     )
+
+
+def servers_table(status: Status) -> Table:
+    """Draw what `plait servers` shows, a line for each server even on a narrow terminal."""
+    table = status_table(status)
+    names = next(column for column in table.columns if column.header == "implementation")
+    names.no_wrap, names.overflow, names.max_width = True, "ellipsis", LONGEST_NAME
+    return table
 
 
 def event_table(status: Status) -> Table:

@@ -34,7 +34,7 @@ from plait.connections.states import (
     step,
 )
 from plait.connections.status import Event, ServerStatus
-from plait.connections.translate import connect_timeout, request_failure
+from plait.connections.translate import connect_timeout, leaf_of, request_failure
 from plait.errors import CircuitOpenError, ClientClosedError, PlaitError
 from plait.transports.wire import Exchanges, watched_exchanges
 
@@ -132,7 +132,8 @@ class ServerConnection:
                     raise
                 raise deadline.error(self.name, tool, sent=exchanges.may_have_run()) from late
             except Exception as error:  # boundary: the SDK may raise anything
-                raise self._explained(error, session, exchanges, method, tool) from error
+                leaf = leaf_of(error, exchanges)
+                raise self._explained(error, session, exchanges, method, tool) from leaf
         self._signal("proven")
         return Answer(value, exchanges.notes)
 
@@ -214,7 +215,9 @@ class ServerConnection:
         if last is None:
             return connect_timeout(limit, self._session and self._session.wire, self.name)
         if self._condition.final or not fresh or wait is None:
-            return copy.copy(last)
+            again = copy.copy(last)
+            again.__cause__ = last.__cause__
+            return again
         refusal = CircuitOpenError(
             f"{self.name}: not tried, next try in {wait:.1f} s; the last failure was: {last}",
             server=self.name,

@@ -29,7 +29,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from plait.config.servers import HttpServer, InProcessServer, ServerConfig, transport_of
-from plait.connections.translate import connect_failure
+from plait.connections.translate import connect_failure, leaf_of
 from plait.errors import ConnectError
 from plait.transports.open import open_transport, sse_twin
 from plait.transports.wire import Wire, watched_exchanges
@@ -171,7 +171,9 @@ async def _enter_as(
                     client.session.adopt(DiscoverResult.model_validate(raw))
                 stack.push_async_exit(attempt.pop_all())
         except Exception as error:  # boundary: transports and the SDK may raise anything
-            raise connect_failure(error, exchanges, wire) from error
+            leaf = leaf_of(error, exchanges)
+            failure = connect_failure(error, exchanges, wire)
+            raise failure from (leaf if leaf is not failure else leaf.__cause__)
     return client
 
 

@@ -56,6 +56,12 @@ class Failure:
     """The reason, or `None` when the session still stands."""
 
 
+def leaf_of(cause: BaseException, exchanges: Exchanges) -> BaseException:
+    """Return the fault at the bottom of a failure: the network's, or whatever was raised first."""
+    last = exchanges.last
+    return last.failure if last is not None and last.failure is not None else first_cause(cause)
+
+
 def connect_failure(cause: BaseException, exchanges: Exchanges, wire: Wire) -> PlaitError:
     """Explain why no session could be opened."""
     error = first_cause(cause)
@@ -70,7 +76,8 @@ def connect_failure(cause: BaseException, exchanges: Exchanges, wire: Wire) -> P
     if last is not None and last.failure is not None:
         return ConnectError(f"{server}: cannot connect: {_said(last.failure, wire)}", server=server)
     if wire.exit_code is not None:
-        return ConnectError(f"{server}: {_exited(wire)} before it was ready", server=server)
+        text = f"{server}: {_exited(wire, ' before it was ready')}"
+        return ConnectError(text, server=server)
     if isinstance(error, MCPError):
         if wire.ended:
             return ConnectError(f"{server}: {wire.end_reason} during the handshake", server=server)
@@ -272,11 +279,11 @@ def _seconds(retry_after: str | None) -> float | None:
     return max(0.0, (then - datetime.now(UTC)).total_seconds())
 
 
-def _exited(wire: Wire) -> str:
+def _exited(wire: Wire, when: str = "") -> str:
     code = wire.exit_code
     how = f"was killed by signal {-code}" if code is not None and code < 0 else f"exited ({code})"
     words = wire.last_words()
-    return f"the server {how}{f'; its last words: {words}' if words else ''}"
+    return f"the server {how}{when}{f'; its last words: {words}' if words else ''}"
 
 
 def _said(error: BaseException, wire: Wire) -> str:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Generic, ParamSpec, Self, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 import mcp_types as types
 from mcp import Client
@@ -17,19 +16,18 @@ from plait.catalog.tool import Tool
 from plait.config.read import ClientConfig, ConfigSource, read_config
 from plait.connections import operations
 from plait.connections.facts import ServerFacts
-from plait.connections.handover import Handover
 from plait.connections.pool import unknown_server
 from plait.connections.status import Status
-from plait.errors import ClientClosedError, PlaitError
+from plait.errors import PlaitError
 from plait.execution.core import Core
 from plait.execution.executor import OnProgress, ToolCall
+from plait.execution.life import ClientLife
 from plait.execution.outcome import ToolResult
 from plait.execution.roots import Roots
 from plait.execution.subscriptions import Subscription
 from plait.execution.voice import OnLog, VoiceMaker
 from plait.telemetry.observer import Observer
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -41,12 +39,13 @@ class Listed(Generic[T]):
     item: T
 
 
-class Toolbox:
+class Toolbox(ClientLife):
     """All servers of a configuration.
 
     Servers are contacted when they are first needed. Used as `async with Toolbox(...)`, its
     connections live in the caller's loop; otherwise in a loop of their own, and every method can
-    be called from any loop, any thread, and, with `_blocking` behind its name, without a loop.
+    be called from any loop and any thread. Code without a loop uses the forms that end in
+    `_blocking`, or `run_blocking` for the other methods.
     """
 
     def __init__(
@@ -61,109 +60,20 @@ class Toolbox:
         observers: Sequence[Observer] = (),
     ) -> None:
         self.config: ClientConfig = read_config(servers)
-        self._default_seconds = default_tool_timeout or self.config.default_tool_timeout
-        # Not a method of this object: the connections must not keep alive who closes them.
-        self._voice_for = VoiceMaker(
-            client_info=_implementation(client_info),
-            log_level=log_level,
-            on_log=on_log,
-            roots=roots,
-        )
-        self._observers = tuple(observers)
-        self._handover = Handover()
-        self._core: Core | None = None
-        self._closed = False
-        # Whoever forgets to close a client must not keep its processes.
-        self._finalizer = weakref.finalize(self, self._handover.stop)
-
-    # -- life ---------------------------------------------------------------------------------
-
-    async def __aenter__(self) -> Self:
-        self._check_open()
-        if self._core is not None:
-            await self._shut()
-        self._handover.use_current_loop()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
-        await self.aclose()
-
-    def __enter__(self) -> Self:
-        self._check_open()
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    async def aclose(self) -> None:
-        """Close every connection; tools handed out raise `ClientClosedError` from now on."""
-        self._closed = True
-        await self._shut()
-
-    def close(self) -> None:
-        """Do what `aclose` does, and block until it is done."""
-        self._closed = True
-        core, self._core = self._core, None
-        if core is not None:
-            self._handover.run_blocking(core.close)
-        self._handover.stop()
-
-    async def _shut(self) -> None:
-        core, self._core = self._core, None
-        if core is not None:
-            await self._handover.run(core.close)
-        if self._handover.owns_thread:
-            await asyncio.to_thread(self._handover.stop)
-        else:
-            self._handover.stop()
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ClientClosedError("the client is closed; its tools can no longer be called")
-
-    async def _opened(self) -> Core:
-        """Return the open parts, building them if need be; runs in the owning loop."""
-        self._check_open()
-        if self._core is None:
-            self._core = Core(
+        super().__init__(
+            partial(
+                Core,
                 self.config.servers,
-                self._handover,
-                voice_for=self._voice_for,
-                default_seconds=self._default_seconds,
-                observers=self._observers,
+                voice_for=VoiceMaker(
+                    client_info=_implementation(client_info),
+                    log_level=log_level,
+                    on_log=on_log,
+                    roots=roots,
+                ),
+                default_seconds=default_tool_timeout or self.config.default_tool_timeout,
+                observers=tuple(observers),
             )
-        await self._core.open()
-        return self._core
-
-    async def _on_owner(
-        self,
-        work: Callable[[Core], Coroutine[Any, Any, T]],
-    ) -> T:
-        """Run something on the open parts, in the loop that owns them."""
-        self._check_open()
-
-        async def run() -> T:
-            return await work(await self._opened())
-
-        return await self._handover.run(run)
-
-    def _blocking(
-        self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        self._check_open()
-        return self._handover.run_blocking(work, *args, **kwargs)
-
-    # -- what there is --------------------------------------------------------------------------
+        )
 
     @property
     def server_names(self) -> tuple[str, ...]:
@@ -172,15 +82,7 @@ class Toolbox:
 
     def status(self) -> Status:
         """Say how every server stands now, without contacting any."""
-        if self._core is not None:
-            return self._core.pool.status()
-        return Core(
-            self.config.servers,
-            self._handover,
-            voice_for=self._voice_for,
-            default_seconds=None,
-            observers=(),
-        ).pool.status()
+        return self._core.pool.status()
 
     async def ready(self, timeout_seconds: float | None = None) -> Status:
         """Open every server and wait until each is ready or has failed.
@@ -207,7 +109,7 @@ class Toolbox:
 
     def ready_blocking(self, timeout_seconds: float | None = None) -> Status:
         """Do what `ready` does, and block until it is done."""
-        return self._blocking(self.ready, timeout_seconds)
+        return self.run_blocking(self.ready, timeout_seconds)
 
     async def tools(self, *servers: str, refresh: bool = False) -> list[Tool]:
         """List the tools of these servers, or of all of them.
@@ -222,7 +124,7 @@ class Toolbox:
 
     def tools_blocking(self, *servers: str, refresh: bool = False) -> list[Tool]:
         """Do what `tools` does, and block until it is done."""
-        return self._blocking(self.tools, *servers, refresh=refresh)
+        return self.run_blocking(self.tools, *servers, refresh=refresh)
 
     async def call(
         self,
@@ -239,8 +141,8 @@ class Toolbox:
             PlaitError: The call could not be made, or its outcome is not known.
         """
         self._check_names([server])
-        core = await self._on_owner(_itself)
-        return await core.executor.run(
+        await self._on_owner(_nothing)
+        return await self._core.executor.run(
             ToolCall(
                 server=server,
                 tool=tool,
@@ -260,7 +162,7 @@ class Toolbox:
         on_progress: OnProgress | None = None,
     ) -> ToolResult:
         """Do what `call` does, and block until it is done."""
-        return self._blocking(
+        return self.run_blocking(
             self.call,
             server,
             tool,
@@ -268,8 +170,6 @@ class Toolbox:
             timeout_seconds=timeout_seconds,
             on_progress=on_progress,
         )
-
-    # -- resources, prompts and the rest of the protocol ------------------------------------------
 
     async def resources(self, *servers: str) -> list[Listed[types.Resource]]:
         """List the resources of these servers, or of all; those that offer none are left out."""
@@ -413,8 +313,9 @@ class Toolbox:
                 raise unknown_server(name, self.config.servers)
 
 
-async def _itself(core: Core) -> Core:
-    return core
+async def _nothing(core: Core) -> None:
+    """Do nothing; the parts are open after it."""
+    del core
 
 
 def _implementation(

@@ -1,0 +1,5 @@
+"""Let `python -m plait.cli` be the command line."""
+
+from plait.cli import main
+
+main(prog_name="plait")

@@ -1,0 +1,200 @@
+"""What to do about a failure: one line per cause, in one place.
+
+Causes are told apart by error class, HTTP status and the operating system's own errors in
+the chain of causes, never by the text of a message.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import socket
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import cast
+from urllib.parse import urlsplit
+
+from plait.cli.targets import address_of, target_of
+from plait.config.servers import RemoteOptions, ServerConfig, StdioServer
+from plait.errors import (
+    AuthRequiredError,
+    CallTimeoutError,
+    CircuitOpenError,
+    ConfigError,
+    ConnectTimeoutError,
+    EndpointNotFoundError,
+    ForbiddenError,
+    ListTimeoutError,
+    OutcomeUnknownError,
+    PlaitError,
+    ProtocolError,
+    RateLimitedError,
+    ResourceNotFoundError,
+    ServerError,
+    ToolNotFoundError,
+    TransportError,
+)
+
+_INSTALLERS = {
+    "npx": "install Node.js (it brings npx)",
+    "npm": "install Node.js (it brings npm)",
+    "node": "install Node.js",
+    "bunx": "install Bun (it brings bunx)",
+    "deno": "install Deno",
+    "uvx": "install uv (it brings uvx)",
+    "uv": "install uv",
+    "pipx": "install pipx",
+    "docker": "install Docker and start it",
+    "python": 'use "python3", or give the full path of the interpreter',
+}
+"""How to get the programs that most server configurations start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """The cause of a failure, as a stable short name, and what to do about it."""
+
+    code: str
+
+    fix: str | None = None
+
+
+def fix_for(error: PlaitError, server: ServerConfig | None = None) -> str | None:
+    """Say in one line what to do about a failure, if there is anything worth saying."""
+    return advice_for(error, server).fix
+
+
+def advice_for(error: PlaitError, server: ServerConfig | None = None) -> Advice:
+    """Name the cause of a failure and what to do about it; `server` makes it specific."""
+    match error:
+        case ConfigError():
+            return Advice("config")
+        case AuthRequiredError():
+            return Advice(
+                "auth_required",
+                'set the Authorization header: "headers": {"Authorization": "Bearer ${TOKEN}"}',
+            )
+        case ForbiddenError():
+            return Advice("forbidden", "the credentials are known but not allowed to do this")
+        case RateLimitedError():
+            wait = f"{error.retry_after:g} s" if error.retry_after is not None else "a while"
+            return Advice("rate_limited", f"wait {wait}, then try again")
+        case ServerError():
+            return Advice("server_error", "the server itself failed: look at its log")
+        case OutcomeUnknownError():
+            return Advice("outcome_unknown", "check whether it ran before you repeat it")
+        case CallTimeoutError():
+            return Advice("call_timeout", "wait longer with --timeout SECONDS")
+        case ListTimeoutError():
+            return Advice("list_timeout", "the server is connected but does not answer: restart it")
+        case ToolNotFoundError():
+            return Advice("tool_not_found", f"list them: plait tools {error.server or ''}".rstrip())
+        case ResourceNotFoundError():
+            return Advice(
+                "resource_not_found", f"list them: plait resources {error.server or ''}".rstrip()
+            )
+        case TransportError():
+            return _transport_advice(error, server)
+        case ProtocolError():
+            return Advice("protocol")
+        case _:
+            return Advice("other")
+
+
+def _transport_advice(error: TransportError, server: ServerConfig | None) -> Advice:
+    if isinstance(error, CircuitOpenError) and isinstance(error.__cause__, PlaitError):
+        return advice_for(error.__cause__, server)
+    if isinstance(error, EndpointNotFoundError):
+        return Advice("endpoint_not_found", _path_fix(server))
+    if isinstance(server, StdioServer):
+        advice = _command_advice(error, server)
+    else:
+        advice = _network_advice(error, server)
+    if advice:
+        return advice
+    if isinstance(error, ConnectTimeoutError):
+        return Advice("connect_timeout", _slow_start_fix(server))
+    if isinstance(server, RemoteOptions):
+        return Advice("unreachable", _running_fix(server))
+    return Advice("unreachable")
+
+
+def _command_advice(error: PlaitError, server: StdioServer) -> Advice | None:
+    if server.cwd and not Path(server.cwd).is_dir():
+        return Advice("no_such_folder", f'create the folder, or correct "cwd": {server.cwd}')
+    if not Path(server.command).exists() and not _on_path(server):
+        return Advice("command_not_found", command_fix(server.command))
+    if any(isinstance(cause, PermissionError) for cause in causes_of(error)):
+        return Advice("not_executable", f"make it executable: chmod +x {server.command}")
+    if isinstance(error, ConnectTimeoutError):
+        return None
+    return Advice("start_failed", f"run it by hand to see why: {target_of(server)}")
+
+
+def _on_path(server: StdioServer) -> bool:
+    return shutil.which(server.command, path=server.env.get("PATH")) is not None
+
+
+def command_fix(command: str) -> str:
+    """Say how to get a program that is not installed."""
+    program = PurePath(command).name.removesuffix(".exe").removesuffix(".cmd")
+    if program == command and program in _INSTALLERS:
+        return f"{_INSTALLERS[program]}, or give its full path"
+    if program != command:
+        return "check the path: there is no such file"
+    return "install it, or give its full path"
+
+
+def _network_advice(error: PlaitError, server: ServerConfig | None) -> Advice | None:
+    for cause in causes_of(error):
+        match cause:
+            case ssl.SSLCertVerificationError():
+                return Advice("certificate", "its certificate is not trusted; see SSL_CERT_FILE")
+            case ssl.SSLError():
+                return Advice("tls", "check https:// against http:// in the URL")
+            case socket.gaierror():
+                return Advice("unknown_host", "check the host name in the URL")
+            case ConnectionRefusedError():
+                return Advice("refused", _running_fix(server))
+            case OSError() if cause.errno in {errno.EHOSTUNREACH, errno.ENETUNREACH}:
+                return Advice("no_route", "check the network, VPN or proxy")
+            case _:
+                continue
+    return None
+
+
+def _running_fix(server: ServerConfig | None) -> str:
+    place = address_of(server) if server else None
+    return f"is the server running{f' at {place}' if place else ''}? start it, or correct the URL"
+
+
+def _path_fix(server: ServerConfig | None) -> str:
+    path = urlsplit(server.url).path if isinstance(server, RemoteOptions) else ""
+    others = [usual for usual in ("/mcp", "/sse") if usual != path.rstrip("/")]
+    return f"check the path of the URL (try {' or '.join(others)})"
+
+
+def _slow_start_fix(server: ServerConfig | None) -> str:
+    if isinstance(server, StdioServer):
+        return 'run its command by hand to see why; a slow start needs a higher "connect_timeout"'
+    return 'does an MCP server listen there? a slow one needs a higher "connect_timeout"'
+
+
+def causes_of(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and everything that led to it, groups opened, nearest first."""
+    waiting: list[BaseException] = [error]
+    seen: set[int] = set()
+    while waiting:
+        current = waiting.pop(0)
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        yield current
+        if isinstance(current, BaseExceptionGroup):
+            waiting.extend(cast("BaseExceptionGroup[BaseException]", current).exceptions)
+        if current.__cause__ is not None:
+            waiting.append(current.__cause__)
+        elif current.__context__ is not None:
+            waiting.append(current.__context__)

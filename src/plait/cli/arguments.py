@@ -1,0 +1,203 @@
+r"""Turn the words after `plait call SERVER TOOL` into the arguments of the tool.
+
+```text
+'{"a": 1}'      all arguments as one JSON object; pairs after it add to it or replace
+-               the same object, read from stdin
+@args.json      the same object, read from a file
+key=value       text where the tool's schema says string, else JSON
+key:=json       JSON, whatever the schema says
+key=@file       the text of a file (`key=@@x` is the text "@x"; `key:=@file` is JSON in a file)
+a.b=value       an argument inside another (`a\.b=value` is a key with a dot)
+key=x key=y     a list, where the schema says array
+```
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, cast
+
+from plait.cli.schemas import Schema, item_schema, json_types, parameters_of, schema_at, type_label
+
+ReadText = Callable[[str], str]
+"""Returns the text of a file; `-` is stdin."""
+
+
+class ArgumentError(ValueError):
+    """An argument on the command line cannot be understood."""
+
+    hint: str | None = None
+    """The parameters there are."""
+
+
+def parse_arguments(words: Sequence[str], schema: Schema, read_text: ReadText) -> dict[str, Any]:
+    """Read the words as the arguments of a tool with this input schema.
+
+    Raises:
+        ArgumentError: A word is neither JSON nor a pair, or a value has the wrong type.
+    """
+    try:
+        return _parse(words, schema, read_text)
+    except ArgumentError as error:
+        if shown := ", ".join(str(parameter) for parameter in parameters_of(schema)):
+            error.hint = f"it takes {shown}"
+        raise
+
+
+def _parse(words: Sequence[str], schema: Schema, read_text: ReadText) -> dict[str, Any]:
+    arguments: dict[str, Any] = {}
+    pairs = list(words)
+    if pairs and _is_whole_object(pairs[0]):
+        arguments = _whole_object(pairs.pop(0), read_text)
+    given: dict[tuple[str, ...], bool] = {}
+    for word in pairs:
+        path, value, is_item = _pair(word, schema, read_text)
+        if path in given:
+            if not (is_item and given[path]):
+                raise ArgumentError(f"{'.'.join(path)} is given twice")
+            value = [*_get(arguments, path), *cast("list[Any]", value)]
+        given[path] = is_item
+        _set(arguments, path, value)
+    return arguments
+
+
+def _is_whole_object(word: str) -> bool:
+    return word == "-" or word.lstrip()[:1] in {"{", "["} or word.startswith("@")
+
+
+def _whole_object(word: str, read_text: ReadText) -> dict[str, Any]:
+    text, place = word, "the arguments"
+    if word == "-" or word.startswith("@"):
+        text, place = _read(word.removeprefix("@"), read_text), _place(word.removeprefix("@"))
+    value = _json(text, place)
+    if not isinstance(value, dict):
+        raise ArgumentError(f'{place} must be a JSON object, like \'{{"name": "value"}}\'')
+    return cast("dict[str, Any]", value)
+
+
+def _pair(word: str, schema: Schema, read_text: ReadText) -> tuple[tuple[str, ...], Any, bool]:
+    """Split one word into path and value; the flag marks one item of a list."""
+    key, equals, text = word.partition("=")
+    if not equals or key in {"", ":"}:
+        _reject(word, schema)
+    if as_json := key.endswith(":"):
+        key = key[:-1]
+    path = _path(key, schema)
+    if text.startswith("@@"):
+        text = text[1:]
+    elif text.startswith("@"):
+        text = _read(text[1:], read_text)
+    if as_json:
+        return path, _json(text, key), False
+    value, is_item = _typed(text, key, schema_at(schema, path), schema)
+    return path, value, is_item
+
+
+def _reject(word: str, schema: Schema) -> NoReturn:
+    names = [parameter.name for parameter in parameters_of(schema) if parameter.required]
+    names = names or [parameter.name for parameter in parameters_of(schema)]
+    example = f"{names[0]}={word}" if len(names) == 1 else "key=value"
+    raise ArgumentError(f"{word!r} is neither JSON nor a pair; write {example}")
+
+
+def _path(key: str, schema: Schema) -> tuple[str, ...]:
+    if any(parameter.name == key for parameter in parameters_of(schema)):
+        return (key,)
+    parts = tuple(part.replace("\\.", ".") for part in re.split(r"(?<!\\)\.", key))
+    if not all(parts):
+        raise ArgumentError(f"{key!r} has an empty part between its dots")
+    return parts
+
+
+def _typed(text: str, key: str, schema: Schema, root: Schema) -> tuple[Any, bool]:
+    """Give a value the type its schema wants; the flag marks one item of a list."""
+    kinds = json_types(schema, root)
+    if "string" in kinds:
+        return text, False
+    value = _json_or_text(text)
+    if not kinds:
+        return value, False
+    if isinstance(value, str) and "boolean" in kinds and text.casefold() in {"true", "false"}:
+        value = text.casefold() == "true"
+    if _fits(value, kinds):
+        return value, False
+    if "array" in kinds:
+        item, _ = _typed(text, key, item_schema(schema, root), root)
+        return [item], True
+    raise ArgumentError(f"{key}: the tool wants {type_label(schema, root)}, not {text!r}")
+
+
+def _fits(value: object, kinds: frozenset[str]) -> bool:
+    match value:
+        case bool():
+            return "boolean" in kinds
+        case int():
+            return bool(kinds & {"integer", "number"})
+        case float():
+            return "number" in kinds or ("integer" in kinds and value.is_integer())
+        case None:
+            return "null" in kinds
+        case list():
+            return "array" in kinds
+        case dict():
+            return "object" in kinds
+        case _:
+            return False
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except ValueError:
+        return text
+
+
+def _json(text: str, place: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise ArgumentError(
+            f"{place}: not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+        ) from None
+    except ValueError as error:
+        raise ArgumentError(f"{place}: not valid JSON: {error}") from None
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _read(path: str, read_text: ReadText) -> str:
+    try:
+        return read_text(path)
+    except UnicodeDecodeError:
+        raise ArgumentError(f"{path} is not UTF-8 text") from None
+    except OSError as error:
+        hint = f" (for the text itself write @@{path})" if error.errno == errno.ENOENT else ""
+        raise ArgumentError(f"cannot read {_place(path)}: {error.strerror}{hint}") from None
+
+
+def _place(path: str) -> str:
+    return "stdin" if path == "-" else path
+
+
+def _get(target: dict[str, Any], path: tuple[str, ...]) -> Any:
+    value: Any = target
+    for name in path:
+        value = value[name]
+    return value
+
+
+def _set(target: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    inner = target
+    for name in path[:-1]:
+        inner = inner.setdefault(name, {})
+        if not isinstance(inner, dict):
+            raise ArgumentError(f"{'.'.join(path)}: {name} already has a value of its own")
+        inner = cast("dict[str, Any]", inner)
+    if isinstance(inner.get(path[-1]), dict) and not isinstance(value, dict):
+        raise ArgumentError(f"{'.'.join(path)} is given both as a whole and in parts")
+    inner[path[-1]] = value

@@ -1,0 +1,1 @@
+"""The commands, one module each; a module is imported when its command is used."""

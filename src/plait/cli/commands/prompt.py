@@ -1,0 +1,77 @@
+"""`plait prompt`: fill in one prompt and print its messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from plait.cli.examples import ExampleCommand
+from plait.cli.exits import exit_code_for
+from plait.cli.options import common_options, json_option
+from plait.errors import PlaitError
+
+if TYPE_CHECKING:
+    from mcp import types
+
+    from plait.cli.session import Opened
+
+_ALL_TEXT = {"type": "object", "additionalProperties": {"type": "string"}}
+"""The arguments of a prompt are text, always."""
+
+
+@click.command(
+    cls=ExampleCommand,
+    examples="""
+    plait prompt review summarize text=@notes.txt tone=dry
+    plait prompt review summarize text=hello --json
+    """,
+)
+@click.argument("server")
+@click.argument("name")
+@click.argument("arguments", nargs=-1, metavar="[JSON | KEY=VALUE]…")
+@json_option
+@common_options
+@click.pass_context
+def prompt(
+    ctx: click.Context, server: str, name: str, arguments: tuple[str, ...], as_json: bool
+) -> None:
+    """Fill in one prompt and print its messages.
+
+    Arguments are text: KEY=VALUE, KEY=@FILE, or one JSON object.
+    """
+    from plait.cli import session
+    from plait.cli.arguments import parse_arguments
+    from plait.cli.files import reader_for
+    from plait.cli.terminal import print_json
+
+    parsed = parse_arguments(arguments, _ALL_TEXT, reader_for(arguments))
+
+    async def get_it(opened: Opened) -> types.GetPromptResult:
+        async with opened.connecting:
+            return await opened.box.prompt(server, name, parsed)
+
+    try:
+        result = session.run(ctx, get_it, servers=[server], heal=True, show_progress=not as_json)
+    except PlaitError as error:
+        if not as_json:
+            raise
+        print_json({"server": server, "prompt": name, "messages": [], "error": error.to_dict()})
+        ctx.exit(exit_code_for(error))
+    if as_json:
+        wire = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+        described = {"description": wire.get("description"), "messages": wire["messages"]}
+        print_json({"server": server, "prompt": name, **described})
+    else:
+        _print_messages(result)
+
+
+def _print_messages(result: types.GetPromptResult) -> None:
+    from plait.cli.content import part_from_block
+    from plait.cli.terminal import print_text
+
+    for number, message in enumerate(result.messages):
+        if number:
+            click.echo()
+        click.echo(click.style(f"{message.role}:", bold=True))
+        print_text(str(part_from_block(message.content)))

@@ -1,0 +1,101 @@
+"""The exit codes of the command line, and which error ends in which."""
+
+from __future__ import annotations
+
+import asyncio
+from enum import IntEnum
+
+from plait.cli.arguments import ArgumentError
+from plait.errors import (
+    AuthRequiredError,
+    ConfigError,
+    ConnectError,
+    ContentError,
+    DomainError,
+    ForbiddenError,
+    HttpError,
+    OutcomeUnknownError,
+    PermissionDeniedError,
+    ProtocolError,
+    ToolFailedError,
+    TransportError,
+)
+
+
+class Exit(IntEnum):
+    """How a command ended, as a shell sees it."""
+
+    OK = 0
+    TOOL_FAILED = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    CONFIG = 4
+    AUTH = 5
+    PROTOCOL = 6
+    OUTCOME_UNKNOWN = 7
+    INTERNAL = 70
+    TIMEOUT = 124
+    INTERRUPTED = 130
+
+    @property
+    def meaning(self) -> str:
+        """Say in one sentence what the code stands for."""
+        return _MEANINGS[self]
+
+
+_MEANINGS: dict[Exit, str] = {
+    Exit.OK: "Everything worked.",
+    Exit.TOOL_FAILED: "The tool ran and reported a failure (`isError`).",
+    Exit.USAGE: (
+        "The command line is wrong: an unknown option, a missing or malformed argument, "
+        "a file that cannot be written."
+    ),
+    Exit.UNREACHABLE: (
+        "A server could not be reached, or the connection broke before anything ran. "
+        "Commands that ask several servers print what they got and end with this code "
+        "when at least one is missing."
+    ),
+    Exit.CONFIG: (
+        "The configuration is missing or wrong, names no such server, or forbids the call."
+    ),
+    Exit.AUTH: "The server wants credentials, or refuses the ones it got (HTTP 401, 403).",
+    Exit.PROTOCOL: (
+        "The server answered with a protocol error, or has no such tool, resource or prompt."
+    ),
+    Exit.OUTCOME_UNKNOWN: (
+        "The call was sent and its answer was lost: the tool may have run. Check before repeating."
+    ),
+    Exit.INTERNAL: "A defect in plait; run again with `-v` for the traceback.",
+    Exit.TIMEOUT: "The tool, list or read gave no answer in time; a tool may have run.",
+    Exit.INTERRUPTED: "Stopped with Ctrl-C; servers started by the command are closed.",
+}
+
+
+def exit_code_for(error: BaseException) -> Exit:
+    """Say which exit code a failure ends in."""
+    match error:
+        case ArgumentError():
+            return Exit.USAGE
+        case KeyboardInterrupt() | asyncio.CancelledError():
+            return Exit.INTERRUPTED
+        case ConfigError() | PermissionDeniedError():
+            return Exit.CONFIG
+        case AuthRequiredError() | ForbiddenError():
+            return Exit.AUTH
+        case OutcomeUnknownError():
+            return Exit.OUTCOME_UNKNOWN
+        case ToolFailedError():
+            return Exit.TOOL_FAILED
+        # Before the builtin timeout: a handshake that never ends is a server that is not there.
+        case ConnectError():
+            return Exit.UNREACHABLE
+        case TimeoutError():
+            return Exit.TIMEOUT
+        case TransportError() | HttpError():
+            return Exit.UNREACHABLE
+        case ProtocolError() | DomainError() | ContentError():
+            return Exit.PROTOCOL
+        case OSError() if error.filename is not None:
+            return Exit.USAGE
+        case _:
+            return Exit.INTERNAL

@@ -1,0 +1,75 @@
+"""Turn plait's log on: `-v`, or `PLAIT_DEBUG="*"`, or `PLAIT_DEBUG=transports,connections`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from typing import TextIO
+
+from plait._support.redact import Redactor
+
+_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+
+
+def loggers_to_show(verbosity: int, environ: Mapping[str, str]) -> frozenset[str]:
+    """Name the loggers that should speak at debug level; the root logger is `""`."""
+    wanted = [part.strip() for part in environ.get("PLAIT_DEBUG", "").split(",")]
+    if verbosity > 1:
+        return frozenset({""})
+    if verbosity == 1 or "*" in wanted:
+        return frozenset({"plait"})
+    return frozenset(
+        part if part == "plait" or part.startswith("plait.") else f"plait.{part}"
+        for part in wanted
+        if part
+    )
+
+
+def configure_logging(verbosity: int, environ: Mapping[str, str] | None = None) -> None:
+    """Send the chosen loggers, and no others, to stderr; safe to repeat."""
+    root = logging.getLogger()
+    # Without any handler the logging module prints warnings by itself; commands report their own.
+    if not any(isinstance(handler, logging.NullHandler) for handler in root.handlers):
+        root.addHandler(logging.NullHandler())
+    for logger, handler in _installed():
+        logger.removeHandler(handler)
+    for name in loggers_to_show(verbosity, os.environ if environ is None else environ):
+        logger = logging.getLogger(name)
+        logger.setLevel(logging.DEBUG)
+        logger.addHandler(_StderrHandler())
+
+
+def hide_in_logs(secrets: Iterable[str]) -> None:
+    """Keep these values out of the log, whichever library writes it."""
+    redact = Redactor(secrets)
+    for _, handler in _installed():
+        handler.redact = redact
+
+
+def _installed() -> list[tuple[logging.Logger, _StderrHandler]]:
+    root = logging.getLogger()
+    loggers = (root, *map(logging.getLogger, list(root.manager.loggerDict)))
+    return [
+        (logger, handler)
+        for logger in loggers
+        for handler in logger.handlers
+        if isinstance(handler, _StderrHandler)
+    ]
+
+
+class _StderrHandler(logging.StreamHandler[TextIO]):
+    """Writes to whatever stderr is when the record comes."""
+
+    def __init__(self) -> None:
+        super().__init__(sys.stderr)
+        self.setFormatter(logging.Formatter(_FORMAT, datefmt="%H:%M:%S"))
+        self.redact = Redactor()
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self.redact(super().format(record))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stderr
+        super().emit(record)

@@ -1,0 +1,91 @@
+"""Options that every command takes, before or after its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from plait.cli.logs import configure_logging
+
+if TYPE_CHECKING:
+    from plait.config.servers import ServerConfig
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass(slots=True)
+class Settings:
+    """What the common options say; filled in while the command line is parsed."""
+
+    config: str | None = None
+
+    verbosity: int = 0
+
+    quiet: bool = False
+
+    servers: Mapping[str, ServerConfig] = field(default_factory=dict[str, "ServerConfig"])
+    """The servers of the configuration, once it has been read."""
+
+
+def settings_of(ctx: click.Context) -> Settings:
+    """Return the settings that this command line shares with its group."""
+    return ctx.ensure_object(Settings)
+
+
+def common_options(command: Command) -> Command:
+    """Add `--config`, `--verbose` and `--quiet`."""
+    command = click.option(
+        "-q",
+        "--quiet",
+        is_flag=True,
+        expose_value=False,
+        callback=_set_quiet,
+        help="Print results only: no progress, no notes.",
+    )(command)
+    command = click.option(
+        "-v",
+        "--verbose",
+        count=True,
+        expose_value=False,
+        callback=_set_verbosity,
+        help="Show plait's own log on stderr; -vv adds the libraries below it.",
+    )(command)
+    return click.option(
+        "-c",
+        "--config",
+        metavar="PATH",
+        expose_value=False,
+        callback=_set_config,
+        help="The mcp.json to use.",
+    )(command)
+
+
+def json_option(command: Command) -> Command:
+    """Add `--json`, passed to the command as `as_json`."""
+    return click.option(
+        "--json", "as_json", is_flag=True, help="Print JSON on stdout, and nothing else."
+    )(command)
+
+
+def server_arguments(command: Command) -> Command:
+    """Add `[SERVER]…`, passed to the command as `servers`."""
+    return click.argument("servers", metavar="[SERVER]…", nargs=-1)(command)
+
+
+def _set_config(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        settings_of(ctx).config = value
+
+
+def _set_verbosity(ctx: click.Context, _: click.Parameter, value: int) -> None:
+    settings = settings_of(ctx)
+    settings.verbosity = max(settings.verbosity, value)
+    configure_logging(settings.verbosity)
+
+
+def _set_quiet(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        settings_of(ctx).quiet = True

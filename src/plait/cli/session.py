@@ -1,0 +1,137 @@
+"""The one place where a command reads the configuration and opens the toolbox."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from plait.cli.logs import hide_in_logs
+from plait.cli.names import did_you_mean
+from plait.cli.options import settings_of
+from plait.errors import CircuitOpenError, PlaitError, UnknownServerError
+
+if TYPE_CHECKING:
+    from plait.cli.connecting import Progress
+    from plait.config.read import ClientConfig, InputRequest
+    from plait.config.servers import ServerConfig
+    from plait.execution.toolbox import Toolbox
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What a command works with."""
+
+    box: Toolbox
+
+    config: ClientConfig
+
+    connecting: Progress
+    """A context that shows on a terminal how the connecting goes."""
+
+
+def load_config(
+    ctx: click.Context, servers: Sequence[str] = (), *, heal: bool = False
+) -> ClientConfig:
+    """Find and read the configuration, keeping only the named servers; none named is all.
+
+    With `heal`, a connection that breaks is opened again; otherwise the first failure stands.
+
+    Raises:
+        ConfigError: There is no configuration, or it is wrong.
+        UnknownServerError: A named server is not in it.
+    """
+    from plait.config.locate import find_config
+    from plait.config.read import read_config
+    from plait.config.secrets import secret_values
+
+    settings = settings_of(ctx)
+    path = find_config(settings.config)
+    config = read_config(path, ask=_ask if sys.stdin.isatty() else None)
+    settings.servers = config.servers
+    hide_in_logs(secret for server in config.servers.values() for secret in secret_values(server))
+    return narrowed(config, servers, heal=heal)
+
+
+def narrowed(config: ClientConfig, servers: Sequence[str], *, heal: bool) -> ClientConfig:
+    """Keep the named servers, in the order of the configuration.
+
+    Raises:
+        UnknownServerError: A named server is not in the configuration.
+    """
+    for name in servers:
+        if name in config.disabled:
+            raise UnknownServerError(f"the server {name!r} is disabled in {config.source}")
+        if name not in config.servers:
+            guess = did_you_mean(name, config.servers)
+            raise UnknownServerError(f"there is no server {name!r}: {guess}", server=name)
+    kept = {
+        name: _for_one_command(server, heal=heal)
+        for name, server in config.servers.items()
+        if not servers or name in servers
+    }
+    return replace(config, servers=kept)
+
+
+def _for_one_command(server: ServerConfig, *, heal: bool) -> ServerConfig:
+    """Report a missing server, required or not, and do not wait for it to come back."""
+    enabled = server.reconnect.enabled and heal
+    reconnect = replace(server.reconnect, enabled=enabled, max_attempts=1)
+    return replace(server, required=False, reconnect=reconnect)
+
+
+def run(
+    ctx: click.Context,
+    work: Callable[[Opened], Awaitable[T]],
+    *,
+    servers: Sequence[str] = (),
+    heal: bool = False,
+    show_progress: bool = True,
+) -> T:
+    """Open the toolbox, do the work in it, and close everything, also after Ctrl-C."""
+    config = load_config(ctx, servers, heal=heal)
+    return run_with(ctx, config, work, show_progress=show_progress)
+
+
+def run_with(
+    ctx: click.Context,
+    config: ClientConfig,
+    work: Callable[[Opened], Awaitable[T]],
+    *,
+    show_progress: bool = True,
+) -> T:
+    """Do the work in a toolbox of a configuration that has been read already."""
+    from plait.cli.connecting import Progress
+    from plait.execution.toolbox import Toolbox
+
+    show_progress = show_progress and not settings_of(ctx).quiet
+
+    async def main() -> T:
+        async with Toolbox(config) as box:
+            return await work(Opened(box, config, Progress(box, enabled=show_progress)))
+
+    try:
+        return asyncio.run(main())
+    except CircuitOpenError as error:
+        # Within one command the breaker only repeats what the command has just seen.
+        seen = error.__cause__ if isinstance(error.__cause__, PlaitError) else error
+        raise seen from seen.__cause__
+
+
+def _ask(request: InputRequest) -> str:
+    """Ask for an `${input:…}` on the terminal."""
+    answer: str = click.prompt(
+        request.description or request.id,
+        hide_input=request.password,
+        default=request.default,
+        show_default=not request.password,
+        type=click.Choice(request.options) if request.options else str,
+        err=True,
+    )
+    return answer

@@ -1,0 +1,133 @@
+"""The two streams a command writes to: results on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+import textwrap
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""What could move the cursor, restyle the terminal or turn text around; tab and newline stay."""
+
+_PIPE_WIDTH = 2000
+"""Columns for output that is not a terminal: wide enough that no cell is ever cut."""
+
+
+def visible(text: str) -> str:
+    """Make control characters visible, so that a server cannot drive the terminal."""
+    return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text.replace("\r\n", "\n"))
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Say whether a person is likely to look at the stream."""
+    return stream.isatty()
+
+
+def colour_allowed() -> bool:
+    """Say whether the environment lets us use colour: https://no-color.org."""
+    return not os.environ.get("NO_COLOR")
+
+
+def console_for(stream: TextIO) -> Console:
+    """Make a rich console that is plain and never wraps when the stream is not a terminal."""
+    from rich.console import Console
+
+    plain = not is_terminal(stream)
+    return Console(
+        file=stream,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        width=_PIPE_WIDTH if plain and "COLUMNS" not in os.environ else None,
+    )
+
+
+def print_rich(renderable: RenderableType) -> None:
+    """Print on stdout; what goes to a pipe has no trailing blanks."""
+    console = console_for(sys.stdout)
+    if console.is_terminal:
+        console.print(renderable)
+        return
+    with console.capture() as captured:
+        console.print(renderable)
+    for line in captured.get().splitlines():
+        click.echo(line.rstrip())
+
+
+def print_text(text: str, *, err: bool = False) -> None:
+    """Print text a server sent: exactly as it is into a pipe, harmless on a terminal."""
+    stream = sys.stderr if err else sys.stdout
+    shown = _encodable(visible(text) if is_terminal(stream) else text, stream)
+    # Not click.echo: it takes colour codes out of what goes into a pipe.
+    stream.write(shown if shown.endswith("\n") else f"{shown}\n")
+    stream.flush()
+
+
+def print_json(value: object) -> None:
+    """Print one JSON value on stdout: indented for a person, one line for a program."""
+    indent = 2 if is_terminal(sys.stdout) else None
+    text = json.dumps(value, indent=indent, ensure_ascii=False, default=str)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(value, indent=indent, default=str)
+    click.echo(text)
+
+
+def print_aside(label: str, text: str, *, colour: str) -> None:
+    """Print one labelled remark on stderr: `note: …`, `warning: …`."""
+    shown = _encodable(visible(text), sys.stderr)
+    folded = wrapped(f"{label}: {shown}", sys.stderr, indent=len(label) + 2)
+    start = click.style(f"{label}:", fg=colour, bold=True)
+    click.echo(start + folded.removeprefix(f"{label}:"), err=True)
+
+
+def wrapped(text: str, stream: TextIO, *, indent: int = 2) -> str:
+    """Fold one line to the width of a terminal, words kept whole; other streams get it as it is."""
+    if not is_terminal(stream):
+        return text
+    return textwrap.fill(
+        text,
+        width=max(20, shutil.get_terminal_size().columns),
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _encodable(text: str, stream: TextIO) -> str:
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def size_label(size: int) -> str:
+    """Write a number of bytes for a person: `12.3 kB`."""
+    amount = float(size)
+    for unit in ("bytes", "kB", "MB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} GB"
+
+
+def seconds_label(seconds: float | None) -> str:
+    """Write a duration for a person: `4 ms`, `0.92 s`, `12.4 s`; a dash when it is not known."""
+    if seconds is None:
+        return "–"
+    if seconds < 0.1:
+        return f"{seconds * 1000:.0f} ms" if seconds >= 0.001 else "<1 ms"
+    return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.1f} s"
+
+
+def count_label(count: int, noun: str) -> str:
+    """Write a number of things: `1 tool`, `2 tools`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

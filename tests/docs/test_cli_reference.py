@@ -1,0 +1,35 @@
+"""The page about the command line says what the command line does."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from plait.cli import COMMANDS
+from plait.cli.exits import Exit
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "reference" / "cli.md"
+
+
+def test_the_page_is_current() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "cli_reference.py", "--check"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_a_section(name: str) -> None:
+    assert f"\n## plait {name}\n" in PAGE.read_text()
+
+
+@pytest.mark.parametrize("code", list(Exit))
+def test_every_exit_code_is_explained(code: Exit) -> None:
+    assert f"\n| {code.value} | {code.meaning} |\n" in PAGE.read_text()

@@ -1,0 +1,170 @@
+"""No secret gets into a text that people or models read."""
+
+from __future__ import annotations
+
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plait._support.redact import HIDDEN, Redactor
+
+CANARY = "c4n4ry-Zx81-qqq"
+
+tokens = st.text(string.ascii_letters + string.digits, min_size=12, max_size=40)
+texts = st.text(string.ascii_letters + " .:\n{}[]()/", max_size=40)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Authorization: Bearer {CANARY}",
+        f"authorization: bearer {CANARY}",
+        f"curl -H 'Authorization: Basic {CANARY}'",
+        f"Authorization: Token {CANARY}",
+        f"cannot reach https://user:{CANARY}@example.com/mcp",
+        f"cannot reach https://{CANARY}@example.com/mcp",
+        f"API_KEY={CANARY}",
+        f"api-key: {CANARY}",
+        f"X-Api-Key: {CANARY}",
+        f"OPENAI_API_KEY={CANARY} node server.js",
+        f"GET /mcp?token={CANARY}&page=2",
+        f"https://example.com/mcp?apikey={CANARY}",
+        f'{{"api_key": "{CANARY}"}}',
+        f'{{"api_key":"{CANARY}","page":2}}',
+        f'{{"clientSecret" : "{CANARY}"}}',
+        f'{{"password": "{CANARY}"}}',
+        f"DB_PASSWORD = {CANARY}",
+        f"--token={CANARY}",
+        f"credentials: {CANARY}",
+        "the key sk-proj-abcdefghijklmnopqrstuvwxyz is wrong",
+        "remote: ghp_abcdefghijklmnopqrstuvwxyz0123456789",
+        "AKIAIOSFODNN7EXAMPLE",
+    ],
+)
+def test_what_looks_like_a_secret_is_hidden(text: str) -> None:
+    shown = Redactor()(text)
+
+    assert HIDDEN in shown
+    for secret in (CANARY, "abcdefghijklm", "IOSFODNN7"):
+        assert secret not in shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"redis://:{CANARY}@cache.example.com:6379/0",
+        f"{{'api_key': '{CANARY}'}}",
+        f'{{\\"api_key\\": \\"{CANARY}\\"}}',
+        f"https://user:part@{CANARY}@example.com/",
+    ],
+    ids=["password without a user", "python repr", "JSON inside JSON", "at sign in a password"],
+)
+def test_less_common_spellings_are_hidden_too(text: str) -> None:
+    assert CANARY not in Redactor()(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "connection refused",
+        "HTTP 404: there is no MCP endpoint at https://example.com/mcp?page=2",
+        "user@example.com wrote to admin@example.com",
+        'unknown key "comand" in mcpServers.files',
+        "the tool 'list_tokens' was not found",
+        "SyntaxError: Unexpected token < in JSON at position 0",
+        "a task: a disk, a desk, a skill",
+        "[Errno 111] Connect call failed ('127.0.0.1', 8000)",
+        "password:",
+    ],
+)
+def test_a_text_without_secrets_is_unchanged(text: str) -> None:
+    assert Redactor()(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the token expired an hour ago",
+        "Invalid token provided",
+        "Basic authentication is required",
+    ],
+)
+def test_ordinary_words_behind_a_telling_one_can_still_be_read(text: str) -> None:
+    assert Redactor()(text) == text
+
+
+@pytest.mark.parametrize(
+    "challenge",
+    [
+        'Bearer resource_metadata="https://example.com/.well-known/oauth-protected-resource"',
+        'Bearer realm="mcp", error="invalid_token", error_description="The token expired"',
+        'Basic realm="mcp"',
+    ],
+)
+def test_a_challenge_names_no_secret_and_stays_usable(challenge: str) -> None:
+    assert Redactor()(challenge) == challenge
+
+
+@given(texts, tokens, texts)
+def test_a_known_value_is_hidden_wherever_it_stands(before: str, secret: str, after: str) -> None:
+    shown = Redactor([secret])(f"{before}{secret}{after}{secret}")
+
+    assert secret not in shown
+    assert HIDDEN in shown
+
+
+def test_padding_before_a_quote_does_not_make_a_token_look_like_a_parameter() -> None:
+    assert "YzRuNHJ5" not in Redactor()('{"header": "Basic YzRuNHJ5Wng4MXFxcXE="}')
+
+
+def test_the_longest_known_value_goes_first_whatever_the_order() -> None:
+    long, short = "abcdefgh-and-more", "abcdefgh"
+
+    for secrets in ([long, short], [short, long]):
+        assert Redactor(secrets)(f"x {long} y {short} z") == f"x {HIDDEN} y {HIDDEN} z"
+
+
+def test_values_too_short_to_be_secret_are_left_alone() -> None:
+    assert Redactor(["", "a", "abc"])("abc is a word") == "abc is a word"
+
+
+def test_more_values_can_be_hidden_without_changing_the_first_redactor() -> None:
+    first = Redactor(["first-secret"])
+
+    second = first.also(["second-secret"])
+
+    text = "first-secret second-secret"
+    assert first(text) == f"{HIDDEN} second-secret"
+    assert second(text) == f"{HIDDEN} {HIDDEN}"
+
+
+def test_an_excerpt_is_one_safe_line_of_at_most_200_characters() -> None:
+    text = f"line one\nAuthorization: Bearer {CANARY}\n" + "word " * 200
+
+    shown = Redactor().excerpt(text)
+
+    assert len(shown) == 200
+    assert shown.endswith("…")
+    assert "\n" not in shown
+    assert CANARY not in shown
+
+
+def test_a_secret_is_hidden_before_the_text_is_cut() -> None:
+    secret = "s" * 300
+
+    assert Redactor([secret]).excerpt(f"got {secret} back", 9) == f"got {HIDDEN} …"
+
+
+@given(st.text(max_size=400), st.integers(1, 250))
+def test_an_excerpt_keeps_its_limit(text: str, limit: int) -> None:
+    assert len(Redactor(["secret-value"]).excerpt(text, limit)) <= limit
+
+
+@given(st.text(max_size=200))
+def test_redacting_twice_changes_nothing(text: str) -> None:
+    redact = Redactor(["secret-value"])
+
+    assert redact(redact(text)) == redact(text)
