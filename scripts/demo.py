@@ -26,7 +26,7 @@ from rich.text import Text
 
 from plait import OutcomeUnknownError, Status, Toolbox, ToolResult
 from plait.cli.commands.servers import status_table
-from plait.cli.logs import configure_logging
+from plait._support.logs import configure_logging
 from plait.cli.terminal import console_for, seconds_label
 from plait.testing import ServerProcess, StateDir, fault_server, running, stdio_config
 

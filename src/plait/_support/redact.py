@@ -14,7 +14,7 @@ _SHORTEST_SECRET = 4
 
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?i)\b(bearer|basic|token)\s+(?!\w+=\")[A-Za-z0-9._~+/=-]{6,}"), rf"\1 {HIDDEN}"),
-    (re.compile(r"(?i)(://)[^/\s:@]+(:[^/\s@]*)?@"), rf"\1{HIDDEN}@"),
+    (re.compile(r"(://)[^/\s@]+@"), rf"\1{HIDDEN}@"),
     (
         re.compile(
             r"(?i)\b([\w-]*(?:api[_-]?key|secret|password|passwd|token|credential|authorization)[\w-]*)"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from plait.cli.logs import configure_logging
+from plait._support.logs import configure_logging
 
 if TYPE_CHECKING:
     from plait.config.servers import ServerConfig

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from plait.cli.logs import hide_in_logs
+from plait._support.logs import hide_in_logs
 from plait.cli.names import did_you_mean
 from plait.cli.options import settings_of
 from plait.errors import CircuitOpenError, PlaitError, UnknownServerError

@@ -131,7 +131,7 @@ class ServerConnection:
                 if not deadline.expired:
                     raise
                 raise deadline.error(self.name, tool, sent=exchanges.may_have_run()) from late
-            except Exception as error:  # boundary: the SDK may raise anything
+            except Exception as error:  # noqa: BLE001  # boundary: the SDK may raise anything
                 leaf = leaf_of(error, exchanges)
                 raise self._explained(error, session, exchanges, method, tool) from leaf
         self._signal("proven")

@@ -170,7 +170,7 @@ async def _enter_as(
                     raw = await _discover(client, mode)
                     client.session.adopt(DiscoverResult.model_validate(raw))
                 stack.push_async_exit(attempt.pop_all())
-        except Exception as error:  # boundary: transports and the SDK may raise anything
+        except Exception as error:  # noqa: BLE001  # boundary: transports and the SDK may raise anything
             leaf = leaf_of(error, exchanges)
             failure = connect_failure(error, exchanges, wire)
             raise failure from (leaf if leaf is not failure else leaf.__cause__)

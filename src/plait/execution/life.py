@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
+from plait._support.logs import show_debug_log
 from plait.connections.handover import Handover
 from plait.errors import ClientClosedError
 from plait.execution.core import Core
@@ -25,6 +26,7 @@ class ClientLife:
 
     def __init__(self, build: Callable[[Handover], Core]) -> None:
         """Take what builds the parts; it must not refer to this object, or nothing is freed."""
+        show_debug_log()
         self._build = build
         self._handover = Handover()
         self._core = build(self._handover)

@@ -16,7 +16,8 @@ import httpx2
 
 from plait.config.servers import HttpServer, SseServer
 from plait.errors import ConfigError
-from plait.transports.headers import fixed_headers
+from plait.transports.auth import auth_of
+from plait.transports.headers import headers_of
 from plait.transports.wire import Exchange, HttpReply, Wire, current_exchange
 
 Send = Callable[..., Awaitable[httpx2.Response]]
@@ -46,13 +47,12 @@ async def open_http_client(
 ) -> AsyncGenerator[httpx2.AsyncClient]:
     """Open the HTTP client for one session."""
     timeout = httpx2.Timeout(server.exchange_seconds, read=server.stream_read_seconds)
-    headers = fixed_headers(server)
+    headers = await headers_of(server)
+    auth = auth_of(server, wire.server)
     if server.http_client_factory is None:
-        client = httpx2.AsyncClient(headers=headers, timeout=timeout, auth=server.auth)
+        client = httpx2.AsyncClient(headers=headers, timeout=timeout, auth=auth)
     else:
-        made: object = server.http_client_factory(
-            headers=headers, timeout=timeout, auth=server.auth
-        )
+        made: object = server.http_client_factory(headers=headers, timeout=timeout, auth=auth)
         if not isinstance(made, httpx2.AsyncClient):
             raise ConfigError(
                 f"{wire.server}: the HTTP client factory returned {type(made).__module__}."

@@ -71,27 +71,21 @@ async def running_child(
             stderr=stderr,
             env=dict(env),
             cwd=cwd,
-            process_group=0,
+            start_new_session=True,  # and so a process group of its own
         )
-        guardian.watch(process.pid)
-        stack.callback(guardian.unwatch, process.pid)
+        # From here on nothing may leave without ending the process, not even a cancellation.
+        stack.push_async_callback(_end, process, stdin_write)
+        await asyncio.to_thread(guardian.watch, process.pid)
         for end in theirs:
             end.close()
         stdin = PipeWriter(stdin_write.fileno())
         stack.callback(stdin.close)
-        child = Child(
+        yield Child(
             process,
             stdin,
             await _reader(stack, stdout_read),
             None if stderr_read is None else await _reader(stack, stderr_read),
         )
-        try:
-            yield child
-        finally:
-            stdin.close()
-            stdin_write.close()
-            with anyio.CancelScope(shield=True):
-                await _end(process)
 
 
 def _pipe(stack: AsyncExitStack) -> tuple[io.FileIO, io.FileIO]:
@@ -111,26 +105,29 @@ async def _reader(stack: AsyncExitStack, pipe: io.FileIO) -> asyncio.StreamReade
     return reader
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Wait for it to end by itself, then ask, then insist; and reap it."""
-    family = members({process.pid})
-    for signum, grace in (
-        (None, _STDIN_GRACE_SECONDS),
-        (signal.SIGTERM, _TERM_GRACE_SECONDS),
-        (signal.SIGKILL, _KILL_GRACE_SECONDS),
-    ):
-        if signum is not None:
-            signal_group(process.pid, signum)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(grace):
-                await process.wait()
-                break
-    # The leader is gone; what it started may not be.
-    family |= members({process.pid})
-    signal_group(process.pid, signal.SIGKILL)
-    for pid in family - {process.pid}:
-        with contextlib.suppress(OSError):
-            os.kill(pid, signal.SIGKILL)
+async def _end(process: asyncio.subprocess.Process, stdin: io.FileIO) -> None:
+    """Close its input, wait for it to end by itself, then ask, then insist; and reap it."""
+    with anyio.CancelScope(shield=True):
+        family = await asyncio.to_thread(members, {process.pid})
+        stdin.close()
+        for signum, grace in (
+            (None, _STDIN_GRACE_SECONDS),
+            (signal.SIGTERM, _TERM_GRACE_SECONDS),
+            (signal.SIGKILL, _KILL_GRACE_SECONDS),
+        ):
+            if signum is not None:
+                signal_group(process.pid, signum)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(grace):
+                    await process.wait()
+                    break
+        # The leader is gone; what it started may not be.
+        family |= await asyncio.to_thread(members, {process.pid})
+        signal_group(process.pid, signal.SIGKILL)
+        for pid in family - {process.pid}:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        await asyncio.to_thread(guardian.unwatch, process.pid)
 
 
 def signal_group(group: int, signum: int) -> None:

@@ -16,7 +16,7 @@ from websockets.typing import Subprotocol
 from plait.config.servers import WebSocketServer
 from plait.errors import ConnectError
 from plait.transports.framing import parse_message
-from plait.transports.headers import fixed_headers
+from plait.transports.headers import headers_of
 from plait.transports.streams import BorrowedStream, MessageSource
 from plait.transports.wire import HttpReply, Wire, current_exchange
 
@@ -76,7 +76,7 @@ async def open_websocket(
         socket = await connect(
             server.url,
             subprotocols=[Subprotocol("mcp")],
-            additional_headers=fixed_headers(server),
+            additional_headers=await headers_of(server),
             max_size=None,
             open_timeout=None,
             close_timeout=_CLOSE_SECONDS,

@@ -25,6 +25,7 @@ texts = st.text(string.ascii_letters + " .:\n{}[]()/", max_size=40)
         f"Authorization: Token {CANARY}",
         f"cannot reach https://user:{CANARY}@example.com/mcp",
         f"cannot reach https://{CANARY}@example.com/mcp",
+        f"redis://:{CANARY}@cache.example.com:6379/0",
         f"API_KEY={CANARY}",
         f"api-key: {CANARY}",
         f"X-Api-Key: {CANARY}",
@@ -54,12 +55,11 @@ def test_what_looks_like_a_secret_is_hidden(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        f"redis://:{CANARY}@cache.example.com:6379/0",
         f"{{'api_key': '{CANARY}'}}",
         f'{{\\"api_key\\": \\"{CANARY}\\"}}',
         f"https://user:part@{CANARY}@example.com/",
     ],
-    ids=["password without a user", "python repr", "JSON inside JSON", "at sign in a password"],
+    ids=["python repr", "JSON inside JSON", "at sign in a password"],
 )
 def test_less_common_spellings_are_hidden_too(text: str) -> None:
     assert CANARY not in Redactor()(text)
@@ -90,6 +90,7 @@ def test_a_text_without_secrets_is_unchanged(text: str) -> None:
         "the token expired an hour ago",
         "Invalid token provided",
         "Basic authentication is required",
+        'error="invalid_token", error_description="The token expired"',
     ],
 )
 def test_ordinary_words_behind_a_telling_one_can_still_be_read(text: str) -> None:
@@ -100,7 +101,7 @@ def test_ordinary_words_behind_a_telling_one_can_still_be_read(text: str) -> Non
     "challenge",
     [
         'Bearer resource_metadata="https://example.com/.well-known/oauth-protected-resource"',
-        'Bearer realm="mcp", error="invalid_token", error_description="The token expired"',
+        'Bearer realm="mcp", error="invalid_token"',
         'Basic realm="mcp"',
     ],
 )

@@ -101,13 +101,23 @@ def test_a_block_without_a_type_is_named_so(era: str) -> None:
     assert mended.notes == ("content[0]: a block without a type could not be read and became text",)
 
 
-@eras
-@pytest.mark.parametrize("kind", [["text"], {"a": 1}, 5, None, True])
-def test_a_type_that_is_no_word_is_no_reason_to_fail(era: str, kind: object) -> None:
+def _check_block_of_type(kind: object, era: str) -> None:
     mended = _mended("tools/call", _sent(era, content=[{"type": kind}, BEFORE]), era)
 
     assert mended.result["content"][0]["_meta"] == {ORIGINAL: {"type": kind}}
     assert mended.result["content"][1] == BEFORE
+
+
+@eras
+@pytest.mark.parametrize("kind", [5, None, True])
+def test_a_type_that_is_no_word_is_no_reason_to_fail(era: str, kind: object) -> None:
+    _check_block_of_type(kind, era)
+
+
+@eras
+@pytest.mark.parametrize("kind", [["text"], {"a": 1}])
+def test_a_type_that_is_a_list_or_an_object_is_no_reason_to_fail(era: str, kind: object) -> None:
+    _check_block_of_type(kind, era)
 
 
 @eras
@@ -207,6 +217,14 @@ def test_an_error_flag_that_is_no_boolean_is_read_as_one(
     assert mended.notes == ("isError was not a boolean",)
 
 
+@eras
+def test_an_error_flag_that_is_null_means_no_error(era: str) -> None:
+    mended = _mended("tools/call", _sent(era, content=[BEFORE], isError=None), era)
+
+    assert mended.result["content"] == [BEFORE]
+    assert not mended.result.get("isError")
+
+
 def test_a_legacy_answer_keeps_structured_content_that_is_no_object_aside() -> None:
     result = {"content": [], "structuredContent": [1, 2], "_meta": {"a": 1}}
 
@@ -243,18 +261,39 @@ def test_a_modern_answer_without_its_envelope_is_completed() -> None:
     )
 
 
-@pytest.mark.parametrize("ttl", [-1, 1.5, "10", None, True, [], {}, float("inf")])
-def test_a_lifetime_that_makes_no_sense_becomes_zero(ttl: object) -> None:
+@pytest.mark.parametrize("ttl", ["10", None, True, [], {}])
+def test_a_lifetime_that_is_no_number_does_not_spoil_the_list(ttl: object) -> None:
     mended = _mended("tools/list", _sent(MODERN, tools=[_tool("good")], ttlMs=ttl), MODERN)
 
     assert [tool["name"] for tool in mended.result["tools"]] == ["good"]
 
 
-@pytest.mark.parametrize("scope", ["shared", None, [], {}, 5])
+@eras
+@pytest.mark.parametrize("ttl", [-1, 1.5, float("inf")])
+def test_a_lifetime_that_makes_no_sense_does_not_spoil_the_list(era: str, ttl: float) -> None:
+    mended = _mended("tools/list", _sent(era, tools=[_tool("good")], ttlMs=ttl), era)
+
+    assert [tool["name"] for tool in mended.result["tools"]] == ["good"]
+
+
+@pytest.mark.parametrize("scope", ["shared", None, 5])
 def test_a_cache_scope_that_nobody_knows_becomes_private(scope: object) -> None:
     mended = _mended("tools/list", _sent(MODERN, tools=[], cacheScope=scope), MODERN)
 
     assert mended.result["cacheScope"] == "private"
+
+
+@pytest.mark.parametrize("scope", [[], {}])
+def test_a_cache_scope_that_is_no_word_becomes_private(scope: object) -> None:
+    mended = _mended("tools/list", _sent(MODERN, tools=[], cacheScope=scope), MODERN)
+
+    assert mended.result["cacheScope"] == "private"
+
+
+def test_a_cache_scope_in_an_older_answer_does_not_spoil_the_list() -> None:
+    mended = _mended("tools/list", {"tools": [_tool("good")], "cacheScope": "shared"}, LEGACY)
+
+    assert [tool["name"] for tool in mended.result["tools"]] == ["good"]
 
 
 @pytest.mark.parametrize(("sent", "kept"), [(5, "5"), (None, None), ("next", "next")])
@@ -393,7 +432,17 @@ def test_prompt_messages_are_mended_block_by_block(era: str) -> None:
 
 
 @eras
-@pytest.mark.parametrize("role", [[], {}, None, 5])
+@pytest.mark.parametrize("role", [None, 5, "system"])
+def test_a_role_that_nobody_knows_is_the_user(era: str, role: object) -> None:
+    messages = [{"role": role, "content": BEFORE}]
+
+    mended = _mended("prompts/get", _sent(era, messages=messages), era)
+
+    assert mended.result["messages"] == [{"role": "user", "content": BEFORE}]
+
+
+@eras
+@pytest.mark.parametrize("role", [[], {}])
 def test_a_role_that_is_no_word_is_the_user(era: str, role: object) -> None:
     messages = [{"role": role, "content": BEFORE}]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from plait.cli.logs import configure_logging, hide_in_logs, loggers_to_show
+from plait._support.logs import configure_logging, hide_in_logs, loggers_to_show
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,12 @@ def configure_logging(verbosity: int, environ: Mapping[str, str] | None = None) 
         logger.addHandler(_StderrHandler())
 
 
+def show_debug_log(environ: Mapping[str, str] = os.environ) -> None:
+    """Turn on what `PLAIT_DEBUG` asks for, for a program that set up no log of its own."""
+    if environ.get("PLAIT_DEBUG") and not _installed():
+        configure_logging(0, environ)
+
+
 def hide_in_logs(secrets: Iterable[str]) -> None:
     """Keep these values out of the log, whichever library writes it."""
     redact = Redactor(secrets)

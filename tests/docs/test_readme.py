@@ -1,0 +1,73 @@
+"""What the pages tell a reader to type exists."""
+
+from __future__ import annotations
+
+import re
+
+import click
+import pytest
+
+from plait.cli import COMMANDS, main
+from tests.docs.pages import ROOT, pages
+
+CODE = re.compile(r"^```(?:shell|console)\n(.*?)^```$|`([^`\n]+)`", re.DOTALL | re.MULTILINE)
+
+
+def typed_lines() -> set[str]:
+    """Return the lines of shell blocks, and the code between backticks, of every page."""
+    return {
+        line.removeprefix("$ ").partition(" #")[0].partition(" |")[0].strip()
+        for page in pages()
+        for found in CODE.finditer(page.read_text())
+        for line in (found[1] or found[2]).splitlines()
+    }
+
+
+def lines_of(program: str) -> list[list[str]]:
+    """Return the lines that run a program, as words."""
+    words = [line.split() for line in typed_lines()]
+    return sorted(line for line in words if line[:1] == [program] and len(line) > 1)
+
+
+def make_targets() -> set[str]:
+    return set(re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def test_readme_opens_with_what_it_is_and_the_two_commands() -> None:
+    opening = (ROOT / "README.md").read_text().partition("\n## ")[0]
+
+    assert opening.startswith("# plait\n\nplait ")
+    assert "\nmake demo " in opening
+    assert "\nmake test " in opening
+
+
+def test_every_make_target_that_is_named_exists() -> None:
+    named = {line[1] for line in lines_of("make")}
+
+    assert {"demo", "test", "setup"} <= named
+    assert named <= make_targets()
+
+
+def test_every_make_target_is_explained_to_contributors() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+
+    assert all(f"| `make {target}` |" in page for target in make_targets())
+
+
+def test_readme_shows_the_first_steps_in_the_shell() -> None:
+    readme = (ROOT / "README.md").read_text()
+
+    assert all(f"\nplait {command}" in readme for command in ("init", "tools", "call"))
+
+
+@pytest.mark.parametrize("line", lines_of("plait"), ids=" ".join)
+def test_every_command_that_is_named_exists_with_its_options(line: list[str]) -> None:
+    options = [word.partition("=")[0] for word in line[1:] if re.match(r"--?[a-z]", word)]
+    known = {option for parameter in main.params for option in parameter.opts} | {"-vv"}
+    if not line[1].startswith("-"):
+        assert line[1] in COMMANDS
+        command = main.get_command(click.Context(main), line[1])
+        assert command is not None
+        known |= {option for parameter in command.params for option in parameter.opts}
+
+    assert set(options) <= known | {"--help", "-h"}

@@ -1,0 +1,95 @@
+"""The reference pages name everything there is, as it is."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import get_type_hints
+
+import anyio
+import pytest
+
+import plait
+from plait import PlaitError, errors, testing
+from plait.testing.faults.options import FaultOptions, parse
+from plait.testing.faults.run import Run
+from plait.testing.faults.serve import build_server
+from tests.docs.pages import ROOT
+
+REFERENCE = ROOT / "docs" / "reference"
+SOURCE = ROOT / "src" / "plait"
+ERRORS = [
+    found
+    for _, found in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(found, PlaitError) and found is not PlaitError
+]
+
+
+def words_of(page: str) -> set[str]:
+    """Return the names in code spans of a page, without what is in brackets behind them."""
+    spans = re.findall(r"`([^`]+)`", (REFERENCE / page).read_text())
+    return {span.partition("(")[0] for span in spans}
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
+def test_every_error_is_described_with_its_defaults(error: type[PlaitError]) -> None:
+    retryable = "yes" if error.retryable else "no"
+    row = f"| `{error.__name__}` | {error.kind} | {retryable} | {error.retry} | "
+
+    assert row in (REFERENCE / "errors.md").read_text()
+    assert getattr(plait, error.__name__) is error
+
+
+def test_the_tree_of_errors_is_the_one_in_the_code() -> None:
+    tree = re.findall(r"```text\n(.*?)```", errors.__doc__ or "", re.DOTALL)[0]
+
+    assert f"```text\n{tree}```" in (REFERENCE / "errors.md").read_text()
+
+
+def test_every_attribute_of_an_error_is_described() -> None:
+    names = {*vars(PlaitError("text")), "kind", "retryable", "retry", "to_dict"}
+
+    assert names - words_of("errors.md") == set()
+
+
+def test_every_variable_of_plait_is_described() -> None:
+    code = "".join(path.read_text() for path in SOURCE.rglob("*.py"))
+    named = set(re.findall(r"PLAIT_[A-Z]+", code))
+
+    assert "PLAIT_DEBUG" in named
+    assert {name for name in named if f"`{name}" not in page_text()} == set()
+
+
+def page_text() -> str:
+    return (REFERENCE / "environment-variables.md").read_text()
+
+
+def test_every_helper_for_tests_is_described() -> None:
+    assert set(testing.__all__) - words_of("testing.md") == set()
+
+
+def test_every_option_of_the_fault_server_is_described() -> None:
+    assert set(get_type_hints(FaultOptions)) - words_of("testing.md") == set()
+
+
+def test_every_tool_of_the_fault_server_is_described() -> None:
+    tools = anyio.run(build_server(Run(parse([]))).list_tools)
+
+    assert {tool.name for tool in tools} - words_of("testing.md") == set()
+
+
+def test_the_map_names_only_modules_that_exist() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    packages = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    named = set(re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)`", text))
+
+    assert len(named) > 20
+    roots = (SOURCE, ROOT)
+    assert {name for name in named if not any((root / name).exists() for root in roots)} == set()
+    assert {name for name in packages if f"── {name}/" not in text} == set()
+
+
+def test_pages_about_the_code_name_only_modules_that_exist() -> None:
+    for page in (ROOT / "docs").rglob("*.md"):
+        for name in re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)`", page.read_text()):
+            assert (SOURCE / name).exists() or (ROOT / name).exists(), (page, name)

@@ -1,0 +1,97 @@
+"""Servers that talk back: subscriptions, roots and log messages."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from plait import Toolbox
+from plait.testing import eventually, stdio_config
+from plait.testing.fixtures import StartFaultServer
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+
+ERAS = [{"legacy_only": True}, {"modern_only": True}]
+
+
+@pytest.mark.parametrize("era", ERAS, ids=["legacy", "modern"])
+async def test_a_subscription_outlives_a_restart_of_the_server(
+    era: dict[str, bool], fault_server: StartFaultServer
+) -> None:
+    server = fault_server("http", **era)  # pyright: ignore[reportArgumentType]
+    seen: list[str] = []
+    async with Toolbox({"server": {"url": server.url}}) as box:
+        subscription = await box.subscribe("server", "test://static", seen.append)
+        await box.call("server", "touch", {"uri": "test://static"})
+        await eventually(lambda: seen == ["test://static"])
+
+        await asyncio.to_thread(server.restart)
+        await box.call("server", "counter")
+        # Whoever subscribed is told once that something may have been missed.
+        await eventually(lambda: len(seen) == 2, timeout_seconds=10)
+        async with asyncio.timeout(10):
+            while len(seen) < 3:
+                await box.call("server", "touch", {"uri": "test://static"})
+                await asyncio.sleep(0.2)
+
+        subscription.cancel()
+
+
+@pytest.mark.parametrize("era", ERAS, ids=["legacy", "modern"])
+async def test_a_server_that_asks_is_shown_the_roots(era: dict[str, bool], tmp_path: Path) -> None:
+    config = stdio_config(**era)  # pyright: ignore[reportArgumentType]
+    async with Toolbox({"server": config}, roots=[tmp_path, "file:///data"]) as box:
+        result = await box.call("server", "roots")
+        assert tmp_path.as_uri() in result.text
+        assert "file:///data" in result.text
+
+
+@pytest.mark.parametrize("era", ERAS, ids=["legacy", "modern"])
+async def test_log_messages_arrive_from_the_level_that_was_asked_for(era: dict[str, bool]) -> None:
+    heard: list[tuple[str, str]] = []
+    async with Toolbox(
+        {"server": stdio_config(**era)},  # pyright: ignore[reportArgumentType]
+        log_level="info",
+        on_log=lambda server, message: heard.append((server, message.level)),
+    ) as box:
+        await box.call("server", "log", {"level": "warning", "text": "careful"})
+        await eventually(lambda: heard == [("server", "warning")])
+        await box.set_log_level("error")
+        if "modern_only" in era:  # the legacy test server takes the level and ignores it
+            await box.call("server", "log", {"level": "warning", "text": "quiet"})
+        await box.call("server", "log", {"level": "error", "text": "loud"})
+        await eventually(lambda: heard == [("server", "warning"), ("server", "error")])
+
+
+async def test_a_server_that_is_not_asked_for_roots_or_logs_is_left_alone() -> None:
+    async with Toolbox({"server": stdio_config()}) as box:
+        assert not (await box.call("server", "counter")).is_error
+        await box.set_log_level("debug")
+
+
+@pytest.mark.parametrize("era", ERAS, ids=["legacy", "modern"])
+async def test_a_legacy_server_s_new_tool_is_listed_after_it_is_announced(
+    era: dict[str, bool],
+) -> None:
+    async with Toolbox({"server": stdio_config(**era)}) as box:  # pyright: ignore[reportArgumentType]
+        before = {tool.wire_name for tool in await box.tools()}
+        await box.call("server", "grow")
+
+        async def grown() -> bool:
+            tools = await box.tools(refresh="modern_only" in era)
+            return {tool.wire_name for tool in tools} - before == {"grown_1"}
+
+        await eventually(grown)
+
+
+async def test_this_client_says_who_it_is(fault_server: StartFaultServer) -> None:
+    server = fault_server("http")
+    async with Toolbox(
+        {"server": {"url": server.url}}, client_info={"name": "my-host", "version": "7"}
+    ) as box:
+        await box.tools()
+        info = await box.server_info("server")
+        assert info.name is not None
+        assert info.capabilities is not None
