@@ -25,8 +25,8 @@ from rich.table import Table
 from rich.text import Text
 
 from plait import OutcomeUnknownError, Status, Toolbox, ToolResult
-from plait.cli.commands.servers import status_table
 from plait._support.logs import configure_logging
+from plait.cli.commands.servers import status_table
 from plait.cli.terminal import console_for, seconds_label
 from plait.testing import ServerProcess, StateDir, fault_server, running, stdio_config
 

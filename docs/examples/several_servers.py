@@ -17,7 +17,7 @@ async def main() -> None:
     async with Toolbox(servers) as box:
         status = await box.ready()
         for server in status.servers.values():
-            print(f"{server.name}: {server.state}")
+            print(server.name, "is ready" if server.state == "ready" else "is not ready")
         print("tools:", *(tool.wire_name for tool in await box.tools()))
         print("missing:", *status.failures)
 

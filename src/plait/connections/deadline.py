@@ -20,6 +20,7 @@ class Deadline:
         self._setting = setting
         self._scope: asyncio.Timeout | None = None
         self._cap = 0.0
+        self._extended = False
 
     @property
     def expired(self) -> bool:
@@ -42,13 +43,14 @@ class Deadline:
         """Start the limit afresh, because the server showed progress."""
         scope = self._scope
         if scope is not None and scope.when() is not None and not scope.expired():
+            self._extended = True
             scope.reschedule(min(asyncio.get_running_loop().time() + self.seconds, self._cap))
 
     def error(self, server: str, tool: str | None, *, sent: bool) -> PlaitError:
         """Make the error that says which limit was reached."""
         where = server if tool is None else f"{server}/{tool}"
         text = f"{where}: no answer within {self.seconds:g} s ({self._setting})"
-        if self._cap_seconds > self.seconds:
+        if self._extended:
             text += f", nor within {self._cap_seconds:g} s while it showed progress"
         if tool is None:
             return ListTimeoutError(text, server=server)

@@ -32,7 +32,7 @@ class Handover:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._thread: _LoopThread | None = None
 
     @property
     def started(self) -> bool:
@@ -101,21 +101,32 @@ class Handover:
         return _Returning(callback, home, context)
 
     def stop(self) -> None:
-        """End the thread, if there is one; the next use starts another."""
+        """End the thread, if there is one, and wait for it; the next use starts another."""
+        thread = self._stopping()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(_JOIN_SECONDS)
+
+    async def astop(self) -> None:
+        """Do what `stop` does, without blocking the loop that asks."""
+        thread = self._stopping()
+        if thread is not None:
+            await asyncio.wrap_future(thread.ended)
+
+    def _stopping(self) -> _LoopThread | None:
         with self._lock:
-            loop, thread = self._loop, self._thread
-            self._loop = self._thread = None
-        if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
-            if thread is not threading.current_thread():
-                thread.join(_JOIN_SECONDS)
+            thread, self._thread, self._loop = self._thread, None, None
+        if thread is not None:
+            thread.loop.call_soon_threadsafe(thread.loop.stop)
+        return thread
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
-                self._loop, self._thread = _start_loop_thread()
-            elif self._loop.is_closed():
-                raise ClientClosedError("the event loop that owned the connections is closed")
+                self._thread = _LoopThread()
+                self._loop = self._thread.loop
+                self._thread.start()
+            elif self._thread is None and not self._loop.is_running():
+                raise ClientClosedError("the event loop that owns the connections has ended")
             return self._loop
 
 
@@ -157,26 +168,32 @@ class _Returning(Generic[P]):
             logger.error("a callback failed", exc_info=error)
 
 
-def _start_loop_thread() -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=_run_loop, args=(loop,), name="plait", daemon=True)
-    thread.start()
-    return loop, thread
+class _LoopThread(threading.Thread):
+    """A thread that runs an event loop until it is stopped."""
 
+    def __init__(self) -> None:
+        super().__init__(name="plait", daemon=True)
+        self.loop = asyncio.new_event_loop()
+        self.ended: concurrent.futures.Future[None] = concurrent.futures.Future()
 
-def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-    finally:
-        leftover = asyncio.all_tasks(loop)
+    def run(self) -> None:
+        """Run the loop, then end what is left in it."""
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_forever()
+            self._cancel_all()
+            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+            self.loop.run_until_complete(self.loop.shutdown_default_executor())
+        finally:
+            self.loop.close()
+            self.ended.set_result(None)
+
+    def _cancel_all(self) -> None:
+        leftover = asyncio.all_tasks(self.loop)
         for task in leftover:
             task.cancel()
         if leftover:
-            loop.run_until_complete(asyncio.gather(*leftover, return_exceptions=True))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.run_until_complete(loop.shutdown_default_executor())
-        loop.close()
+            self.loop.run_until_complete(asyncio.gather(*leftover, return_exceptions=True))
 
 
 def _loop_of_this_thread() -> asyncio.AbstractEventLoop | None:

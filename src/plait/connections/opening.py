@@ -30,7 +30,7 @@ from pydantic import ValidationError
 
 from plait.config.servers import HttpServer, InProcessServer, ServerConfig, transport_of
 from plait.connections.translate import connect_failure, leaf_of
-from plait.errors import ConnectError
+from plait.errors import ConnectError, PlaitError
 from plait.transports.open import open_transport, sse_twin
 from plait.transports.wire import Wire, watched_exchanges
 
@@ -100,15 +100,14 @@ async def enter_client(
         return await _enter(stack, sse_twin(server), wire, memory, voice)
     try:
         return await _enter(stack, server, wire, memory, voice)
-    except ConnectError as refused:
+    except PlaitError as refused:
         if not isinstance(server, HttpServer) or not _may_be_sse(server, wire):
             raise
         wire.reply = None
         try:
             client = await _enter(stack, sse_twin(server), wire, memory, voice)
-        except ConnectError as second:
-            refused.add_note(f"tried the SSE transport too: {second}")
-            text = f"{refused}; nor over SSE: {second}"
+        except PlaitError as second:
+            text = f"{refused}; nor does it speak SSE: {second}"
             raise type(refused)(text, server=wire.server, status=refused.status) from second
         memory.over_sse = True
         logger.info("%s speaks the older SSE transport", wire.server)

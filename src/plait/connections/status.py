@@ -45,7 +45,7 @@ class ServerStatus:
     server_info: Mapping[str, str] | None = None
     tool_count: int | None = None
     error: PlaitError | None = field(default=None, repr=False)
-    """Why the server is not usable now, or why its last session ended."""
+    """Why the last attempt to open a session failed; `None` once one is open."""
     next_try_seconds: float | None = None
     pid: int | None = None
     sessions: int = 0

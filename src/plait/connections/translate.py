@@ -143,9 +143,9 @@ def _answered_with_error(
         if reply.error_code is None or _by_status(reply.status) is not None:
             return Failure(http_error(reply, wire, tool=tool, code=error.code))
     if error.code == CONNECTION_CLOSED and _was_never_answered(exchange, wire):
-        reason = _exited(wire) if wire.exit_code is not None else wire.end_reason
+        reason = wire.ending() if wire.ended or wire.exit_code is not None else error.message
         cut = exchange is not None and exchange.stream_ended and not wire.ended
-        return _lost(exchange, wire, reason or error.message, tool=tool, only_here=cut)
+        return _lost(exchange, wire, reason, tool=tool, only_here=cut)
     if error.code == REQUEST_TIMEOUT and exchange is not None and not exchange.answered:
         text = f"{_named(wire.server, tool)}: no answer to {method} in time"
         return Failure(ListTimeoutError(text, server=wire.server, tool=tool))
@@ -175,7 +175,7 @@ def _protocol_error(
 def _was_never_answered(exchange: Exchange | None, wire: Wire) -> bool:
     """Tell the SDK's own "connection closed" from a server that uses the same code."""
     if exchange is None:
-        return True
+        return wire.tapped or wire.ended
     return wire.ended or exchange.stream_ended or not exchange.answered
 
 
@@ -199,7 +199,8 @@ def _lost(
     """
     name = _named(wire.server, tool)
     session_lost = None if only_here else reason
-    if exchange is None or not exchange.written:
+    never_left = wire.tapped if exchange is None else not exchange.written
+    if never_left:
         kind = SendError if exchange is not None and exchange.failure else ConnectionLostError
         text = f"{name}: the request was not sent: {reason}"
         return Failure(kind(text, server=wire.server, tool=tool), session_lost=session_lost)
@@ -280,10 +281,8 @@ def _seconds(retry_after: str | None) -> float | None:
 
 
 def _exited(wire: Wire, when: str = "") -> str:
-    code = wire.exit_code
-    how = f"was killed by signal {-code}" if code is not None and code < 0 else f"exited ({code})"
     words = wire.last_words()
-    return f"the server {how}{when}{f'; its last words: {words}' if words else ''}"
+    return f"{wire.ending()}{when}{f'; its last words: {words}' if words else ''}"
 
 
 def _said(error: BaseException, wire: Wire) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
@@ -22,7 +23,8 @@ from plait.connections.handover import Handover
 from plait.connections.opening import Voice, set_log_level
 from plait.connections.operations import is_modern
 from plait.connections.pool import ConnectionPool
-from plait.errors import ProtocolError
+from plait.connections.status import Status
+from plait.errors import PlaitError, ProtocolError
 from plait.execution.executor import ToolExecutor
 from plait.execution.subscriptions import Subscriptions
 from plait.telemetry.observer import Observer
@@ -61,6 +63,30 @@ class Core:
     async def close(self) -> None:
         """Close every connection."""
         await self.pool.close()
+
+    async def ready(self, timeout_seconds: float | None) -> Status:
+        """Open every connection, and wait for all of them at most so long.
+
+        Raises:
+            PlaitError: A required server failed, or was not ready in time.
+        """
+        opening = {
+            asyncio.ensure_future(connection.lasting_session()): connection
+            for connection in self.pool.connections.values()
+        }
+        _, late = await asyncio.wait(opening, timeout=timeout_seconds)
+        for task in late:
+            task.cancel()
+        for task, connection in opening.items():
+            if task in late:
+                error = connection.not_ready_within(timeout_seconds or 0)
+            else:
+                error = task.exception()
+            if error is not None and (
+                connection.server.required or not isinstance(error, PlaitError)
+            ):
+                raise error
+        return self.pool.status()
 
     async def ask(self, server: str, operation: Callable[[Client], Awaitable[T]], method: str) -> T:
         """Make a request that changes nothing."""

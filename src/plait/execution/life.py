@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import weakref
 from collections.abc import Callable, Coroutine
 from types import TracebackType
@@ -88,10 +87,7 @@ class ClientLife:
 
     async def _shut(self) -> None:
         await self._handover.run(self._core.close)
-        if self._handover.owns_thread:
-            await asyncio.to_thread(self._handover.stop)
-        else:
-            self._handover.stop()
+        await self._handover.astop()
 
     async def _on_owner(self, work: Callable[[Core], Coroutine[Any, Any, T]]) -> T:
         """Run something on the open parts, in the loop that owns them."""

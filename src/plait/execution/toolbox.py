@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import mcp_types as types
 from mcp import Client
 
 from plait._version import __version__
 from plait.catalog.tool import Tool
+from plait.config.defaults import servers_with_defaults, unused_options
 from plait.config.read import ClientConfig, ConfigSource, read_config
 from plait.connections import operations
 from plait.connections.facts import ServerFacts
@@ -27,6 +29,8 @@ from plait.execution.roots import Roots
 from plait.execution.subscriptions import Subscription
 from plait.execution.voice import OnLog, VoiceMaker
 from plait.telemetry.observer import Observer
+
+logger = logging.getLogger("plait.execution")
 
 T = TypeVar("T")
 
@@ -60,13 +64,16 @@ class Toolbox(ClientLife):
         observers: Sequence[Observer] = (),
     ) -> None:
         self.config: ClientConfig = read_config(servers)
+        if unused := ", ".join(unused_options(self.config)):
+            logger.warning("a toolbox makes no use of these options: %s", unused)
         super().__init__(
             partial(
                 Core,
-                self.config.servers,
+                servers_with_defaults(self.config),
                 voice_for=VoiceMaker(
                     client_info=_implementation(client_info),
-                    log_level=log_level,
+                    log_level=log_level
+                    or cast("types.LoggingLevel | None", self.config.options.get("log_level")),
                     on_log=on_log,
                     roots=roots,
                 ),
@@ -85,27 +92,12 @@ class Toolbox(ClientLife):
         return self._core.pool.status()
 
     async def ready(self, timeout_seconds: float | None = None) -> Status:
-        """Open every server and wait until each is ready or has failed.
+        """Open every server, and wait until each is ready or has failed, or the time is over.
 
         Raises:
-            PlaitError: A required server failed.
-            TimeoutError: Not all of them were done in `timeout_seconds`.
+            PlaitError: A required server failed, or was not ready in time.
         """
-
-        async def work(core: Core) -> Status:
-            async with asyncio.timeout(timeout_seconds):
-                outcomes = await asyncio.gather(
-                    *(one.lasting_session() for one in core.pool.connections.values()),
-                    return_exceptions=True,
-                )
-            for connection, outcome in zip(core.pool.connections.values(), outcomes, strict=True):
-                if isinstance(outcome, BaseException) and (
-                    connection.server.required or not isinstance(outcome, PlaitError)
-                ):
-                    raise outcome
-            return core.pool.status()
-
-        return await self._on_owner(work)
+        return await self._on_owner(lambda core: core.ready(timeout_seconds))
 
     def ready_blocking(self, timeout_seconds: float | None = None) -> Status:
         """Do what `ready` does, and block until it is done."""

@@ -7,9 +7,11 @@ turns a fault into an answer that fails that one request.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from typing import Any, cast
 
 import httpx2
@@ -75,8 +77,8 @@ class _Send:
 
     async def __call__(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         exchange = current_exchange()
-        if request.method == "DELETE" and self._wire.ended:
-            return httpx2.Response(204, request=request)
+        if request.method == "DELETE":
+            return await self._farewell(request, **options)
         if request.method != "POST" or exchange is None:
             return await self._send(request, **options)
         if exchange.request_id is None:
@@ -100,8 +102,18 @@ class _Send:
             return _failed(request, exchange, fault)
         return response
 
+    async def _farewell(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """End the session on the server, if there is still one to end."""
+        if not self._wire.ended:
+            with contextlib.suppress(httpx2.TransportError):
+                response = await self._send(request, **options)
+                if response.is_success or response.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+                    return response
+                await response.aclose()
+        return httpx2.Response(204, request=request)
+
     async def _note(self, response: httpx2.Response, exchange: Exchange) -> None:
-        if response.status_code >= httpx2.codes.BAD_REQUEST:
+        if response.status_code >= HTTPStatus.BAD_REQUEST:
             exchange.reply = self._wire.reply = await reply_from(response)
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from plait.config.servers import (
     HttpServer,
-    InProcessServer,
     SseServer,
     StdioServer,
     WebSocketServer,
@@ -30,6 +29,7 @@ WiredServer = StdioServer | HttpServer | SseServer | WebSocketServer
 @asynccontextmanager
 async def open_transport(server: WiredServer, wire: Wire) -> AsyncGenerator[TransportStreams]:
     """Reach a server; what passes is noted on the wire, and answers are mended."""
+    wire.tapped = True
     async with _streams_of(server, wire) as (read, write):
         yield TappedRead(read, wire), TappedWrite(write, wire)
 
@@ -56,6 +56,3 @@ def sse_twin(server: HttpServer) -> SseServer:
         if name in HttpServer.__dataclass_fields__
     }
     return SseServer(**shared)
-
-
-__all__ = ["InProcessServer", "WiredServer", "open_transport", "sse_twin"]

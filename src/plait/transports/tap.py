@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import logging
+import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -89,6 +90,7 @@ class TappedRead:
                 await self._wire.before_end()
             self._wire.end("the server closed the connection")
             raise
+        self._wire.last_heard = time.monotonic()
         if isinstance(item, SessionMessage):
             self._settle(item)
         return item

@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from websockets.typing import Subprotocol
 
 from plait.config.servers import WebSocketServer
-from plait.errors import ConnectError
+from plait.errors import ConfigError, ConnectError
 from plait.transports.framing import parse_message
 from plait.transports.headers import headers_of
 from plait.transports.streams import BorrowedStream, MessageSource
@@ -72,6 +72,11 @@ async def open_websocket(
     Raises:
         ConnectError: The server refuses the WebSocket.
     """
+    if server.auth is not None:
+        raise ConfigError(
+            f"{wire.server}: `auth` works on HTTP servers; give a WebSocket its `headers`",
+            server=wire.server,
+        )
     try:
         socket = await connect(
             server.url,

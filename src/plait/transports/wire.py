@@ -131,6 +131,10 @@ class Wire:
         self.stderr: deque[str] = deque(maxlen=_STDERR_LINES)
         self.notes: deque[str] = deque(maxlen=_NOTES)
         self.noise_lines = 0
+        self.tapped = False
+        """Whether requests are noted here; those to an object in this process are not."""
+        self.last_heard = 0.0
+        """When the server last sent anything, on the monotonic clock."""
         self.pid: int | None = None
         self.exit_code: int | None = None
         self.end_reason: str | None = None
@@ -150,6 +154,14 @@ class Wire:
         if self.end_reason is None:
             self.end_reason = reason
             self._on_end()
+
+    def ending(self) -> str:
+        """Say how the wire ended, as far as is known."""
+        if self.exit_code is None:
+            return self.end_reason or "the connection was closed"
+        killed = self.exit_code < 0
+        how = f"was killed by signal {-self.exit_code}" if killed else f"exited ({self.exit_code})"
+        return f"the server {how}"
 
     def last_words(self) -> str | None:
         """Return the last line the server wrote to its standard error, without secrets."""

@@ -11,8 +11,10 @@ from typing import Any
 
 import psutil
 import pytest
+from mcp import MCPError
+from mcp.server import MCPServer
 
-from plait import OutcomeUnknownError, PlaitError, Toolbox
+from plait import OutcomeUnknownError, PlaitError, ProtocolError, Toolbox
 from plait.testing import ServerProcess, StateDir, eventually, stdio_config
 from plait.testing.fixtures import StartFaultServer
 
@@ -169,3 +171,56 @@ async def test_progress_keeps_a_call_alive_up_to_a_cap() -> None:
             await box.call(
                 "server", "sleep_progress", {"steps": 100, "delay": 0.1}, timeout_seconds=0.6
             )
+
+
+@pytest.mark.parametrize("kind", ["stdio", "http legacy"])
+async def test_a_server_that_is_stopped_in_its_tracks_is_given_up_and_replaced(
+    kind: str, fault_server: StartFaultServer
+) -> None:
+    if kind == "stdio":
+        config: dict[str, Any] = stdio_config()
+    else:
+        server = fault_server("http", legacy_only=True)
+        config = {"url": server.url}
+    async with Toolbox({"server": config | {"connect_timeout": 3}}) as box:
+        await box.tools()
+        stopped = box.status()["server"].pid if kind == "stdio" else server.pid  # pyright: ignore[reportPossiblyUnboundVariable]
+        assert stopped is not None
+        os.kill(stopped, signal.SIGSTOP)
+
+        with pytest.raises(TimeoutError):
+            await box.call("server", "counter", timeout_seconds=0.3)
+        await eventually(lambda: box.status()["server"].state != "ready", timeout_seconds=10)
+        if kind != "stdio":
+            os.kill(stopped, signal.SIGCONT)
+
+        await eventually(lambda: _answers(box), timeout_seconds=20)
+        assert box.status()["server"].sessions == 2
+
+
+async def test_a_busy_server_is_not_taken_for_a_dead_one() -> None:
+    async with Toolbox({"server": stdio_config() | {"connect_timeout": 2}}) as box:
+        await box.tools()
+        with pytest.raises(TimeoutError):
+            await box.call("server", "hang", timeout_seconds=0.2)
+        await asyncio.sleep(0.5)
+        assert (await box.call("server", "counter")).text == "1"
+        assert box.status()["server"].sessions == 1
+
+
+async def test_an_error_of_a_server_in_this_process_is_its_answer_and_no_lost_connection() -> None:
+    server = MCPServer("bank", log_level="ERROR")
+    runs: list[int] = []
+
+    @server.tool()
+    def pay(amount: int) -> str:
+        """Pay, or not."""
+        runs.append(amount)
+        raise MCPError(-32000, "overdrawn")
+
+    for protocol in ("legacy", "2026-07-28"):
+        async with Toolbox({"bank": {"server": server, "protocol": protocol}}) as box:
+            with pytest.raises(ProtocolError, match="overdrawn"):
+                await box.call("bank", "pay", {"amount": 3})
+            assert box.status()["bank"].sessions == 1
+    assert runs == [3, 3]

@@ -371,6 +371,36 @@ def test_stopping_inside_the_background_loop_does_not_wait_for_itself(
     assert _threads() == []
 
 
+async def test_stopping_can_be_awaited(handover: Handover) -> None:
+    await handover.run(_where)
+    (thread,) = _threads()
+
+    with anyio.fail_after(5):
+        await handover.astop()
+        await handover.astop()
+    thread.join(5)
+
+    assert not thread.is_alive()
+    assert not handover.started
+
+
+async def test_a_cancelled_stop_still_ends_the_thread(handover: Handover) -> None:
+    work = _Endless()
+    calling = asyncio.create_task(handover.run(work))
+    assert await asyncio.to_thread(work.started.wait, 5)
+    (thread,) = _threads()
+
+    stopping = asyncio.create_task(handover.astop())
+    await asyncio.sleep(0)
+    stopping.cancel()
+    await asyncio.wait({stopping, calling})
+    await asyncio.to_thread(thread.join, 5)
+
+    assert not thread.is_alive()
+    assert work.cancelled.is_set()
+    assert isinstance(calling.exception(), ClientClosedError)
+
+
 async def test_stopping_leaves_a_borrowed_loop_alone(handover: Handover) -> None:
     handover.use_current_loop()
 

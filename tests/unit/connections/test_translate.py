@@ -58,8 +58,10 @@ def _wire(
     exit_code: int | None = None,
     end: str | None = None,
     reply: HttpReply | None = None,
+    tapped: bool = True,
 ) -> Wire:
     wire = Wire("shop", Redactor([CANARY]), lambda: None)
+    wire.tapped = tapped
     wire.stderr.extend(stderr)
     wire.exit_code = exit_code
     wire.reply = reply
@@ -170,6 +172,22 @@ CASES = [
         ConnectionLostError,
         "always",
         True,
+        session_lost=True,
+    ),
+    Case(
+        "an object in this process that answers with that code",
+        lambda: _failed(_mcp(CLOSED), wire=_wire(tapped=False)),
+        ProtocolError,
+        "never",
+        True,
+        code=CLOSED,
+    ),
+    Case(
+        "an object in this process that ended during a call",
+        lambda: _failed(_mcp(CLOSED), wire=_wire(tapped=False, end="gone")),
+        OutcomeUnknownError,
+        "if_idempotent",
+        False,
         session_lost=True,
     ),
     Case(

@@ -127,6 +127,17 @@ def test_the_first_reason_for_an_end_stands_and_is_told_once() -> None:
     assert ends == ["ended"]
 
 
+def test_how_a_wire_ended_is_told_by_its_process_first() -> None:
+    wire = _wire()
+    wire.end("the server closed the connection")
+    assert wire.ending() == "the server closed the connection"
+
+    wire.exit_code = 3
+    assert wire.ending() == "the server exited (3)"
+    wire.exit_code = -9
+    assert wire.ending() == "the server was killed by signal 9"
+
+
 def test_last_words_skip_empty_lines_and_hide_secrets() -> None:
     wire = _wire()
     assert wire.last_words() is None
