@@ -12,13 +12,30 @@ HIDDEN = "***"
 _SHORTEST_SECRET = 4
 """Shorter values would blank out ordinary words."""
 
+_LOOKS_RANDOM = r"(?-i:(?=\S*[0-9=])|(?=\S*[._~+/-]\w)|(?=\S*[a-z][A-Z])|(?=\S{20}))"
+"""What tells a token from an ordinary word: a digit or a sign, a capital inside, its length."""
+
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"(?i)\b(bearer|basic|token)\s+(?!\w+=\")[A-Za-z0-9._~+/=-]{6,}"), rf"\1 {HIDDEN}"),
-    (re.compile(r"(://)[^/\s@]+@"), rf"\1{HIDDEN}@"),
+    (
+        re.compile(
+            r"(?i)\b(authorization\\?[\"']?\s*[:=]\s*\\?[\"']?(?:bearer|basic|token|digest)\s+)"
+            r"[^\s\"'\\,;&]+"
+        ),
+        rf"\1{HIDDEN}",
+    ),
+    (
+        # Not the parameters of a challenge: `Bearer realm="…"`.
+        re.compile(
+            rf"(?i)\b(bearer|basic|token)\s+(?-i:(?![a-z_]+=\\?[\"'][^\"']))"
+            rf"{_LOOKS_RANDOM}[A-Za-z0-9._~+/=-]{{6,}}"
+        ),
+        rf"\1 {HIDDEN}",
+    ),
+    (re.compile(r"(://)[^/\s]+@"), rf"\1{HIDDEN}@"),
     (
         re.compile(
             r"(?i)\b([\w-]*(?:api[_-]?key|secret|password|passwd|token|credential|authorization)[\w-]*)"
-            r"(\"?\s*[:=]\s*\"?)(?!\s)([^\s\"',;&]{4,})"
+            r"(\\?[\"']?\s*[:=]\s*\\?[\"']?)(?!\s|bearer |basic |token |digest )([^\s\"'\\,;&]{4,})"
         ),
         rf"\1\2{HIDDEN}",
     ),

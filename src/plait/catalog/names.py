@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import count
 
 from plait.catalog.tool import Tool
 
@@ -16,20 +17,34 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def with_public_names(tools: Iterable[Tool]) -> list[Tool]:
-    """Name the tools: those whose names would clash get their server's name in front."""
+    """Name the tools: those whose names would clash get their server's name in front.
+
+    The names do not depend on the order; only a tool that one server lists twice is numbered.
+    """
     listed = list(tools)
-    plain = Counter(legal_name(tool.wire_name) for tool in listed)
-    named: list[Tool] = []
+    plain = [legal_name(tool.wire_name) for tool in listed]
+    clashing = _repeated(plain)
+    prefixed = [
+        legal_name(f"{tool.server}__{tool.wire_name}") if name in clashing else name
+        for tool, name in zip(listed, plain, strict=True)
+    ]
+    clashing = _repeated(prefixed)
     taken: set[str] = set()
-    for tool in listed:
-        name = legal_name(tool.wire_name)
-        if plain[name] > 1:
-            name = legal_name(f"{tool.server}__{tool.wire_name}")
-        if name in taken:
-            name = _marked(name, f"{tool.server}/{tool.wire_name}")
-        taken.add(name)
-        named.append(replace(tool, name=name))
+    named: list[Tool] = []
+    for tool, name in zip(listed, prefixed, strict=True):
+        identity = f"{tool.server}/{tool.wire_name}"
+        unique = _marked(name, identity) if name in clashing else name
+        for number in count(2):
+            if unique not in taken:
+                break
+            unique = _marked(name, f"{identity}#{number}")
+        taken.add(unique)
+        named.append(replace(tool, name=unique))
     return named
+
+
+def _repeated(names: Iterable[str]) -> set[str]:
+    return {name for name, times in Counter(names).items() if times > 1}
 
 
 def legal_name(name: str) -> str:
@@ -39,5 +54,5 @@ def legal_name(name: str) -> str:
 
 
 def _marked(name: str, identity: str) -> str:
-    mark = hashlib.sha256(identity.encode()).hexdigest()[:_HASH_CHARACTERS]
-    return f"{name[: _LONGEST - _HASH_CHARACTERS - 1]}_{mark}"
+    digest = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{name[: _LONGEST - _HASH_CHARACTERS - 1]}_{digest[:_HASH_CHARACTERS]}"

@@ -20,6 +20,7 @@ class Deadline:
         self._setting = setting
         self._scope: asyncio.Timeout | None = None
         self._cap = 0.0
+        self._running = False
         self._extended = False
 
     @property
@@ -37,12 +38,16 @@ class Deadline:
         now = asyncio.get_running_loop().time()
         self._cap = now + self._cap_seconds
         async with asyncio.timeout_at(now + self.seconds) as self._scope:
-            yield
+            self._running = True
+            try:
+                yield
+            finally:
+                self._running = False
 
     def extend(self) -> None:
         """Start the limit afresh, because the server showed progress."""
         scope = self._scope
-        if scope is not None and scope.when() is not None and not scope.expired():
+        if scope is not None and self._running and not scope.expired():
             self._extended = True
             scope.reschedule(min(asyncio.get_running_loop().time() + self.seconds, self._cap))
 
@@ -55,7 +60,8 @@ class Deadline:
         if tool is None:
             return ListTimeoutError(text, server=server)
         if not sent:
-            return CallTimeoutError(f"{text}; it was not sent", server=server, tool=tool)
+            text = f"{text}; it was not sent"
+            return CallTimeoutError(text, server=server, tool=tool, retry="always")
         return CallTimeoutError(
             f"{text}; it may still take effect, so check before doing it again",
             server=server,

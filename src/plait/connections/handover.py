@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import contextvars
 import inspect
 import logging
@@ -82,13 +83,15 @@ class Handover:
                 "asynchronous form, or call from another thread (asyncio.to_thread), or do not "
                 "open the client with `async with` in this loop"
             )
-        future = asyncio.run_coroutine_threadsafe(work(*args, **kwargs), loop)
+        errand = _Errand(partial(work, *args, **kwargs))
         try:
-            return future.result()
+            return asyncio.run_coroutine_threadsafe(errand.run(), loop).result()
         except concurrent.futures.CancelledError:
             raise _closed_meanwhile() from None
         except BaseException:
-            future.cancel()
+            # Also Ctrl-C, which may come before there is a future to cancel.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(errand.cancel)
             raise
 
     def returning(self, callback: Callable[P, Awaitable[None] | None]) -> Callable[P, None]:
@@ -128,6 +131,26 @@ class Handover:
             elif self._thread is None and not self._loop.is_running():
                 raise ClientClosedError("the event loop that owns the connections has ended")
             return self._loop
+
+
+class _Errand(Generic[T]):
+    """Work handed to another loop, which can be called off at any time."""
+
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self._work = work
+        self._task: asyncio.Task[Any] | None = None
+        self._called_off = False
+
+    async def run(self) -> T:
+        if self._called_off:
+            raise asyncio.CancelledError
+        self._task = asyncio.current_task()
+        return await self._work()
+
+    def cancel(self) -> None:
+        self._called_off = True
+        if self._task is not None:
+            self._task.cancel()
 
 
 class _Returning(Generic[P]):
@@ -175,6 +198,7 @@ class _LoopThread(threading.Thread):
         super().__init__(name="plait", daemon=True)
         self.loop = asyncio.new_event_loop()
         self.ended: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self.ended.set_running_or_notify_cancel()  # so that nobody who waits for it can cancel it
 
     def run(self) -> None:
         """Run the loop, then end what is left in it."""

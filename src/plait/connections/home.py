@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Coroutine
 from contextvars import Context
 from functools import partial
@@ -25,17 +24,15 @@ class Home:
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
         self._group: TaskGroup | None = None
-        self._leave: asyncio.Event | None = None
+        self._opened = asyncio.Event()
+        self._leave = asyncio.Event()
 
     async def open(self) -> None:
         """Start the group, if it is not there yet."""
-        if self._task is not None and not self._task.done():
-            return
-        opened, self._leave = asyncio.Event(), asyncio.Event()
-        self._task = asyncio.create_task(
-            self._live(opened, self._leave), name="plait home", context=Context()
-        )
-        await opened.wait()
+        if self._task is None or self._task.done():
+            self._opened, self._leave = asyncio.Event(), asyncio.Event()
+            self._task = asyncio.create_task(self._live(), name="plait home", context=Context())
+        await self._opened.wait()
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]], *, name: str) -> None:
         """Run something in the group; it must not raise."""
@@ -45,16 +42,22 @@ class Home:
         Context().run(partial(self._group.start_soon, work, name=name))
 
     async def close(self) -> None:
-        """Cancel what is left in the group, and wait for it."""
+        """Cancel what is left in the group, and wait for it, even if the caller is cancelled."""
         task, self._task = self._task, None
-        if task is None or self._leave is None:
+        if task is None:
             return
         self._leave.set()
-        # Shielded: whoever closes may be cancelled, the connections must be closed all the same.
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.shield(task)
+        cancelled: asyncio.CancelledError | None = None
+        while not task.done():
+            try:
+                await asyncio.wait({task})
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
 
-    async def _live(self, opened: asyncio.Event, leave: asyncio.Event) -> None:
+    async def _live(self) -> None:
+        opened, leave = self._opened, self._leave
         async with anyio.create_task_group() as group:
             self._group = group
             opened.set()

@@ -81,7 +81,7 @@ def step(
         case "proven" if state == "ready":
             return Condition("ready", proven=True)
         case "idled" if state == "ready":
-            return replace(condition, state="idle")
+            return Condition("idle")
         case "lost" if state == "ready" and condition.proven and policy.enabled:
             return Condition("lost")
         case "lost" if state == "ready":

@@ -66,7 +66,7 @@ class ServerStatus:
     @property
     def usable(self) -> bool:
         """Whether a call would be tried now."""
-        return self.state in {"idle", "ready", "connecting", "lost"} and self.breaker == "closed"
+        return self.state not in {"failed", "closed"} and self.breaker == "closed"
 
     @property
     def needs_auth(self) -> bool:
@@ -125,7 +125,7 @@ class Status:
         states = ", ".join(f"{count} {state}" for state, count in counts.most_common())
         why = "; ".join(str(error) for error in self.failures.values())
         total = len(self.servers)
-        head = f"{total} server{'' if total == 1 else 's'}: {states}"
+        head = f"{total} server{'' if total == 1 else 's'}{': ' if states else ''}{states}"
         return f"{head} ({why})" if why else head
 
     def to_dict(self) -> dict[str, Any]:

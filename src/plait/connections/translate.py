@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -96,7 +97,7 @@ def _refusal(error: MCPError, wire: Wire) -> str:
         data = UnsupportedProtocolVersionErrorData.model_validate(error.data)
     except ValidationError:
         return said
-    return f"{said} (the server speaks {', '.join(data.supported)})"
+    return f"{said} (the server speaks {wire.redact.excerpt(', '.join(data.supported))})"
 
 
 def connect_timeout(seconds: float, wire: Wire | None, server: str) -> ConnectTimeoutError:
@@ -143,7 +144,8 @@ def _answered_with_error(
         if reply.error_code is None or _by_status(reply.status) is not None:
             return Failure(http_error(reply, wire, tool=tool, code=error.code))
     if error.code == CONNECTION_CLOSED and _was_never_answered(exchange, wire):
-        reason = wire.ending() if wire.ended or wire.exit_code is not None else error.message
+        known = wire.ended or wire.exit_code is not None
+        reason = wire.ending() if known else wire.redact.excerpt(error.message)
         cut = exchange is not None and exchange.stream_ended and not wire.ended
         return _lost(exchange, wire, reason, tool=tool, only_here=cut)
     if error.code == REQUEST_TIMEOUT and exchange is not None and not exchange.answered:
@@ -161,7 +163,8 @@ def _protocol_error(
         method == "resources/read" and error.code == INVALID_PARAMS
     )
     if missing:
-        return ResourceNotFoundError(f"{name}: {said}", server=wire.server, code=error.code)
+        text = f"{name}: {said}"
+        return ResourceNotFoundError(text, server=wire.server, tool=tool, code=error.code)
     return ProtocolError(
         f"{name}: the server answered {method} with error {error.code}: {said}",
         server=wire.server,
@@ -176,7 +179,7 @@ def _was_never_answered(exchange: Exchange | None, wire: Wire) -> bool:
     """Tell the SDK's own "connection closed" from a server that uses the same code."""
     if exchange is None:
         return wire.tapped or wire.ended
-    return wire.ended or exchange.stream_ended or not exchange.answered
+    return not exchange.answered
 
 
 def _session_is_gone(reply: HttpReply) -> bool:
@@ -270,14 +273,17 @@ def _seconds(retry_after: str | None) -> float | None:
     if retry_after is None:
         return None
     try:
-        return max(0.0, float(retry_after))
+        seconds = float(retry_after)
     except ValueError:
         pass
+    else:
+        return max(0.0, seconds) if math.isfinite(seconds) else None
     try:
         then = parsedate_to_datetime(retry_after)
     except ValueError:
         return None
-    return max(0.0, (then - datetime.now(UTC)).total_seconds())
+    aware = then if then.tzinfo is not None else then.replace(tzinfo=UTC)
+    return max(0.0, (aware - datetime.now(UTC)).total_seconds())
 
 
 def _exited(wire: Wire, when: str = "") -> str:

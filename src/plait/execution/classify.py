@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from plait.errors import ErrorKind, PlaitError
 
 _PROTOCOL_CODES = frozenset({-32700, -32600, -32601, -32602, -32603})
@@ -20,7 +22,7 @@ def classify_error(error: object) -> tuple[ErrorKind, bool, str]:
     if isinstance(error, PlaitError):
         return error.kind, error.retryable, error.message
     if getattr(error, "is_error", None) is True:
-        return "domain", False, text
+        return "domain", False, _said(error) or text
     code = getattr(error, "code", None)
     if isinstance(code, int):
         kind, retryable = _by_code(code)
@@ -33,6 +35,13 @@ def classify_error(error: object) -> tuple[ErrorKind, bool, str]:
 def should_retry(error: object) -> bool:
     """Say whether an error may go to a fallback server."""
     return classify_error(error)[1]
+
+
+def _said(result: object) -> str:
+    """Return the text of a failed result."""
+    blocks: Iterable[object] = getattr(result, "content", None) or ()
+    texts = (getattr(block, "text", None) for block in blocks)
+    return "\n".join(text for text in texts if isinstance(text, str))
 
 
 def _by_code(code: int) -> tuple[ErrorKind, bool]:

@@ -15,8 +15,14 @@ from pydantic import ValidationError
 
 _BOM = b"\xef\xbb\xbf"
 _DECODER = json.JSONDecoder()
-_MOST_CANDIDATES = 16
-"""How many places of a noisy line are tried as the start of a message."""
+_MOST_FAILURES = 64
+"""How many places of a noisy line are tried in vain as the start of a message."""
+
+_SIGN = '{"jsonrpc"'
+"""How nearly all messages start."""
+
+_PADDING = "\ufeff \t\r\n\0"
+"""What may stand around a message without being noise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,41 +43,55 @@ def frames_of(line: bytes, *, encoding: str = "utf-8", errors: str = "replace") 
             return Framed((jsonrpc_message_adapter.validate_json(line, by_name=False),))
         except ValidationError:
             pass
-    return _search(line.decode(encoding, errors))
+    try:
+        return _search(line.decode(encoding, errors))
+    except UnicodeError:
+        return Framed((), noise=True)
 
 
 def parse_message(text: str | bytes) -> Framed:
     """Find the messages in one frame of a transport that frames by itself."""
-    return frames_of(text.encode() if isinstance(text, str) else text)
+    return frames_of(text.encode("utf-8", "replace") if isinstance(text, str) else text)
 
 
 def _search(text: str) -> Framed:
     """Look for JSON objects anywhere in the line."""
     messages: list[JSONRPCMessage] = []
     noise = False
-    position, candidates = 0, 0
-    while candidates < _MOST_CANDIDATES:
-        start = _next_start(text, position)
-        if start is None:
-            break
-        noise = noise or bool(text[position:start].strip("\ufeff \t\r\0"))
-        candidates += 1
+    position, failures = 0, 0
+    while failures < 2 * _MOST_FAILURES and (start := _next_start(text, position)) is not None:
+        noise = noise or bool(text[position:start].strip(_PADDING))
+        found: list[JSONRPCMessage] = []
         try:
             value, position = _DECODER.raw_decode(text, start)
-        except ValueError:
-            noise = True
+            value = _encodable(value, text)
+            found = [message for one in _batch(value) if (message := _message(one)) is not None]
+        except (ValueError, RecursionError):
             position = start + 1
-            continue
-        found = [message for one in _batch(value) if (message := _message(one)) is not None]
-        noise = noise or not found
+        if not found:
+            failures += 1
+            noise = True
+            if failures >= _MOST_FAILURES:
+                # Where there is so much else, only what looks like a message is worth a try.
+                position = max(position, text.find(_SIGN, position))
         messages.extend(found)
-    noise = noise or bool(text[position:].strip())
+    noise = noise or bool(text[position:].strip(_PADDING))
     return Framed(tuple(messages), noise)
 
 
 def _next_start(text: str, position: int) -> int | None:
-    starts = [at for opening in ("{", "[{") if (at := text.find(opening, position)) >= 0]
-    return min(starts, default=None)
+    """Find the next object, or the array it opens."""
+    start = text.find("{", position)
+    if start < 0:
+        return None
+    return start - 1 if start > position and text[start - 1] == "[" else start
+
+
+def _encodable(value: object, text: str) -> object:
+    """Replace halves of surrogate pairs, which JSON can write and UTF-8 cannot."""
+    if "\\ud" not in text and "\\uD" not in text:
+        return value
+    return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def _batch(value: object) -> list[Any]:

@@ -91,12 +91,14 @@ class _Send:
         try:
             exchange.written = True
             response = await self._send(request, **options)
-            await self._note(response, exchange)
+            if response.status_code >= HTTPStatus.BAD_REQUEST:
+                exchange.reply = self._wire.reply = await reply_from(response)
+                return _whole(response, exchange.reply)
             if _is_json(response):
                 await response.aread()
             else:
                 response.stream = _NotedStream(response.stream, exchange)
-        except httpx2.TransportError as fault:
+        except httpx2.RequestError as fault:
             if response is not None:
                 await response.aclose()
             return _failed(request, exchange, fault)
@@ -111,10 +113,6 @@ class _Send:
                     return response
                 await response.aclose()
         return httpx2.Response(204, request=request)
-
-    async def _note(self, response: httpx2.Response, exchange: Exchange) -> None:
-        if response.status_code >= HTTPStatus.BAD_REQUEST:
-            exchange.reply = self._wire.reply = await reply_from(response)
 
 
 class _NotedStream(httpx2.AsyncByteStream):
@@ -137,36 +135,47 @@ class _NotedStream(httpx2.AsyncByteStream):
 
 async def reply_from(response: httpx2.Response) -> HttpReply:
     """Keep what is worth knowing of an answer that is not a success."""
-    await response.aread()
+    try:
+        await response.aread()
+        body = response.text
+    except httpx2.RequestError:
+        body = ""  # the status stands, whatever became of its text
     return HttpReply(
         status=response.status_code,
         retry_after=response.headers.get("retry-after"),
         challenge=response.headers.get("www-authenticate"),
-        body=response.text[:_LONGEST_BODY],
-        error_code=_error_code(response),
+        body=body[:_LONGEST_BODY],
+        error_code=_error_code(body) if _is_json(response) else None,
         had_session=_SESSION_HEADER in response.request.headers,
     )
+
+
+def _whole(response: httpx2.Response, reply: HttpReply) -> httpx2.Response:
+    """Return an answer whose body can be read, though it broke off on the way."""
+    try:
+        _ = response.content
+    except httpx2.ResponseNotRead:
+        return httpx2.Response(reply.status, request=response.request)
+    return response
 
 
 def _is_json(response: httpx2.Response) -> bool:
     return response.headers.get("content-type", "").lower().startswith("application/json")
 
 
-def _error_code(response: httpx2.Response) -> int | None:
-    if not _is_json(response):
-        return None
+def _error_code(body: str) -> int | None:
     try:
-        match json.loads(response.content):
+        match json.loads(body):
             case {"error": {"code": int() as code}}:
                 return code
             case _:
                 return None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
 def _failed(
-    request: httpx2.Request, exchange: Exchange, fault: httpx2.TransportError
+    request: httpx2.Request, exchange: Exchange, fault: httpx2.RequestError
 ) -> httpx2.Response:
     """Answer one request with its network fault, so that the session survives it."""
     exchange.failure = fault

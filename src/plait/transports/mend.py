@@ -8,9 +8,11 @@ readable, and says what it did.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from types import NoneType
 from typing import Any, TypeGuard, cast, get_args
 from urllib.parse import urlsplit
 
@@ -44,13 +46,21 @@ def mend(method: str, result: Json, version: str) -> Mended:
     if method == "tools/call" and _is_plain_text(result, version):
         return Mended(result)
     repair = _REPAIRS.get(method)
-    if repair is None or result.get("resultType", "complete") != "complete":
-        return Mended(result)  # a question to the client, or an extension's own shape
+    if repair is None or _is_unfinished(result, version):
+        return Mended(result)
     if _fault(method, version, result) is None and not _has_bad_headers(method, version, result):
         return Mended(result)
     mender = _Mender(method, version)
     mended = repair(mender, mender.envelope(result))
     return Mended(mended, tuple(mender.notes))
+
+
+def _is_unfinished(result: Json, version: str) -> bool:
+    """Recognise a question to the client, and the shapes of protocol extensions."""
+    kind = result.get("resultType")
+    if kind == "input_required":
+        return True
+    return version in MODERN_PROTOCOL_VERSIONS and isinstance(kind, str) and kind != "complete"
 
 
 def _is_plain_text(result: Json, version: str) -> bool:
@@ -79,24 +89,23 @@ def _is_object(value: object) -> TypeGuard[Json]:
 
 
 @cache
-def _validator(method: str, version: str) -> TypeAdapter[Any] | None:
-    """Return what checks a finished answer, or `None` where the SDK checks nothing."""
-    row = methods.SERVER_RESULTS.get((method, version))
-    if row is None:
-        return None
+def _validators(method: str, version: str) -> tuple[TypeAdapter[Any], ...]:
+    """Return what the SDK checks a finished answer with: the version's own type, then its own."""
+    rows = (methods.SERVER_RESULTS.get((method, version)), methods.MONOLITH_RESULTS.get(method))
+    return tuple(_finished(row) for row in rows if row is not None)
+
+
+def _finished(row: object) -> TypeAdapter[Any]:
     # A union also holds `InputRequiredResult`, all of whose fields are optional: as a part of the
     # check it would let every broken answer pass.
     arms = cast("tuple[type[BaseModel], ...]", get_args(row) or (row,))
-    finished = next(arm for arm in arms if arm.__name__ != "InputRequiredResult")
-    return cast("TypeAdapter[Any]", TypeAdapter(finished))
+    return TypeAdapter(next(arm for arm in arms if arm.__name__ != "InputRequiredResult"))
 
 
 def _fault(method: str, version: str, result: Json) -> ValidationError | None:
-    validator = _validator(method, version)
-    if validator is None:
-        return None
     try:
-        validator.validate_python(result, by_name=False)
+        for validator in _validators(method, version):
+            validator.validate_python(result, by_name=False)
     except ValidationError as error:
         return error
     return None
@@ -121,12 +130,11 @@ class _Mender:
             del mended["_meta"]
             self.note("_meta was not an object and was left out")
         if self.modern:
-            mended.setdefault("resultType", "complete")
+            if not isinstance(mended.get("resultType"), str):
+                mended["resultType"] = "complete"
             if self.method in methods.CACHEABLE_METHODS:
-                ttl = mended.get("ttlMs")
-                if isinstance(ttl, bool) or not isinstance(ttl, int | float):
-                    mended["ttlMs"] = 0
-                if mended.get("cacheScope") not in {"public", "private"}:
+                mended["ttlMs"] = _milliseconds(mended.get("ttlMs"))
+                if mended.get("cacheScope") != "public":
                     mended["cacheScope"] = "private"
         else:
             for key in ("ttlMs", "cacheScope", "resultType"):
@@ -151,6 +159,13 @@ class _Mender:
         return self.fault_of("content", block, "tools/call") is None
 
 
+def _milliseconds(ttl: object) -> int:
+    """Read a lifetime; one that makes no sense is none."""
+    if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not math.isfinite(ttl):
+        return 0
+    return max(0, int(ttl))
+
+
 def _as_list(mender: _Mender, result: Json, field: str) -> list[Any]:
     value = result.get(field)
     if isinstance(value, list):
@@ -167,9 +182,10 @@ def _mend_call(mender: _Mender, result: Json) -> Json:
     result["content"] = [
         _mend_block(mender, block, f"content[{index}]") for index, block in enumerate(blocks)
     ]
-    if "isError" in result and not isinstance(result["isError"], bool):
-        result["isError"] = bool(result["isError"])
-        mender.note("isError was not a boolean")
+    if not isinstance(failed := result.pop("isError", None), NoneType):
+        result["isError"] = bool(failed)
+        if not isinstance(failed, bool):
+            mender.note("isError was not a boolean")
     structured = result.get("structuredContent")
     if structured is None:
         result.pop("structuredContent", None)
@@ -188,7 +204,7 @@ def _mend_block(mender: _Mender, block: object, place: str) -> Json:
     if mender.accepts_block(block):
         return cast("Json", block)
     kind = block.get("type") if _is_object(block) else None
-    if _is_object(block) and kind in {"resource", "resource_link"}:
+    if _is_object(block) and (kind == "resource" or kind == "resource_link"):
         link = _link_from(block)
         if link is not None and mender.accepts_block(link):
             mender.note(f"{place}: an incomplete {kind} became a resource link")
@@ -214,14 +230,20 @@ def _link_from(block: Json) -> Json | None:
 
 
 def _name_from_uri(uri: str) -> str:
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return uri
     return parts.path.rstrip("/").rpartition("/")[2] or parts.netloc or uri
 
 
 def _readable(block: object) -> str:
     if _is_object(block) and isinstance(block.get("text"), str):
         return cast("str", block["text"])
-    quoted = json.dumps(block, ensure_ascii=False, default=str)
+    try:
+        quoted = json.dumps(block, ensure_ascii=False, default=str)
+    except RecursionError:
+        return "content that is nested too deeply to be shown"
     return quoted if len(quoted) <= _LONGEST_QUOTE else quoted[:_LONGEST_QUOTE] + "…"
 
 
@@ -304,7 +326,7 @@ def _mend_prompt(mender: _Mender, result: Json) -> Json:
         blocks = cast("list[object]", content) if isinstance(content, list) else [content]
         mended.extend(
             {
-                "role": role if role in {"user", "assistant"} else "user",
+                "role": "assistant" if role == "assistant" else "user",
                 "content": _mend_block(mender, block, f"messages[{index}]"),
             }
             for block in blocks
@@ -314,17 +336,27 @@ def _mend_prompt(mender: _Mender, result: Json) -> Json:
 
 
 def _mend_initialize(mender: _Mender, result: Json) -> Json:
+    mender.note("the handshake answer was incomplete")
     info = result.get("serverInfo")
-    known: Mapping[str, Any] = info if _is_object(info) else {}
-    result["serverInfo"] = {
+    known: Json = info if _is_object(info) else {}
+    named = {
         "name": str(known.get("name") or "unknown"),
         "version": str(known.get("version") or ""),
     }
-    if not isinstance(result.get("capabilities"), dict):
-        result["capabilities"] = {}
+    able = result.get("capabilities")
     if not isinstance(result.get("instructions", ""), str):
         del result["instructions"]
-    mender.note("the handshake answer was incomplete")
+    result |= {"serverInfo": named, "capabilities": {}}
+
+    def accepts(**change: Json) -> bool:
+        return _fault(mender.method, mender.version, result | change) is None
+
+    if accepts(serverInfo=known | named):
+        result["serverInfo"] = known | named
+    offered = able.items() if _is_object(able) else ()
+    result["capabilities"] = {
+        name: value for name, value in offered if accepts(capabilities={name: value})
+    }
     return result
 
 

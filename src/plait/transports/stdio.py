@@ -32,7 +32,7 @@ logger = logging.getLogger("plait.transports.stdio")
 _EXIT_GRACE_SECONDS = 0.5
 """How long the output of a process that has ended may still be held open by its children."""
 
-_LONGEST_STDERR_LINE = 4000
+_LONGEST_LINE = 4000
 
 
 class _StdioWrite(BorrowedStream):
@@ -84,7 +84,7 @@ class _StdioRead(MessageSource):
     def _note_noise(self, line: bytes) -> None:
         self._wire.noise_lines += 1
         if self._wire.noise_lines == 1:
-            sample = self._wire.redact.excerpt(line[:500].decode("utf-8", "replace"), 80)
+            sample = self._wire.redact.excerpt(line[:_LONGEST_LINE].decode("utf-8", "replace"), 80)
             logger.warning(
                 "%s writes to standard output what is not MCP (%s); logs belong on standard error",
                 self._wire.server,
@@ -166,7 +166,7 @@ async def _keep_stderr(child: Child, wire: Wire, last_words: anyio.Event) -> Non
     if child.stderr is not None:
         lines = LineReader(child.stderr)
         while (line := await lines.next_line()) is not None:
-            text = line[:_LONGEST_STDERR_LINE].decode("utf-8", "replace").rstrip("\r")
+            text = line[:_LONGEST_LINE].decode("utf-8", "replace").rstrip("\r")
             wire.stderr.append(text)
             logger.debug("%s: %s", wire.server, wire.redact(text))
     last_words.set()

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("plait.transports")
 
+_LONGEST_ID = 20
+"""Digits in an id that could be a number of ours."""
+
 _HANDSHAKE_VERSION = "2025-11-25"
 """What the SDK validates handshake-era answers against, whichever version was agreed on."""
 
@@ -102,9 +105,14 @@ class TappedRead:
         exchange = self._wire.pending.pop(_coerced(message.id), None)
         if exchange is None:
             return
-        exchange.answered = True
+        # An error after the answer's stream has ended is the SDK's own, and no server's.
+        exchange.answered = isinstance(message, JSONRPCResponse) or not exchange.stream_ended
         if isinstance(message, JSONRPCResponse):
-            mended = mend(exchange.method, message.result, exchange.version)
+            try:
+                mended = mend(exchange.method, message.result, exchange.version)
+            except Exception:  # boundary: no answer, however odd, may end the session
+                logger.exception("%s: an answer could not be mended", self._wire.server)
+                return
             message.result = mended.result
             exchange.notes = mended.notes
             self._wire.notes.extend(mended.notes)
@@ -151,6 +159,6 @@ def _cancelled_id(item: SessionMessage) -> RequestId | None:
 
 def _coerced(request_id: RequestId) -> RequestId:
     """Undo what some servers do: send back the id 7 as "7"."""
-    if isinstance(request_id, str) and request_id.isdecimal():
-        return int(request_id)
+    if isinstance(request_id, str) and request_id.isascii() and len(request_id) < _LONGEST_ID:
+        return int(request_id) if request_id.isdecimal() else request_id
     return request_id

@@ -1,4 +1,4 @@
-"""Time limits: they expire, progress extends them up to a cap, and their errors say which it was."""
+"""Time limits expire, progress extends them up to a cap, and their errors say which it was."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import asyncio
 import selectors
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
-
-import pytest
 
 from plait.connections.deadline import Deadline
 from plait.errors import CallTimeoutError, ListTimeoutError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -361,10 +362,8 @@ def test_stopping_inside_the_background_loop_does_not_wait_for_itself(
     async def stop() -> None:
         handover.stop()
 
-    try:
+    with contextlib.suppress(ClientClosedError):
         handover.run_blocking(stop)
-    except ClientClosedError:
-        pass
     for thread in _threads():
         thread.join(5)
 

@@ -26,6 +26,7 @@ STATES: tuple[State, ...] = get_args(State)
 SIGNALS: tuple[Signal, ...] = get_args(Signal)
 POLICY = ReconnectPolicy()
 OFF = ReconnectPolicy(enabled=False)
+REFUSED: tuple[Signal, ...] = ("refused", "rested")
 
 TRANSITIONS: dict[tuple[State, Signal], State] = {
     ("idle", "wanted"): "connecting",
@@ -164,7 +165,7 @@ def test_the_breaker_opens_after_as_many_attempts_as_callers_may_wait_for(attemp
 
 
 def test_attempts_that_nobody_waits_for_never_open_the_breaker() -> None:
-    alone = _life("wanted", *["refused", "rested"] * 20, attended=False)
+    alone = _life("wanted", *REFUSED * 20, attended=False)
 
     assert alone.failures == 20
     assert breaker_of(alone) == "closed"
@@ -172,7 +173,7 @@ def test_attempts_that_nobody_waits_for_never_open_the_breaker() -> None:
 
 
 def test_the_breaker_stays_open_until_a_session_is_proven() -> None:
-    tripped = _life("wanted", *["refused", "rested"] * 3)
+    tripped = _life("wanted", *REFUSED * 3)
 
     unproven = _life("opened", "lost", start=tripped)
     proven = _life("opened", "proven", "lost", start=tripped)
@@ -208,7 +209,7 @@ def test_without_reconnecting_a_failure_is_the_end(signals: list[Signal]) -> Non
 
 
 def test_a_session_closed_for_idling_leaves_no_grudge() -> None:
-    tripped = _life("wanted", *["refused", "rested"] * 3)
+    tripped = _life("wanted", *REFUSED * 3)
 
     idle = _life("opened", "idled", start=tripped)
 
@@ -228,7 +229,7 @@ def test_pauses_double_for_the_caller_and_start_afresh_with_the_breaker() -> Non
 
 
 def test_pauses_start_afresh_when_a_caller_comes_to_wait() -> None:
-    alone = _life("wanted", *["refused", "rested"] * 5, attended=False)
+    alone = _life("wanted", *REFUSED * 5, attended=False)
     assert doublings_of(alone) == 4
 
     first = step(alone, "refused", POLICY, attended=True)

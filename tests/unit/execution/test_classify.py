@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from types import SimpleNamespace
 
 import mcp_types as types
@@ -113,7 +112,6 @@ def test_errors_of_ours_say_it_themselves(
         ConnectionResetError("no"),
         BrokenPipeError("no"),
         TimeoutError("no"),
-        asyncio.TimeoutError("no"),
     ],
     ids=lambda error: type(error).__name__,
 )

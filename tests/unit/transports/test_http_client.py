@@ -222,15 +222,19 @@ async def test_a_body_that_breaks_off_fails_its_own_request_only() -> None:
     assert exchange.written
 
 
-async def test_a_refusal_whose_body_breaks_off_is_still_a_refusal() -> None:
+@pytest.mark.parametrize("content_type", ["text/html", "application/json"])
+async def test_a_refusal_whose_body_breaks_off_is_still_a_refusal(content_type: str) -> None:
     exchange = _exchange()
-    cut = httpx2.Response(401, headers={"www-authenticate": "Bearer"}, stream=_Broken())
+    headers = {"www-authenticate": "Bearer", "content-type": content_type}
+    cut = httpx2.Response(401, headers=headers, stream=_Broken())
     async with _client(_answering(cut)) as client:
         with sending(exchange):
-            await _post(client)
+            async with client.stream("POST", URL, json={}) as response:
+                assert response.status_code == 401
 
+    assert exchange.failure is None
     assert exchange.reply is not None
-    assert exchange.reply.status == 401
+    assert (exchange.reply.status, exchange.reply.challenge) == (401, "Bearer")
 
 
 async def test_a_body_that_cannot_be_decoded_fails_its_own_request_only() -> None:

@@ -67,8 +67,24 @@ json_values: st.SearchStrategy[Any] = st.recursive(
 )
 
 keys = st.sampled_from(
-    ["type", "text", "data", "mimeType", "uri", "name", "resource", "annotations", "_meta"]
-    + ["inputSchema", "outputSchema", "title", "description", "icons", "role", "content"]
+    [
+        "type",
+        "text",
+        "data",
+        "mimeType",
+        "uri",
+        "name",
+        "resource",
+        "annotations",
+        "_meta",
+        "inputSchema",
+        "outputSchema",
+        "title",
+        "description",
+        "icons",
+        "role",
+        "content",
+    ]
 )
 
 

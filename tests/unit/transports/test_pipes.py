@@ -133,10 +133,9 @@ async def test_messages_of_many_senders_do_not_mix() -> None:
         writer = PipeWriter(write)
         lines = [bytes([65 + index]) * 50_000 + b"\n" for index in range(8)]
 
-        async with anyio.create_task_group() as tasks:
-            for line in lines:
-                tasks.start_soon(writer.send, line)
-            data = await _drain(read, sum(map(len, lines)))
+        sending = [asyncio.create_task(writer.send(line)) for line in lines]
+        data = await _drain(read, sum(map(len, lines)))
+        await asyncio.gather(*sending)
 
         assert sorted(data.splitlines(keepends=True)) == lines
         writer.close()
@@ -152,9 +151,9 @@ async def test_a_cancelled_sender_leaves_no_half_message_behind() -> None:
         with pytest.raises(asyncio.CancelledError):
             await sending
 
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(writer.send, b"next\n")
-            data = await _drain(read, len(big) + 5)
+        after = asyncio.create_task(writer.send(b"next\n"))
+        data = await _drain(read, len(big) + 5)
+        await after
 
         assert data == big + b"next\n"
         writer.close()

@@ -57,7 +57,9 @@ async def tapped() -> AsyncIterator[_Ends]:
         yield ends
 
 
-def _request(number: int, method: str = "tools/call", **meta: Any) -> SessionMessage:
+def _request(
+    number: int, method: str = "tools/call", meta: dict[str, Any] | None = None
+) -> SessionMessage:
     params = {"_meta": meta} if meta else None
     return SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=number, method=method, params=params))
 
@@ -99,8 +101,8 @@ async def test_the_transport_sees_the_exchange_it_is_sending() -> None:
 
 
 async def test_the_version_is_the_one_the_request_was_sent_under(tapped: _Ends) -> None:
-    await tapped.write.send(_request(1, **{PROTOCOL_VERSION_META_KEY: "2026-07-28"}))
-    await tapped.write.send(_request(2, **{PROTOCOL_VERSION_META_KEY: 5}))
+    await tapped.write.send(_request(1, meta={PROTOCOL_VERSION_META_KEY: "2026-07-28"}))
+    await tapped.write.send(_request(2, meta={PROTOCOL_VERSION_META_KEY: 5}))
 
     assert tapped.wire.pending[1].version == "2026-07-28"
     assert tapped.wire.pending[2].version == "2025-11-25"
