@@ -48,9 +48,7 @@ async def compare(name: str, sdk_target: object, config: dict[str, object], call
             return await client.call_tool("echo", ARGUMENTS)
 
         base, base_burst = await median_ms(bare, calls), await burst_ms(bare, calls)
-    print(
-        f"{name:<6} {'mcp.Client, session held':<34} {base:7.3f} ms   1.00x   {base_burst:7.3f} ms   1.00x"
-    )
+    print(line(name, "mcp.Client, session held", (base, base), (base_burst, base_burst)))
 
     async with Toolbox({"server": config}) as box:
         await report("plait, caller's loop", name, box, calls, base, base_burst)
@@ -68,8 +66,13 @@ async def report(
         return await box.call("server", "echo", ARGUMENTS)
 
     one, many = await median_ms(through, calls), await burst_ms(through, calls)
-    ratio, burst_ratio = one / base, many / base_burst
-    print(f"{name:<6} {way:<34} {one:7.3f} ms  {ratio:5.2f}x   {many:7.3f} ms  {burst_ratio:5.2f}x")
+    print(line(name, way, (one, base), (many, base_burst)))
+
+
+def line(name: str, way: str, one: tuple[float, float], many: tuple[float, float]) -> str:
+    """Lay out a line; each pair is the time and what it is compared with."""
+    times = "   ".join(f"{took:7.3f} ms {took / base:5.2f}x" for took, base in (one, many))
+    return f"{name:<6} {way:<26} {times}"
 
 
 async def main() -> None:
@@ -77,7 +80,7 @@ async def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--calls", type=int, default=500)
     calls = parser.parse_args().calls
-    print(f"{'':<6} {'':<34} one after the other   all at once, per call")
+    print(f"{'':<34}one after the other  all at once, per call")
     config = stdio_config()
     parameters = StdioServerParameters(command=sys.executable, args=config["args"])  # pyright: ignore[reportArgumentType]
     await compare("stdio", parameters, config, calls)

@@ -12,6 +12,8 @@ import httpx2
 import pytest
 from mcp import Client, MCPError, StdioServerParameters, types
 from mcp.client.sse import sse_client
+
+from plait.testing import running
 from tests.servers import (
     everything_server,
     everything_stdio_config,
@@ -22,8 +24,6 @@ from tests.servers import (
     raw_stdio_config,
 )
 from tests.servers.raw.payloads import MODES
-
-from plait.testing import running
 
 pytestmark = pytest.mark.anyio
 

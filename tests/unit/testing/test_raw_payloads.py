@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from mcp import types
 from pydantic import ValidationError
+
 from tests.servers.raw import payloads
 
 
