@@ -168,11 +168,14 @@ class _Returning(Generic[P]):
         self._running: set[asyncio.Future[None]] = set()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None:
-        home = self._home or asyncio.get_running_loop()
-        if not home.is_closed():
-            home.call_soon_threadsafe(
-                partial(self._run, *args, **kwargs), context=self._context.copy()
-            )
+        here = asyncio.get_running_loop()
+        home = self._home or here
+        context = self._context.copy()
+        if home is here:
+            # At once: later, it would come after the answer it belongs before.
+            context.run(self._run, *args, **kwargs)
+        elif not home.is_closed():
+            home.call_soon_threadsafe(partial(self._run, *args, **kwargs), context=context)
 
     def _run(self, *args: P.args, **kwargs: P.kwargs) -> None:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+import time
 
 import pytest
 from hypothesis import given
@@ -181,3 +182,20 @@ def test_redacting_twice_changes_nothing(text: str) -> None:
     redact = Redactor(["secret-value"])
 
     assert redact(redact(text)) == redact(text)
+
+
+def _seconds_for(text: str) -> float:
+    taken: list[float] = []
+    for _ in range(3):
+        began = time.perf_counter()
+        Redactor(["secret-value"])(text)
+        taken.append(time.perf_counter() - began)
+    return min(taken)
+
+
+@pytest.mark.parametrize("unit", ["ab-", "a", "ab.", "://a", "token a", "bearer ", "a_b=", "'a': "])
+def test_a_long_text_takes_time_in_proportion(unit: str) -> None:
+    small = _seconds_for(unit * 300)
+    large = _seconds_for(unit * 3000)
+
+    assert large < 30 * small + 0.02
