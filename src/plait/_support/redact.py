@@ -34,7 +34,10 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(://)[^/\s]+@"), rf"\1{HIDDEN}@"),
     (
         re.compile(
-            r"(?i)\b([\w-]*(?:api[_-]?key|secret|password|passwd|token|credential|authorization)[\w-]*)"
+            # Each word is looked at once and taken whole: going back and forth in long ones would
+            # take minutes.
+            r"(?i)(?<![\w-])((?=[\w-]*?"
+            r"(?:api[_-]?key|secret|password|passwd|token|credential|authorization))[\w-]++)"
             r"(\\?[\"']?\s*[:=]\s*\\?[\"']?)(?!\s|bearer |basic |token |digest )([^\s\"'\\,;&]{4,})"
         ),
         rf"\1\2{HIDDEN}",

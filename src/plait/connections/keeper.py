@@ -35,6 +35,9 @@ logger = logging.getLogger("plait.connections")
 _GRACE_SECONDS = 0.5
 """How much longer than an attempt its caller waits, so that it is told the real reason."""
 
+_LONGEST_ASKED_SECONDS = 600.0
+"""A server that asks for more patience than this is tried again all the same."""
+
 _PROOF_SECONDS = 5.0
 """A session that was in use for this long counts as having worked."""
 
@@ -270,7 +273,7 @@ class SessionKeeper:
     def _pause_seconds(self) -> float:
         pause = self.server.reconnect.delay_seconds(doublings_of(self._condition))
         asked = self._error.retry_after if self._error is not None else None
-        return pause if asked is None else max(pause, asked)
+        return pause if asked is None else max(pause, min(asked, _LONGEST_ASKED_SECONDS))
 
     def _note(self, kind: str, detail: str) -> None:
         logger.info("%s: %s: %s", self.name, kind, detail)

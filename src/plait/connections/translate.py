@@ -14,6 +14,7 @@ from mcp_types import (
     CONNECTION_CLOSED,
     INVALID_PARAMS,
     INVALID_REQUEST,
+    PARSE_ERROR,
     REQUEST_TIMEOUT,
     UnsupportedProtocolVersionErrorData,
 )
@@ -165,13 +166,15 @@ def _protocol_error(
     if missing:
         text = f"{name}: {said}"
         return ResourceNotFoundError(text, server=wire.server, tool=tool, code=error.code)
+    # The SDK's own word for an answer that it could not read; whatever was asked has been done.
+    unreadable = error.code == PARSE_ERROR and reply is None
     return ProtocolError(
         f"{name}: the server answered {method} with error {error.code}: {said}",
         server=wire.server,
         tool=tool,
         code=error.code,
         status=None if reply is None else reply.status,
-        retryable=error.code not in _NOT_FOR_OTHERS,
+        retryable=error.code not in _NOT_FOR_OTHERS and not unreadable,
     )
 
 

@@ -25,7 +25,7 @@ from plait.execution.core import Core
 from plait.execution.executor import OnProgress, ToolCall
 from plait.execution.life import ClientLife
 from plait.execution.outcome import ToolResult
-from plait.execution.roots import Roots
+from plait.execution.roots import Roots, roots_callback
 from plait.execution.subscriptions import Subscription
 from plait.execution.voice import OnLog, VoiceMaker
 from plait.telemetry.observer import Observer
@@ -75,7 +75,7 @@ class Toolbox(ClientLife):
                     log_level=log_level
                     or cast("types.LoggingLevel | None", self.config.options.get("log_level")),
                     on_log=on_log,
-                    roots=roots,
+                    on_roots=None if roots is None else roots_callback(roots),
                 ),
                 default_seconds=default_tool_timeout or self.config.default_tool_timeout,
                 observers=tuple(observers),

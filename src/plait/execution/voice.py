@@ -6,11 +6,10 @@ import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from mcp.client.session import LoggingFnT
+from mcp.client.session import ListRootsFnT, LoggingFnT
 from mcp_types import Implementation, LoggingLevel, LoggingMessageNotificationParams
 
 from plait.connections.opening import Voice
-from plait.execution.roots import Roots, roots_callback
 
 OnLog = Callable[[str, LoggingMessageNotificationParams], Awaitable[None] | None]
 """Gets the server's name and the log message it sent."""
@@ -23,7 +22,7 @@ class VoiceMaker:
     client_info: Implementation
     log_level: LoggingLevel | None = None
     on_log: OnLog | None = None
-    roots: Roots | None = None
+    on_roots: ListRootsFnT | None = None
 
     def __call__(self, server: str) -> Voice:
         """Return the voice for one server."""
@@ -31,7 +30,7 @@ class VoiceMaker:
             client_info=self.client_info,
             log_level=self.log_level,
             on_log=None if self.on_log is None else _log_callback(self.on_log, server),
-            on_roots=None if self.roots is None else roots_callback(self.roots),
+            on_roots=self.on_roots,
         )
 
 

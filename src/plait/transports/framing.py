@@ -58,13 +58,14 @@ def _search(text: str) -> Framed:
     """Look for JSON objects anywhere in the line."""
     messages: list[JSONRPCMessage] = []
     noise = False
+    surrogates = "\\ud" in text or "\\uD" in text
     position, failures = 0, 0
     while failures < 2 * _MOST_FAILURES and (start := _next_start(text, position)) is not None:
         noise = noise or bool(text[position:start].strip(_PADDING))
         found: list[JSONRPCMessage] = []
         try:
             value, position = _DECODER.raw_decode(text, start)
-            value = _encodable(value, text)
+            value = _encodable(value) if surrogates else value
             found = [message for one in _batch(value) if (message := _message(one)) is not None]
         except (ValueError, RecursionError):
             position = start + 1
@@ -73,7 +74,10 @@ def _search(text: str) -> Framed:
             noise = True
             if failures >= _MOST_FAILURES:
                 # Where there is so much else, only what looks like a message is worth a try.
-                position = max(position, text.find(_SIGN, position))
+                sign = text.find(_SIGN, position)
+                if sign < 0:
+                    break
+                position = sign
         messages.extend(found)
     noise = noise or bool(text[position:].strip(_PADDING))
     return Framed(tuple(messages), noise)
@@ -87,10 +91,8 @@ def _next_start(text: str, position: int) -> int | None:
     return start - 1 if start > position and text[start - 1] == "[" else start
 
 
-def _encodable(value: object, text: str) -> object:
+def _encodable(value: object) -> object:
     """Replace halves of surrogate pairs, which JSON can write and UTF-8 cannot."""
-    if "\\ud" not in text and "\\uD" not in text:
-        return value
     return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from mcp.shared.inbound import find_invalid_x_mcp_header
 from mcp_types import methods
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS, OLDEST_SUPPORTED_VERSION
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from plait._support.failures import one_line
@@ -346,6 +346,8 @@ def _mend_initialize(mender: _Mender, result: Json) -> Json:
     able = result.get("capabilities")
     if not isinstance(result.get("instructions", ""), str):
         del result["instructions"]
+    if not isinstance(result.get("protocolVersion"), str):
+        result["protocolVersion"] = OLDEST_SUPPORTED_VERSION
     result |= {"serverInfo": named, "capabilities": {}}
 
     def accepts(**change: Json) -> bool:

@@ -353,7 +353,7 @@ CASES = [
             code=code,
         )
         for code, retryable in [
-            (-32700, True),
+            (-32700, False),
             (-32600, True),
             (-32601, True),
             (-32602, True),
