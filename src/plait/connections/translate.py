@@ -41,8 +41,8 @@ from plait.errors import (
 from plait.transports.wire import Exchange, Exchanges, HttpReply, Wire
 
 _RESOURCE_NOT_FOUND = -32002
-_NOT_FOR_OTHERS = frozenset({-32020, -32021, -32022, -32042})
-"""Codes that say this client is at fault, so that no other server would answer better."""
+_FOR_OTHERS = frozenset({-32700, -32600, -32601, -32602, -32603, -32000, -32001})
+"""Codes after which another server may be asked; a code of the server's own is its answer."""
 
 _SESSION_GONE_STATUS = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND})
 _SESSION_GONE_CODES = frozenset({CONNECTION_CLOSED, REQUEST_TIMEOUT, INVALID_REQUEST})
@@ -174,7 +174,7 @@ def _protocol_error(
         tool=tool,
         code=error.code,
         status=None if reply is None else reply.status,
-        retryable=error.code not in _NOT_FOR_OTHERS and not unreadable,
+        retryable=error.code in _FOR_OTHERS and not unreadable,
     )
 
 

@@ -30,7 +30,10 @@ from plait.transports.wire import Wire, current_exchange
 logger = logging.getLogger("plait.transports.stdio")
 
 _EXIT_GRACE_SECONDS = 0.5
-"""How long the output of a process that has ended may still be held open by its children."""
+"""How long to wait for the exit code and the last words of a process whose output has ended."""
+
+_ORPHAN_GRACE_SECONDS = 5.0
+"""How long the children of a process that has ended, a wrapper perhaps, may finish their calls."""
 
 _LONGEST_LINE = 4000
 
@@ -173,9 +176,11 @@ async def _keep_stderr(child: Child, wire: Wire, last_words: anyio.Event) -> Non
 
 
 async def _watch_exit(child: Child, wire: Wire) -> None:
-    """Free the output of a process that has ended, if its children hold it open."""
+    """Retire the session of a process that has ended, though its children may still answer."""
     wire.exit_code = await child.process.wait()
-    await asyncio.sleep(_EXIT_GRACE_SECONDS)
+    await asyncio.sleep(0)  # what it wrote last is read first
+    wire.end("the server ended")
+    await asyncio.sleep(_ORPHAN_GRACE_SECONDS)
     signal_group(child.pid, signal.SIGKILL)
 
 

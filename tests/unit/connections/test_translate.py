@@ -364,7 +364,7 @@ CASES = [
             (-32021, False),
             (-32022, False),
             (-32042, False),
-            (7, True),
+            (7, False),
         ]
     ),
     Case(
