@@ -34,8 +34,15 @@ class Subscription:
         self.uri = uri
         self.tell = tell
         self.active = asyncio.Event()
+        """Set once the server has agreed for the first time."""
         self.ended = asyncio.Event()
         self.failure: PlaitError | None = None
+
+    def agreed(self) -> None:
+        """Note that the server has agreed; whatever changed since the last time went unseen."""
+        if self.active.is_set():
+            self.tell(self.uri)
+        self.active.set()
 
     def cancel(self) -> None:
         """End the subscription."""
@@ -98,8 +105,6 @@ class Subscriptions:
             subscription.active.set()
             return False
         logger.debug("%s: subscribing to %s again", subscription.server, subscription.uri)
-        # What changed in between was not announced, so it may have changed.
-        subscription.tell(subscription.uri)
         return True
 
     async def _stay(self, subscription: Subscription) -> None:
@@ -120,13 +125,13 @@ class Subscriptions:
             Deadline(seconds, setting="list_timeout"),
             method="resources/subscribe",
         )
-        subscription.active.set()
+        subscription.agreed()
         await session.ended.wait()
 
     async def _listen(self, client: Client, subscription: Subscription) -> None:
         try:
             async with client.listen(resource_subscriptions=[subscription.uri]) as events:
-                subscription.active.set()
+                subscription.agreed()
                 async for event in events:
                     if isinstance(event, ResourceUpdated):
                         subscription.tell(event.uri)
