@@ -24,7 +24,8 @@ in_every_module = pytest.mark.parametrize(
 
 _WORD = r"[A-Za-z0-9_.-]"
 REGISTRY = re.compile(
-    r"(?:p[y]pi|python[h]osted|n[p]mjs|crates|anaconda|rubygems|jsr)\.(?:org|com|io)\b", re.IGNORECASE
+    r"(?:p[y]pi|python[h]osted|n[p]mjs|crates|anaconda|rubygems|jsr)\.(?:org|com|io)\b",
+    re.IGNORECASE,
 )
 MACHINE_PATH = re.compile(rf"(?<!{_WORD})(?<!/)/(?:home|root|Users|work|mnt|opt|tmp)/{_WORD}+")
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from contextvars import Context
-from functools import partial
 from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
 
 from plait.errors import ClientClosedError
+
+logger = logging.getLogger("plait.connections")
 
 
 class Home:
@@ -35,11 +37,12 @@ class Home:
         await self._opened.wait()
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]], *, name: str) -> None:
-        """Run something in the group; it must not raise."""
-        if self._group is None:
+        """Run something in the group; if it raises, that is a defect, and no sibling suffers."""
+        group = self._group
+        if group is None:
             raise ClientClosedError("the client is closed")
         # A fresh context: a connection outlives the call that happened to open it.
-        Context().run(partial(self._group.start_soon, work, name=name))
+        Context().run(lambda: group.start_soon(_contained, work, name=name))
 
     async def close(self) -> None:
         """Cancel what is left in the group, and wait for it, even if the caller is cancelled."""
@@ -66,3 +69,10 @@ class Home:
             finally:
                 self._group = None
                 group.cancel_scope.cancel()
+
+
+async def _contained(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    try:
+        await work()
+    except Exception:  # boundary: one connection must not take the others along
+        logger.exception("a task of a connection failed")

@@ -75,6 +75,7 @@ class SessionKeeper:
         self._keeping = False
         self._waiting = 0
         self._session: Session | None = None
+        self._dropped: Session | None = None
         self._sessions: set[Session] = set()
         self._quiet = asyncio.Event()
         self._quiet.set()
@@ -157,6 +158,7 @@ class SessionKeeper:
     def reconnect(self) -> None:
         """Drop the session, and forget earlier failures; the next call opens another."""
         if self._session is not None:
+            self._dropped = self._session
             self._session.end()
         self._signal("rested")
 
@@ -224,7 +226,10 @@ class SessionKeeper:
                     self._signal("idled")
                     session.end()
                     return
-        if self._condition.state == "ready":
+        if session is self._dropped:
+            self._note("dropped", "closed to be opened again")
+            self._signal("idled")
+        elif self._condition.state == "ready":
             if session.last_used - session.opened_at > _PROOF_SECONDS:
                 self._signal("proven")
             self._note("lost", session.wire.ending())

@@ -14,7 +14,7 @@ from plait._support.redact import Redactor
 from plait.config.servers import ServerConfig
 from plait.connections.opening import Memory, Voice, enter_client
 from plait.connections.translate import connect_timeout
-from plait.errors import ClientClosedError, PlaitError
+from plait.errors import ClientClosedError, ConnectError, PlaitError
 from plait.transports.wire import Wire
 
 logger = logging.getLogger("plait.connections")
@@ -58,6 +58,11 @@ class Session:
         await self._opened.wait()
         if self._failure is not None:
             raise self._failure
+        if self._client is None:
+            raise ConnectError(
+                f"{self.wire.server}: {self.wire.ending()} right after the handshake",
+                server=self.wire.server,
+            )
 
     @contextmanager
     def borrowed(self) -> Generator[Client]:

@@ -205,13 +205,13 @@ def _lost(
     """
     name = _named(wire.server, tool)
     session_lost = None if only_here else reason
+    words = wire.last_words()
+    said = f" (stderr: {words})" if words else ""
     never_left = wire.tapped if exchange is None else not exchange.written
     if never_left:
         kind = SendError if exchange is not None and exchange.failure else ConnectionLostError
-        text = f"{name}: the request was not sent: {reason}"
+        text = f"{name}: the request was not sent: {reason}{said}"
         return Failure(kind(text, server=wire.server, tool=tool), session_lost=session_lost)
-    words = wire.last_words()
-    said = f" (stderr: {words})" if words else ""
     text = (
         f"{name}: the answer was lost: {reason}{said}. It is not known whether the call took "
         "effect; check before doing it again"

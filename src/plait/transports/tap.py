@@ -6,7 +6,7 @@ import contextvars
 import logging
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from mcp.shared.message import SessionMessage
 from mcp_types import (
@@ -32,25 +32,18 @@ _HANDSHAKE_VERSION = "2025-11-25"
 """What the SDK validates handshake-era answers against, whichever version was agreed on."""
 
 
-class TappedWrite:
-    """The sending end: notes each message before it goes out."""
+StreamT = TypeVar("StreamT", bound="ReadStream[Any] | WriteStream[Any]")
 
-    def __init__(self, inner: WriteStream[SessionMessage], wire: Wire) -> None:
+
+class _Tapped(Generic[StreamT]):
+    """An end of a session's streams with somebody listening."""
+
+    def __init__(self, inner: StreamT, wire: Wire) -> None:
         self._inner = inner
         self._wire = wire
 
-    async def send(self, item: SessionMessage, /) -> None:
-        """Send one message, in a context that knows its exchange."""
-        exchange = _exchange_of(item)
-        if exchange.request_id is not None:
-            self._wire.pending[exchange.request_id] = exchange
-        elif (cancelled := _cancelled_id(item)) is not None:
-            self._wire.pending.pop(cancelled, None)
-        with sending(exchange):
-            await self._inner.send(item)
-
     async def aclose(self) -> None:
-        """Close the sending end."""
+        """Close this end."""
         await self._inner.aclose()
 
     async def __aenter__(self) -> Self:
@@ -66,12 +59,22 @@ class TappedWrite:
         return await self._inner.__aexit__(exc_type, exc_val, exc_tb)
 
 
-class TappedRead:
-    """The receiving end: mends each answer, and tells when nothing more can come."""
+class TappedWrite(_Tapped["WriteStream[SessionMessage]"]):
+    """The sending end: notes each message before it goes out."""
 
-    def __init__(self, inner: ReadStream[SessionMessage | Exception], wire: Wire) -> None:
-        self._inner = inner
-        self._wire = wire
+    async def send(self, item: SessionMessage, /) -> None:
+        """Send one message, in a context that knows its exchange."""
+        exchange = _exchange_of(item)
+        if exchange.request_id is not None:
+            self._wire.pending[exchange.request_id] = exchange
+        elif (cancelled := _cancelled_id(item)) is not None:
+            self._wire.pending.pop(cancelled, None)
+        with sending(exchange):
+            await self._inner.send(item)
+
+
+class TappedRead(_Tapped["ReadStream[SessionMessage | Exception]"]):
+    """The receiving end: mends each answer, and tells when nothing more can come."""
 
     @property
     def last_context(self) -> contextvars.Context | None:
@@ -118,22 +121,6 @@ class TappedRead:
             self._wire.notes.extend(mended.notes)
             for note in mended.notes:
                 logger.debug("%s: %s: %s", self._wire.server, exchange.method, note)
-
-    async def aclose(self) -> None:
-        """Close the receiving end."""
-        await self._inner.aclose()
-
-    async def __aenter__(self) -> Self:
-        await self._inner.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> bool | None:
-        return await self._inner.__aexit__(exc_type, exc_val, exc_tb)
 
 
 def _exchange_of(item: SessionMessage) -> Exchange:
