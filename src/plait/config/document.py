@@ -26,13 +26,13 @@ class Document:
     place: Place
 
     folder: Path
-    """What `${workspaceFolder}` means in it."""
+    """What `${workspaceFolder}` means in it; the current folder is looked up only when needed."""
 
 
 def load_document(source: object, problems: Problems, base: Path | None = None) -> Document | None:
     """Load a file by its path, or take a Python value as it is; problems are recorded."""
     if not isinstance(source, (str, os.PathLike)):
-        return Document(source, Place(problems), base or Path.cwd())
+        return Document(source, Place(problems), base or Path())
     text = os.fspath(cast("str | os.PathLike[str]", source))
     if _refuse_no_path(text, Place(problems)):
         return None

@@ -88,7 +88,7 @@ def _finish_stdio(given: Given, values: dict[str, Any]) -> None:
         if name in values and (values[name] == "~" or values[name].startswith("~/")):
             values[name] = home + values[name][1:]
     if "cwd" in values and given.place.file is not None:
-        values["cwd"] = str(given.variables.folder / values["cwd"])
+        values["cwd"] = str((given.variables.folder / values["cwd"]).absolute())
     if "env_file" in values:
         values["env"] = {**_read_env_file(given, values.pop("env_file")), **values.get("env", {})}
     first, blank, _ = values.get("command", "").strip().partition(" ")

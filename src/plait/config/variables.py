@@ -105,9 +105,9 @@ class Variables:
     def _builtin(self, name: str) -> str | None:
         match name:
             case "workspaceFolder":
-                return str(self.folder)
+                return str(self.folder.absolute())
             case "workspaceFolderBasename":
-                return self.folder.name
+                return self.folder.absolute().name
             case "userHome":
                 return str(self.home)
             case "pathSeparator" | "/":

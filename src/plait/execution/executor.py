@@ -26,7 +26,7 @@ from plait.connections.pool import ConnectionPool
 from plait.connections.retry import ATTEMPTS, may_retry, pause_before_retry
 from plait.errors import PermissionDeniedError, PlaitError
 from plait.execution.outcome import ToolResult
-from plait.execution.output_check import output_notes
+from plait.execution.output_check import output_notes, prepare_check
 from plait.telemetry.observer import CallTool, Observer, observe
 
 logger = logging.getLogger("plait.execution")
@@ -98,6 +98,8 @@ class ToolExecutor:
                 logger.info("calling %s/%s again after: %s", call.server, call.tool, error)
                 await asyncio.sleep(pause)
                 continue
+            if tool is not None:
+                await prepare_check(tool)
             return ToolResult.from_mcp(
                 call.server,
                 call.tool,

@@ -10,7 +10,11 @@ from typing import Any
 from mcp_types import CallToolResult
 
 from plait._support.failures import one_line
+from plait._support.threads import in_thread
 from plait.catalog.tool import Tool
+
+_prepared: set[str] = set()
+"""The schemas that were compiled before."""
 
 
 def output_notes(tool: Tool, result: CallToolResult) -> tuple[str, ...]:
@@ -21,6 +25,13 @@ def output_notes(tool: Tool, result: CallToolResult) -> tuple[str, ...]:
         return ("the result has no structured content, though the tool has an output schema",)
     problem = _problem(_key(tool.output_schema), result.structured_content)
     return () if problem is None else (f"structured content breaks the output schema: {problem}",)
+
+
+async def prepare_check(tool: Tool) -> None:
+    """Compile a tool's output schema, away from the loop: the library reads files for it."""
+    if tool.output_schema is not None and (key := _key(tool.output_schema)) not in _prepared:
+        await in_thread(_problem, key, {})
+        _prepared.add(key)
 
 
 def _problem(schema: str, value: Any) -> str | None:

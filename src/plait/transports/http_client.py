@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import httpx2
 
+from plait._support.threads import in_thread
 from plait.config.servers import HttpServer, SseServer
 from plait.errors import ConfigError
 from plait.transports.auth import auth_of
@@ -52,9 +53,11 @@ async def open_http_client(
     headers = await headers_of(server)
     auth = auth_of(server, wire.server)
     if server.http_client_factory is None:
-        client = httpx2.AsyncClient(headers=headers, timeout=timeout, auth=auth)
+        # In a thread: it reads the certificates of the machine.
+        client = await in_thread(httpx2.AsyncClient, headers=headers, timeout=timeout, auth=auth)
     else:
-        made: object = server.http_client_factory(headers=headers, timeout=timeout, auth=auth)
+        make = server.http_client_factory
+        made: object = await in_thread(make, headers=headers, timeout=timeout, auth=auth)
         if not isinstance(made, httpx2.AsyncClient):
             raise ConfigError(
                 f"{wire.server}: the HTTP client factory returned {type(made).__module__}."

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import anyio
 
+from plait._support.threads import in_thread
 from plait.transports.guardian import guardian
 from plait.transports.pipes import PipeWriter
 
@@ -76,7 +77,8 @@ async def running_child(
         )
         # From here on nothing may leave without ending the process, not even a cancellation.
         stack.push_async_callback(_end, process, stdin_write)
-        guardian.watch(process.pid)
+        with anyio.CancelScope(shield=True):
+            await in_thread(guardian.watch, process.pid)
         for end in theirs:
             end.close()
         stdin = PipeWriter(stdin_write.fileno())
@@ -109,7 +111,7 @@ async def _reader(stack: AsyncExitStack, pipe: io.FileIO) -> asyncio.StreamReade
 async def _end(process: asyncio.subprocess.Process, stdin: io.FileIO) -> None:
     """Close its input, wait for it to end by itself, then ask, then insist; and reap it."""
     with anyio.CancelScope(shield=True):
-        family = _descendants(process.pid)
+        family = await in_thread(_descendants, process.pid)
         stdin.close()
         for signum, grace in (
             (None, _STDIN_GRACE_SECONDS),
@@ -127,7 +129,7 @@ async def _end(process: asyncio.subprocess.Process, stdin: io.FileIO) -> None:
         for pid in family:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-        guardian.unwatch(process.pid)
+        await in_thread(guardian.unwatch, process.pid)
 
 
 def _descendants(pid: int) -> set[int]:

@@ -18,6 +18,7 @@ import anyio
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCMessage
 
+from plait._support.threads import in_thread
 from plait.config.environment import child_environment
 from plait.config.servers import StdioServer
 from plait.errors import ConfigError, ConnectError
@@ -107,7 +108,7 @@ async def open_stdio(
     if os.name != "posix":
         raise ConfigError("stdio servers need a POSIX system", server=wire.server)
     env = child_environment(server, os.environ)
-    command = _resolved(server, env, wire)
+    command = await in_thread(_resolved, server, env, wire)
     try:
         async with (
             running_child(
@@ -127,9 +128,8 @@ async def open_stdio(
     except OSError as error:
         if wire.pid is not None:
             raise
-        raise ConnectError(
-            _cannot_start(server, error, wire), server=wire.server, retry="never"
-        ) from error
+        reason = await in_thread(_cannot_start, server, error, wire)
+        raise ConnectError(reason, server=wire.server, retry="never") from error
 
 
 def _resolved(server: StdioServer, env: dict[str, str], wire: Wire) -> str:
