@@ -231,7 +231,7 @@ def http_error(
     """Make the error of an HTTP status."""
     name = _named(wire.server, tool)
     kind = _by_status(reply.status) or HttpError
-    if connecting and reply.status == HTTPStatus.NOT_FOUND:
+    if reply.status == HTTPStatus.NOT_FOUND and (connecting or reply.error_code is None):
         kind = EndpointNotFoundError
     body = wire.redact.excerpt(reply.body)
     retry_after = _seconds(reply.retry_after)

@@ -300,9 +300,9 @@ CASES = [
     Case(
         "404 without a session",
         lambda: _failed(_mcp(-32601), _exchange(reply=_reply(404))),
-        HttpError,
+        EndpointNotFoundError,
         "never",
-        False,
+        True,
         status=404,
         code=-32601,
     ),
