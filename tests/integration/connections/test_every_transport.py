@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from mcp.server import MCPServer
+from mcp_types import PromptReference
 
 from plait import Toolbox
 from plait.testing import stdio_config
@@ -35,6 +36,10 @@ async def test_big_results_resources_prompts_and_completions(
         assert contents[0].uri == "test://item/7"
         prompt = await box.prompt("server", "greet", {"name": "Ada"})
         assert "Ada" in prompt.messages[0].content.text  # pyright: ignore[reportAttributeAccessIssue]
+        ref = PromptReference(name="greet")
+        completed = await box.complete("server", ref, {"name": "name", "value": "A"})
+        assert all(value.startswith("A") for value in completed.completion.values)
+        assert completed.completion.values
         assert await box.ping("server") > 0
         assert await box.health() == {"server": None}
 
