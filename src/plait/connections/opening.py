@@ -53,6 +53,8 @@ class Memory:
 
     era: Literal["legacy", "modern"] | None = None
     over_sse: bool = False
+    ignored_probe: bool = False
+    """Whether the last question what the server speaks was met with silence."""
 
     def transport(self, server: ServerConfig) -> str:
         """Name the transport that is really used."""
@@ -127,8 +129,11 @@ def _may_be_sse(server: HttpServer, wire: Wire) -> bool:
 async def _enter(
     stack: AsyncExitStack, server: ServerConfig, wire: Wire, memory: Memory, voice: Voice
 ) -> Client:
-    era = server.protocol if server.protocol != "auto" else memory.era or "auto"
+    # Some older servers ignore what they do not know, and the SDK waits 10 s for their answer.
+    unknown = "legacy" if memory.ignored_probe else "auto"
+    era = server.protocol if server.protocol != "auto" else memory.era or unknown
     mode = {"legacy": "legacy", "modern": "auto"}.get(era, era)
+    memory.ignored_probe = mode == "auto"
     try:
         client = await _enter_as(stack, server, wire, mode, voice)
     except ConnectError as refused:
@@ -137,6 +142,7 @@ async def _enter(
         # It answered, but not to the handshake it knew before: ask it again what it speaks.
         memory.era = None
         client = await _enter_as(stack, server, wire, "auto", voice)
+    memory.ignored_probe = False
     modern = client.protocol_version in MODERN_PROTOCOL_VERSIONS
     memory.era = "modern" if modern else "legacy"
     if voice.log_level is not None and not modern:

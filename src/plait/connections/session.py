@@ -117,6 +117,7 @@ class Session:
         except TimeoutError:
             self._failure = connect_timeout(limit, self.wire, self.wire.server)
         except PlaitError as error:
+            self._memory.ignored_probe = False  # it said something, or is not there at all
             self._failure = error
         self.opened_at = self.last_used = time.monotonic()
         self.connect_seconds = self.opened_at - began

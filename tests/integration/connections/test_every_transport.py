@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from mcp.server import MCPServer
 from mcp_types import PromptReference
 
-from plait import Toolbox
-from plait.testing import stdio_config
+from plait import ConnectTimeoutError, Toolbox
+from plait.testing import eventually, stdio_config
 from plait.testing.fixtures import StartFaultServer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
@@ -80,3 +82,27 @@ async def test_a_server_of_another_era_after_a_restart_is_asked_again(
         fault_server("http", modern_only=True, port=legacy.port)
         assert (await box.call("server", "counter")).text == "1"
         assert box.status()["server"].protocol_version == "2026-07-28"
+
+
+IGNORES_WHAT_IT_DOES_NOT_KNOW = """
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    answer = {"jsonrpc": "2.0", "id": message.get("id")}
+    if message.get("method") == "initialize":
+        info = {"name": "old", "version": "1"}
+        result = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": info}
+        print(json.dumps(answer | {"result": result}), flush=True)
+    if message.get("method") == "tools/list":
+        print(json.dumps(answer | {"result": {"tools": []}}), flush=True)
+"""
+
+
+async def test_a_server_that_ignores_the_question_what_it_speaks_is_found_out() -> None:
+    config = {"command": sys.executable, "args": ["-c", IGNORES_WHAT_IT_DOES_NOT_KNOW]}
+    async with Toolbox({"old": config | {"connect_timeout": 1}}) as box:
+        with pytest.raises(ConnectTimeoutError):
+            await box.tools()
+        await eventually(lambda: box.status()["old"].state == "ready", timeout_seconds=15)
+        assert await box.tools() == []
+        assert box.status()["old"].protocol_version == "2025-06-18"
