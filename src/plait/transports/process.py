@@ -7,6 +7,7 @@ import contextlib
 import glob
 import io
 import os
+import re
 import signal
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -28,6 +29,10 @@ _KILL_GRACE_SECONDS = 2.0
 
 _READ_AHEAD_BYTES = 1024 * 1024
 
+_STATUS_BYTES = 4096
+_PENDING_SIGNALS = re.compile(rb"^S(?:ig|hd)Pnd:\s*([0-9a-f]+)", re.MULTILINE)
+_KILL_BIT = 1 << (signal.SIGKILL - 1) if os.name == "posix" else 0
+
 
 @dataclass(slots=True)
 class Child:
@@ -37,11 +42,28 @@ class Child:
     stdin: PipeWriter
     stdout: asyncio.StreamReader
     stderr: asyncio.StreamReader | None
+    vitals: int | None
+    """A descriptor of its `/proc` status, where there is one."""
 
     @property
     def pid(self) -> int:
         """The process id, which is the group's id too."""
         return self.process.pid
+
+    def is_doomed(self) -> bool:
+        """Say whether the process is dead, or has been killed and only does not know it yet.
+
+        What is written to such a process may still be taken out of the pipe, by a thread that
+        dies on its way back from the kernel; nobody could tell afterwards that it was not run.
+        """
+        if self.vitals is None:
+            return self.process.returncode is not None
+        try:
+            status = os.pread(self.vitals, _STATUS_BYTES, 0)
+        except OSError:
+            return True
+        pending = (int(mask, 16) for mask in _PENDING_SIGNALS.findall(status))
+        return any(mask & _KILL_BIT for mask in pending)
 
 
 @asynccontextmanager
@@ -77,8 +99,12 @@ async def running_child(
         )
         # From here on nothing may leave without ending the process, not even a cancellation.
         stack.push_async_callback(_end, process, stdin_write)
+        vitals: int | None = None
         with anyio.CancelScope(shield=True):
             await in_thread(guardian.watch, process.pid)
+            vitals = await in_thread(_open_vitals, process.pid)
+        if vitals is not None:
+            stack.callback(os.close, vitals)
         for end in theirs:
             end.close()
         stdin = PipeWriter(stdin_write.fileno())
@@ -88,6 +114,7 @@ async def running_child(
             stdin,
             await _reader(stack, stdout_read),
             None if stderr_read is None else await _reader(stack, stderr_read),
+            vitals,
         )
 
 
@@ -130,6 +157,13 @@ async def _end(process: asyncio.subprocess.Process, stdin: io.FileIO) -> None:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         await in_thread(guardian.unwatch, process.pid)
+
+
+def _open_vitals(pid: int) -> int | None:
+    try:
+        return os.open(f"/proc/{pid}/status", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
 
 
 def _descendants(pid: int) -> set[int]:

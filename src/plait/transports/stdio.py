@@ -23,7 +23,7 @@ from plait.config.environment import child_environment
 from plait.config.servers import StdioServer
 from plait.errors import ConfigError, ConnectError
 from plait.transports.framing import frames_of
-from plait.transports.pipes import LineReader, PipeWriter
+from plait.transports.pipes import LineReader
 from plait.transports.process import Child, running_child, signal_group
 from plait.transports.streams import BorrowedStream, MessageSource
 from plait.transports.wire import Wire, current_exchange
@@ -42,17 +42,19 @@ _LONGEST_LINE = 4000
 class _StdioWrite(BorrowedStream):
     """The child's standard input, one message a line."""
 
-    def __init__(self, pipe: PipeWriter) -> None:
-        self._pipe = pipe
+    def __init__(self, child: Child) -> None:
+        self._child = child
 
     async def send(self, item: SessionMessage, /) -> None:
         """Write one message in the task of whoever sends it."""
         text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
         exchange = current_exchange()
+        if self._child.is_doomed():
+            raise anyio.BrokenResourceError
         if exchange is not None:
             exchange.written = True
         try:
-            end = await self._pipe.send(text.encode() + b"\n")
+            end = await self._child.stdin.send(text.encode() + b"\n")
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             if exchange is not None:
                 exchange.written = False
@@ -122,7 +124,7 @@ async def open_stdio(
             tasks.start_soon(_watch_exit, child, wire)
             wire.before_end = partial(_settle, child, wire, last_words)
             try:
-                yield _StdioRead(LineReader(child.stdout), wire, server), _StdioWrite(child.stdin)
+                yield _StdioRead(LineReader(child.stdout), wire, server), _StdioWrite(child)
             finally:
                 tasks.cancel_scope.cancel()
     except OSError as error:
