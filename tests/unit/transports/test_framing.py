@@ -264,7 +264,7 @@ def test_many_messages_on_a_line_take_time_in_proportion() -> None:
     small = _seconds_for(MESSAGE * 500, tries=3)
     large = _seconds_for(MESSAGE * 5_000, tries=1)
 
-    assert large < 30 * small + 0.1
+    assert large < 30 * small + 2
 
 
 def test_a_line_of_20_mb_without_a_message_does_not_hold_up_the_loop() -> None:
