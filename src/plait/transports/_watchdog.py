@@ -20,7 +20,7 @@ def processes() -> dict[int, tuple[int, int]]:
     """Map each process id to its parent and its group; empty where there is no /proc."""
     found: dict[int, tuple[int, int]] = {}
     try:
-        names = os.listdir("/proc")  # noqa: PTH208  # pathlib would double the start-up time
+        names = os.listdir("/proc")  # noqa: PTH208  # it imports as little as it can
     except OSError:
         return found
     for name in names:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import glob
 import io
 import os
 import re
@@ -169,9 +168,9 @@ def _open_vitals(pid: int) -> int | None:
 def _descendants(pid: int) -> set[int]:
     """Find the children of a process, and theirs; empty where there is no /proc."""
     found: set[int] = set()
-    for listing in glob.glob(f"/proc/{pid}/task/*/children"):  # noqa: PTH207  # twice as fast
+    for listing in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):
-            children = {int(child) for child in Path(listing).read_text().split()}
+            children = {int(child) for child in listing.read_text().split()}
             for child in children - found:
                 found |= {child} | _descendants(child)
     return found

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 
 import anyio
 from mcp.shared.message import SessionMessage
@@ -152,7 +153,7 @@ def _resolved(server: StdioServer, env: dict[str, str], wire: Wire) -> str:
 
 def _cannot_start(server: StdioServer, error: OSError, wire: Wire) -> str:
     reason = error.strerror or type(error).__name__
-    if server.cwd is not None and not os.path.isdir(server.cwd):  # noqa: PTH112
+    if server.cwd is not None and not Path(server.cwd).is_dir():
         return f"{wire.server}: cannot start: the folder {server.cwd!r} (cwd) does not exist"
     return f"{wire.server}: cannot start {server.command!r}: {reason}"
 
