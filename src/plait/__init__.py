@@ -7,6 +7,61 @@ from typing import TYPE_CHECKING
 from plait._version import __version__
 
 if TYPE_CHECKING:
+    from plait.adapters.langchain.callbacks import CallbackContext as CallbackContext
+    from plait.adapters.langchain.callbacks import Callbacks as Callbacks
+    from plait.adapters.langchain.callbacks import ElicitationCallback as ElicitationCallback
+    from plait.adapters.langchain.callbacks import LoggingMessageCallback as LoggingMessageCallback
+    from plait.adapters.langchain.callbacks import ProgressCallback as ProgressCallback
+    from plait.adapters.langchain.client import MultiServerMCPClient as MultiServerMCPClient
+    from plait.adapters.langchain.connections import Connection as Connection
+    from plait.adapters.langchain.connections import McpHttpClientFactory as McpHttpClientFactory
+    from plait.adapters.langchain.connections import SSEConnection as SSEConnection
+    from plait.adapters.langchain.connections import StdioConnection as StdioConnection
+    from plait.adapters.langchain.connections import (
+        StreamableHttpConnection as StreamableHttpConnection,
+    )
+    from plait.adapters.langchain.connections import WebsocketConnection as WebsocketConnection
+    from plait.adapters.langchain.content import map_content as map_content
+    from plait.adapters.langchain.content import map_content_item as map_content_item
+    from plait.adapters.langchain.execute import execute_tool as execute_tool
+    from plait.adapters.langchain.execute import execute_tool_blocking as execute_tool_blocking
+    from plait.adapters.langchain.failures import ToolFailedException as ToolFailedException
+    from plait.adapters.langchain.interceptors import MCPToolCallRequest as MCPToolCallRequest
+    from plait.adapters.langchain.interceptors import MCPToolCallResult as MCPToolCallResult
+    from plait.adapters.langchain.interceptors import ToolCallEnd as ToolCallEnd
+    from plait.adapters.langchain.interceptors import ToolCallInterceptor as ToolCallInterceptor
+    from plait.adapters.langchain.loading import (
+        convert_mcp_tool_to_langchain_tool as convert_mcp_tool_to_langchain_tool,
+    )
+    from plait.adapters.langchain.loading import load_mcp_server_info as load_mcp_server_info
+    from plait.adapters.langchain.loading import load_mcp_tools as load_mcp_tools
+    from plait.adapters.langchain.mcp_blocks import mcp_content_from as mcp_content_from
+    from plait.adapters.langchain.middleware import MCPToolsMiddleware as MCPToolsMiddleware
+    from plait.adapters.langchain.prompts import (
+        convert_mcp_prompt_message_to_langchain_message as convert_mcp_prompt_message_to_langchain_message,  # noqa: E501
+    )
+    from plait.adapters.langchain.prompts import load_mcp_prompt as load_mcp_prompt
+    from plait.adapters.langchain.resources import (
+        convert_mcp_resource_to_langchain_blob as convert_mcp_resource_to_langchain_blob,
+    )
+    from plait.adapters.langchain.resources import get_mcp_resource as get_mcp_resource
+    from plait.adapters.langchain.resources import load_mcp_resources as load_mcp_resources
+    from plait.adapters.langchain.serving import to_fastmcp as to_fastmcp
+    from plait.adapters.langchain.sessions import create_session as create_session
+    from plait.adapters.langchain.tools import MCPTool as MCPTool
+    from plait.adapters.langchain.tools import MCPToolArtifact as MCPToolArtifact
+    from plait.catalog.filters import ToolFilter as ToolFilter
+    from plait.catalog.overrides import ArgumentOverride as ArgumentOverride
+    from plait.catalog.overrides import ToolOverride as ToolOverride
+    from plait.catalog.schemas import PROFILES as PROFILES
+    from plait.catalog.schemas import Parameter as Parameter
+    from plait.catalog.schemas import Profile as Profile
+    from plait.catalog.schemas import convert_input_schema as convert_input_schema
+    from plait.catalog.schemas import inline_refs as inline_refs
+    from plait.catalog.schemas import parameters_from_schema as parameters_from_schema
+    from plait.catalog.schemas import schema_from_parameters as schema_from_parameters
+    from plait.catalog.schemas import shape_schema as shape_schema
+    from plait.catalog.schemas import to_json_schema as to_json_schema
     from plait.catalog.tool import Tool as Tool
     from plait.config.read import ClientConfig as ClientConfig
     from plait.config.read import read_config as read_config
@@ -16,6 +71,7 @@ if TYPE_CHECKING:
     from plait.config.servers import SseServer as SseServer
     from plait.config.servers import StdioServer as StdioServer
     from plait.config.servers import WebSocketServer as WebSocketServer
+    from plait.connections.facts import ServerFacts as ServerFacts
     from plait.connections.status import ServerStatus as ServerStatus
     from plait.connections.status import Status as Status
     from plait.errors import AuthRequiredError as AuthRequiredError
@@ -32,6 +88,7 @@ if TYPE_CHECKING:
     from plait.errors import EndpointNotFoundError as EndpointNotFoundError
     from plait.errors import ForbiddenError as ForbiddenError
     from plait.errors import HttpError as HttpError
+    from plait.errors import InvalidArgumentsError as InvalidArgumentsError
     from plait.errors import ListTimeoutError as ListTimeoutError
     from plait.errors import MCPClientError as MCPClientError
     from plait.errors import OutcomeUnknownError as OutcomeUnknownError
@@ -48,12 +105,72 @@ if TYPE_CHECKING:
     from plait.errors import ToolNotFoundError as ToolNotFoundError
     from plait.errors import TransportError as TransportError
     from plait.errors import UnknownServerError as UnknownServerError
+    from plait.execution.call import run_deadline as run_deadline
     from plait.execution.classify import classify_error as classify_error
     from plait.execution.classify import should_retry as should_retry
+    from plait.execution.handle import ServerHandle as ServerHandle
     from plait.execution.outcome import ToolResult as ToolResult
+    from plait.execution.result_cache import ResultCaching as ResultCaching
     from plait.execution.toolbox import Toolbox as Toolbox
 
 _MODULES = {
+    "plait.adapters.langchain.callbacks": (
+        "CallbackContext",
+        "Callbacks",
+        "ElicitationCallback",
+        "LoggingMessageCallback",
+        "ProgressCallback",
+    ),
+    "plait.adapters.langchain.client": ("MultiServerMCPClient",),
+    "plait.adapters.langchain.connections": (
+        "Connection",
+        "McpHttpClientFactory",
+        "SSEConnection",
+        "StdioConnection",
+        "StreamableHttpConnection",
+        "WebsocketConnection",
+    ),
+    "plait.adapters.langchain.content": ("map_content", "map_content_item"),
+    "plait.adapters.langchain.execute": ("execute_tool", "execute_tool_blocking"),
+    "plait.adapters.langchain.failures": ("ToolFailedException",),
+    "plait.adapters.langchain.interceptors": (
+        "MCPToolCallRequest",
+        "MCPToolCallResult",
+        "ToolCallEnd",
+        "ToolCallInterceptor",
+    ),
+    "plait.adapters.langchain.loading": (
+        "convert_mcp_tool_to_langchain_tool",
+        "load_mcp_server_info",
+        "load_mcp_tools",
+    ),
+    "plait.adapters.langchain.mcp_blocks": ("mcp_content_from",),
+    "plait.adapters.langchain.middleware": ("MCPToolsMiddleware",),
+    "plait.adapters.langchain.prompts": (
+        "convert_mcp_prompt_message_to_langchain_message",
+        "load_mcp_prompt",
+    ),
+    "plait.adapters.langchain.resources": (
+        "convert_mcp_resource_to_langchain_blob",
+        "get_mcp_resource",
+        "load_mcp_resources",
+    ),
+    "plait.adapters.langchain.serving": ("to_fastmcp",),
+    "plait.adapters.langchain.sessions": ("create_session",),
+    "plait.adapters.langchain.tools": ("MCPTool", "MCPToolArtifact"),
+    "plait.catalog.filters": ("ToolFilter",),
+    "plait.catalog.overrides": ("ArgumentOverride", "ToolOverride"),
+    "plait.catalog.schemas": (
+        "PROFILES",
+        "Parameter",
+        "Profile",
+        "convert_input_schema",
+        "inline_refs",
+        "parameters_from_schema",
+        "schema_from_parameters",
+        "shape_schema",
+        "to_json_schema",
+    ),
     "plait.catalog.tool": ("Tool",),
     "plait.config.read": ("ClientConfig", "read_config"),
     "plait.config.servers": (
@@ -64,6 +181,7 @@ _MODULES = {
         "StdioServer",
         "WebSocketServer",
     ),
+    "plait.connections.facts": ("ServerFacts",),
     "plait.connections.status": ("ServerStatus", "Status"),
     "plait.errors": (
         "AuthRequiredError",
@@ -80,6 +198,7 @@ _MODULES = {
         "EndpointNotFoundError",
         "ForbiddenError",
         "HttpError",
+        "InvalidArgumentsError",
         "ListTimeoutError",
         "MCPClientError",
         "OutcomeUnknownError",
@@ -97,8 +216,11 @@ _MODULES = {
         "TransportError",
         "UnknownServerError",
     ),
+    "plait.execution.call": ("run_deadline",),
     "plait.execution.classify": ("classify_error", "should_retry"),
+    "plait.execution.handle": ("ServerHandle",),
     "plait.execution.outcome": ("ToolResult",),
+    "plait.execution.result_cache": ("ResultCaching",),
     "plait.execution.toolbox": ("Toolbox",),
 }
 """Where each public name lives; it is imported when it is first asked for."""

@@ -20,6 +20,7 @@ PlaitError
 ├── DomainError
 │   ├── ToolFailedError            the tool ran and said isError
 │   ├── ToolNotFoundError
+│   ├── InvalidArgumentsError      the arguments do not fit the tool; nothing was sent
 │   ├── ResourceNotFoundError
 │   └── PermissionDeniedError      our own policy refused
 ├── HttpError                      any other HTTP status
@@ -129,7 +130,7 @@ class Problem:
         return f"{place}: {self.message}{advice}" if place else f"{self.message}{advice}"
 
 
-class ConfigError(PlaitError):
+class ConfigError(PlaitError, ValueError):
     """A file, variable or argument must change; `problems` lists every reason at once."""
 
     kind = "config"
@@ -244,6 +245,10 @@ class ToolFailedError(DomainError):
 
 class ToolNotFoundError(DomainError):
     """The server offers no tool of that name."""
+
+
+class InvalidArgumentsError(DomainError):
+    """The arguments do not fit the tool's schema; the call never reached the server."""
 
 
 class ResourceNotFoundError(DomainError):

@@ -98,6 +98,7 @@ def test_some_errors_are_also_the_builtin_of_their_kind() -> None:
 
     assert also == snapshot(
         {
+            "ConfigError": "ValueError",
             "BlockingCallError": "RuntimeError",
             "ClientClosedError": "RuntimeError",
             "ConnectTimeoutError": "TimeoutError",
@@ -132,6 +133,7 @@ def test_each_class_says_what_may_be_done_after_it() -> None:
             "ToolFailedError": ("domain", False, "never"),
             "ToolNotFoundError": ("domain", False, "never"),
             "ResourceNotFoundError": ("domain", False, "never"),
+            "InvalidArgumentsError": ("domain", False, "never"),
             "PermissionDeniedError": ("domain", False, "never"),
             "HttpError": ("transport", False, "never"),
             "AuthRequiredError": ("auth", False, "never"),

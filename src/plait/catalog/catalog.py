@@ -4,118 +4,238 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from plait.catalog.filters import is_offered
-from plait.catalog.names import with_public_names
+from plait._support.clock import Clock, SystemClock
+from plait.catalog.changes import ChangeListener, announces_changes
+from plait.catalog.filters import ToolFilter
+from plait.catalog.listing import Listing, listing_from, ttl_of
+from plait.catalog.names import collisions, with_public_names
+from plait.catalog.overrides import override_for, override_problems
+from plait.catalog.shaping import Shaping
 from plait.catalog.tool import Tool
+from plait.config.servers import ServerConfig
+from plait.connections.access import Access
 from plait.connections.connection import ServerConnection
 from plait.connections.deadline import Deadline
 from plait.connections.operations import list_tools
 from plait.connections.pool import ConnectionPool
-from plait.errors import ConnectError, ListTimeoutError, PlaitError, ProtocolError
+from plait.errors import ListTimeoutError, PlaitError, ProtocolError
 
 logger = logging.getLogger("plait.catalog")
 
+_Key = tuple[str, str]
+"""A server, and the key of the credentials its tools were listed with."""
+
 
 @dataclass(frozen=True, slots=True)
-class _Listing:
-    """What a server listed, and in which session."""
+class Offer:
+    """The tools of some servers, and why others have none to offer."""
 
     tools: tuple[Tool, ...]
-    generation: int
+    failures: Mapping[str, PlaitError]
 
 
 class ToolCatalog:
     """Knows the tools of every server; lives in the loop that owns the connections."""
 
-    def __init__(self, pool: ConnectionPool) -> None:
+    def __init__(
+        self, pool: ConnectionPool, shaping: Shaping | None = None, *, clock: Clock | None = None
+    ) -> None:
         self._pool = pool
-        self._listings: dict[str, _Listing] = {}
-        self._older: dict[str, _Listing] = {}
+        self.shaping = shaping or Shaping()
+        self._clock = clock or SystemClock()
+        self._changes = ChangeListener(pool, self.forget)
+        self._filters: dict[str, ToolFilter] = {}
+        self._listings: dict[_Key, Listing] = {}
+        self._older: dict[_Key, Listing] = {}
         """What was listed before a server announced a change; good enough for a tool's hints."""
-        self._locks: dict[str, asyncio.Lock] = {}
-        self._warned: set[str] = set()
+        self._locks: dict[_Key, asyncio.Lock] = {}
+        self._said: set[str] = set()
 
-    async def tools(self, servers: Sequence[str] = (), *, refresh: bool = False) -> list[Tool]:
-        """List the tools of these servers, or of all; an optional server that fails is left out.
-
-        Raises:
-            PlaitError: A required server failed, one was named and failed, or all of them did.
-        """
-        names = list(servers) or list(self._pool.connections)
+    async def offer(
+        self,
+        servers: Sequence[str] = (),
+        *,
+        refresh: bool = False,
+        access: Access | None = None,
+    ) -> Offer:
+        """List the tools that these servers offer, or all of them, under their public names."""
+        names = list(servers) or self.shaping.listed_servers(self._pool.connections)
         answers = await asyncio.gather(
-            *(self.tools_of(name, refresh=refresh) for name in names), return_exceptions=True
+            *(self.tools_of(name, refresh=refresh, access=access) for name in names),
+            return_exceptions=True,
         )
-        found: list[Tool] = []
+        found: dict[str, tuple[Tool, ...]] = {}
         failed: dict[str, PlaitError] = {}
         for name, answer in zip(names, answers, strict=True):
-            if isinstance(answer, PlaitError):
+            if isinstance(answer, PlaitError) and answer.kind != "config":
                 failed[name] = answer
             elif isinstance(answer, BaseException):
                 raise answer
             else:
-                found += answer
-                self._warned.discard(name)
-        self._report(failed, named=bool(servers), nothing=len(failed) == len(names))
-        return with_public_names(found)
+                found[name] = answer
+        self._check_include()
+        return Offer(tuple(self._named(found)), failed)
 
-    def _report(self, failed: dict[str, PlaitError], *, named: bool, nothing: bool) -> None:
-        for name, error in failed.items():
-            if named or self._pool[name].server.required:
-                raise error
-        if failed and nothing:
-            if len(failed) == 1:
-                raise next(iter(failed.values()))
-            reasons = "; ".join(str(error) for error in failed.values())
-            text = f"none of the {len(failed)} servers can be used: {reasons}"
-            raise ConnectError(text, server=", ".join(failed))
-        for name, error in failed.items():
-            if name not in self._warned:
-                self._warned.add(name)
-                logger.warning("going on without %s: %s", name, error)
+    def _named(self, found: Mapping[str, tuple[Tool, ...]]) -> list[Tool]:
+        """Name tools so that they clash with none that was handed out before."""
+        known = [tool for tools in found.values() for tool in tools]
+        for name in self.shaping.listed_servers(self._pool.connections):
+            listing = self._remembered((name, ""))
+            if name not in found and listing is not None:
+                known += self._offered(name, listing)
+        for name, claimants in collisions(known, self.shaping.names).items():
+            servers = ", ".join(sorted({tool.server for tool in claimants}))
+            self._say(f"{servers} all have a tool {name!r}: each gets its server's name in front")
+        return [
+            tool for tool in with_public_names(known, self.shaping.names) if tool.server in found
+        ]
 
-    async def tools_of(self, server: str, *, refresh: bool = False) -> tuple[Tool, ...]:
-        """List the tools one server offers, from memory if it has not changed since."""
-        connection = self._pool[server]
-        listing = await self._listing(connection, refresh=refresh)
-        return tuple(tool for tool in listing.tools if is_offered(tool, connection.server))
+    async def tools_of(
+        self, server: str, *, refresh: bool = False, access: Access | None = None
+    ) -> tuple[Tool, ...]:
+        """List the tools one server offers, from memory while that holds."""
+        listing = await self._listing(server, access, refresh=refresh)
+        if listing.left_out and self.shaping.throw_on_load_error:
+            reasons = "; ".join(listing.left_out)
+            raise ProtocolError(f"{server}: {reasons}", server=server, retryable=False)
+        return self._offered(server, listing)
 
-    async def recall(self, server: str, wire_name: str) -> Tool | None:
+    def _offered(self, server: str, listing: Listing) -> tuple[Tool, ...]:
+        filtered = self._filter(server)
+        return tuple(
+            tool for name, tool in listing.tools.items() if filtered.offers(listing.listed[name])
+        )
+
+    async def recall(
+        self, server: str, wire_name: str, access: Access | None = None
+    ) -> Tool | None:
         """Return what is known of a tool; the server is asked only if it never listed any.
 
         Raises:
             PlaitError: The server cannot be reached.
         """
-        listing = self._listings.get(server) or self._older.get(server)
+        key = _key(server, access)
+        listing = self._remembered(key)
         if listing is None:
             try:
-                listing = await self._listing(self._pool[server])
+                listing = await self._listing(server, access)
             except (ProtocolError, ListTimeoutError) as error:
                 logger.warning("cannot list the tools of %s: %s", server, error)
-                listing = self._older[server] = _Listing((), self._pool[server].generation)
-        return next((tool for tool in listing.tools if tool.wire_name == wire_name), None)
+                generation = self._pool.connection(server, access).generation
+                listing = self._older[key] = Listing({}, {}, generation)
+        return listing.tools.get(wire_name)
+
+    def known(self, server: str, wire_name: str, access: Access | None = None) -> Tool | None:
+        """Return what is remembered of a tool; may be called from any thread."""
+        listing = self._remembered(_key(server, access))
+        return None if listing is None else listing.tools.get(wire_name)
+
+    def _remembered(self, key: _Key) -> Listing | None:
+        return self._listings.get(key) or self._older.get(key)
+
+    def refusal(self, server: str, wire_name: str, access: Access | None = None) -> str | None:
+        """Say why a tool is not offered, or `None` if it is; may be called from any thread."""
+        listing = self._remembered(_key(server, access))
+        tool = None if listing is None else listing.listed.get(wire_name)
+        # One that is not listed is judged by its name, so that nothing slips past a filter.
+        unlisted = Tool(server=server, wire_name=wire_name, name=wire_name)
+        return self._filter(server).refusal(tool or unlisted)
 
     def forget(self, server: str) -> None:
         """Have the server's tools listed again when they are next listed."""
-        if (listing := self._listings.pop(server, None)) is not None:
-            self._older[server] = listing
+        for key in [key for key in self._listings if key[0] == server]:
+            self._older[key] = self._listings.pop(key)
 
-    async def _listing(self, connection: ServerConnection, *, refresh: bool = False) -> _Listing:
-        lock = self._locks.setdefault(connection.name, asyncio.Lock())
-        before = self._listings.get(connection.name)
-        async with lock:
-            listing = self._listings.get(connection.name)
-            fresh = not refresh or listing is not before  # listed while waiting for the lock
-            if listing is not None and fresh and listing.generation == connection.generation:
-                return listing
-            seconds = connection.server.timeouts.list_seconds
-            listed = await connection.ask(
-                list_tools, Deadline(seconds, setting="list_timeout"), method="tools/list"
-            )
-            tools = tuple(Tool.from_mcp(connection.name, tool) for tool in listed)
-            listing = _Listing(tools, connection.generation)
-            self._listings[connection.name] = listing
-            connection.tool_count = len(tools)
+    def drop(self, server: str) -> None:
+        """Forget everything about a server that is gone."""
+        self.forget(server)
+        self._filters.pop(server, None)
+        for key in [key for key in self._older if key[0] == server]:
+            del self._older[key]
+
+    def _filter(self, server: str) -> ToolFilter:
+        if server not in self._filters:
+            self._filters[server] = self.shaping.filter_for(self._pool[server].server)
+        return self._filters[server]
+
+    async def _listing(
+        self, server: str, access: Access | None, *, refresh: bool = False
+    ) -> Listing:
+        connection = self._pool.connection(server, access)
+        key = _key(server, access)
+        before = self._listings.get(key)
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            listing = self._listings.get(key)
+            now = self._clock.monotonic()
+            if not refresh or listing is not before:  # listed while waiting for the lock
+                if listing is not None and listing.holds(connection.generation, now):
+                    return listing
+                if access is not None and (shared := self._shared(server)) is not None:
+                    return shared
+            listing = await self._ask(connection)
+            self._listings[key] = listing
+            connection.tool_count = len(listing.tools)
+            self._check(connection.server, listing)
             return listing
+
+    def _shared(self, server: str) -> Listing | None:
+        """Return a list that the server calls the same for everyone."""
+        listing = self._listings.get((server, ""))
+        if listing is None or not listing.public:
+            return None
+        now = self._clock.monotonic()
+        return listing if listing.holds(self._pool[server].generation, now) else None
+
+    async def _ask(self, connection: ServerConnection) -> Listing:
+        await self._changes.listen(connection)
+        seconds = connection.server.timeouts.list_seconds
+        answer = await connection.answer(
+            list_tools, Deadline(seconds, setting="list_timeout"), method="tools/list"
+        )
+        announces = announces_changes(connection)
+        return listing_from(
+            connection.name,
+            answer.value,
+            overrides=self.shaping.overrides,
+            generation=connection.generation,
+            now=self._clock.monotonic(),
+            ttl_seconds=ttl_of(answer.value, announces=announces, own=self.shaping.ttl_seconds),
+            notes=answer.notes,
+        )
+
+    def _check(self, server: ServerConfig, listing: Listing) -> None:
+        """Say, once, what of the client's wishes fits none of the tools."""
+        tools = listing.listed.values()
+        if server.include is not None:
+            self._say_unknown(ToolFilter.of(include=server.include), tools)
+        for tool in tools:
+            override = override_for(self.shaping.overrides, tool)
+            for problem in override_problems(tool, override) if override else ():
+                self._say(f"{tool.full_name}: {problem}")
+
+    def _check_include(self) -> None:
+        """Say, once, which tools the client asks for that no server has."""
+        shared = [
+            name for name, one in self._pool.connections.items() if one.server.include is None
+        ]
+        listings = [self._remembered((name, "")) for name in shared]
+        if self.shaping.include is not None and None not in listings:
+            tools = [tool for one in listings if one for tool in one.listed.values()]
+            self._say_unknown(ToolFilter.of(include=self.shaping.include), tools)
+
+    def _say_unknown(self, wanted: ToolFilter, tools: Iterable[Tool]) -> None:
+        for name, nearest in wanted.unknown_names(tools):
+            hint = f" (did you mean {nearest!r}?)" if nearest else ""
+            self._say(f"there is no tool {name!r}, which `include` names{hint}")
+
+    def _say(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            logger.warning("%s", text)
+
+
+def _key(server: str, access: Access | None) -> _Key:
+    return server, "" if access is None else access.key

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 import mcp_types as types
 from mcp.shared.inbound import x_mcp_header_map
+
+if TYPE_CHECKING:
+    from plait.catalog.overrides import ToolOverride
+
+Trait = Literal["read_only", "destructive", "idempotent", "open_world"]
+"""What a server can hint at about a tool."""
+
+TRAITS: Final[tuple[Trait, ...]] = ("read_only", "destructive", "idempotent", "open_world")
+
+_SAME: Final[dict[str, Any]] = {}
+"""Stands for a `wire_schema` that was not given; it is known by its identity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +37,11 @@ class Tool:
     title: str | None = None
     description: str = ""
     input_schema: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What callers see: the listed schema, unless an override changes it."""
+
+    wire_schema: Mapping[str, Any] = field(default_factory=lambda: _SAME, repr=False)
+    """What the server listed, and checks arguments against; by default the `input_schema`."""
+
     output_schema: Mapping[str, Any] | None = None
     annotations: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The server's hints, in snake_case; those it did not give are absent."""
@@ -33,11 +51,59 @@ class Tool:
     mirrors_arguments: bool = False
     """Whether some of its arguments must be sent as HTTP headers too (`x-mcp-header`)."""
 
+    override: ToolOverride | None = None
+    """What was changed about the tool, and how its arguments are completed."""
+
+    def __post_init__(self) -> None:
+        if self.wire_schema is _SAME:
+            object.__setattr__(self, "wire_schema", self.input_schema)
+
+    @property
+    def full_name(self) -> str:
+        """The name that tells it from the tools of other servers: `server/tool`."""
+        return f"{self.server}/{self.wire_name}"
+
+    def is_called(self, pattern: str) -> bool:
+        """Say whether a name or a glob means this tool.
+
+        Only one with a slash is compared with `server/tool` too: `f*` does not mean every tool
+        of a server called `files`.
+        """
+        if pattern in {self.wire_name, self.full_name} or fnmatchcase(self.wire_name, pattern):
+            return True
+        return "/" in pattern and fnmatchcase(self.full_name, pattern)
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the server says that it changes nothing."""
+        return self.annotations.get("read_only_hint") is True
+
+    @property
+    def destructive(self) -> bool:
+        """Whether it may destroy something: it does, unless the server says otherwise."""
+        return not self.read_only and self.annotations.get("destructive_hint") is not False
+
+    @property
+    def open_world(self) -> bool:
+        """Whether it may reach beyond a closed system: it does, unless the server denies it."""
+        return self.annotations.get("open_world_hint") is not False
+
     @property
     def idempotent(self) -> bool:
         """Whether the server says that calling it twice does no more than calling it once."""
-        hints = self.annotations
-        return hints.get("read_only_hint") is True or hints.get("idempotent_hint") is True
+        return self.read_only or self.annotations.get("idempotent_hint") is True
+
+    def has_trait(self, trait: Trait) -> bool:
+        """Say whether a trait holds, by the hints that were given and those that were not."""
+        match trait:
+            case "read_only":
+                return self.read_only
+            case "destructive":
+                return self.destructive
+            case "idempotent":
+                return self.idempotent
+            case "open_world":
+                return self.open_world
 
     @classmethod
     def from_mcp(cls, server: str, tool: types.Tool) -> Self:
@@ -74,3 +140,9 @@ class Tool:
             "meta": None if self.meta is None else dict(self.meta),
             "icons": [dict(icon) for icon in self.icons],
         }
+
+
+def trait_named(spelling: str) -> Trait | None:
+    """Find the trait that is meant by `read_only`, `readOnly`, `read_only_hint`, `readOnlyHint`."""
+    letters = re.sub(r"[\s_-]", "", spelling).lower().removesuffix("hint")
+    return next((trait for trait in TRAITS if trait.replace("_", "") == letters), None)

@@ -14,6 +14,7 @@ from plait.errors import (
     DomainError,
     ForbiddenError,
     HttpError,
+    InvalidArgumentsError,
     OutcomeUnknownError,
     PermissionDeniedError,
     ProtocolError,
@@ -48,7 +49,7 @@ _MEANINGS: dict[Exit, str] = {
     Exit.TOOL_FAILED: "The tool ran and reported a failure (`isError`).",
     Exit.USAGE: (
         "The command line is wrong: an unknown option, a missing or malformed argument, "
-        "a file that cannot be written."
+        "arguments that do not fit the tool, a file that cannot be written."
     ),
     Exit.UNREACHABLE: (
         "A server could not be reached, or the connection broke before anything ran. "
@@ -74,7 +75,7 @@ _MEANINGS: dict[Exit, str] = {
 def exit_code_for(error: BaseException) -> Exit:
     """Say which exit code a failure ends in."""
     match error:
-        case ArgumentError():
+        case ArgumentError() | InvalidArgumentsError():
             return Exit.USAGE
         case KeyboardInterrupt() | asyncio.CancelledError():
             return Exit.INTERRUPTED

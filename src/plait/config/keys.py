@@ -29,6 +29,7 @@ from plait.config.kinds import (
     read_function,
     read_object,
     read_output_handling,
+    read_patterns,
     read_text,
     read_text_map,
     read_texts,
@@ -63,8 +64,8 @@ _SHARED = (
     Key("reconnect", read_reconnect, "reconnect", ("restart",)),
     Key("idle_timeout", read_idle_seconds, "idle_seconds", takes_null=True),
     Key("max_concurrency", read_count, "max_concurrency"),
-    Key("include", read_texts, "include"),
-    Key("exclude", read_texts, "exclude"),
+    Key("include", read_patterns, "include"),
+    Key("exclude", read_patterns, "exclude"),
     Key("output_handling", read_output_handling, "output_handling"),
     Key("session_kwargs", read_data_map, "client_options", ("client_options",)),
 )
@@ -131,6 +132,7 @@ _FLAGS = (
     "tool_name_prefix",
     "use_standard_content_blocks",
     "validate_arguments",
+    "resources_as_tools",
 )
 
 _HOOKS = (
@@ -156,7 +158,7 @@ _OBJECTS = (
     "client_info",
     "handle_tool_errors",
     "observers",
-    "profile",
+    "result_cache",
     "roots",
     "tool_interceptors",
 )
@@ -166,12 +168,14 @@ _OPTIONS = (
     Key("tool_timeouts", read_seconds_by_tool, "tool_timeouts"),
     Key("additional_tool_name_prefix", read_any_text, "additional_tool_name_prefix"),
     Key("output_handling", read_output_handling, "output_handling"),
-    Key("include", read_texts, "include"),
-    Key("exclude", read_texts, "exclude"),
+    Key("include", read_patterns, "include"),
+    Key("exclude", read_patterns, "exclude"),
     Key("on_connection_error", function_or(one_of("throw", "ignore")), "on_connection_error"),
     Key("on_collision", one_of("prefix", "error"), "on_collision"),
     Key("on_auth_error", one_of("interrupt", "raise"), "on_auth_error"),
     Key("fallbacks", read_text_map, "fallbacks"),
+    Key("profile", one_of("default", "openai", "openai_strict", "anthropic", "gemini"), "profile"),
+    Key("tool_overrides", read_data_map, "tool_overrides"),
     Key("log_level", read_text, "log_level"),
     *(Key(name, read_bool, name) for name in _FLAGS),
     *(Key(name, read_function, name) for name in _HOOKS),

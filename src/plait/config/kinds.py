@@ -5,6 +5,8 @@ from __future__ import annotations
 import codecs
 import json
 from collections.abc import Callable, Mapping, Sequence
+from re import Pattern
+from typing import cast
 
 from plait.config.given import UNSET, Given, Read, Unset
 from plait.config.problems import did_you_mean
@@ -76,6 +78,22 @@ def read_texts(given: Given) -> tuple[str, ...] | Unset:
         return UNSET
     texts = [item.text(suggestion=_quoted(item.value)) for item in given.items()]
     return tuple(text for text in texts if text is not UNSET)
+
+
+def read_patterns(given: Given) -> tuple[object, ...] | Unset:
+    """Read what tools are chosen by: names, globs and, from Python, whatever else chooses."""
+    if isinstance(given.value, str | Pattern | Mapping) or callable(given.value):
+        return _read_pattern(given)
+    if not given.is_list("a list of names"):
+        return UNSET
+    return tuple(pattern for item in given.items() for pattern in _read_pattern(item))
+
+
+def _read_pattern(given: Given) -> tuple[object, ...]:
+    if isinstance(given.value, Pattern | Mapping) or callable(given.value):
+        return (cast("object", given.value),)
+    text = given.text(suggestion=_quoted(given.value))
+    return () if text is UNSET else (text,)
 
 
 def read_text_map(given: Given) -> dict[str, str] | Unset:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from plait.config.document import Document, load_document
 from plait.config.given import Given, describe
@@ -88,6 +88,22 @@ def read_config(
         warnings=tuple(problems.warnings),
         source=document.place.file,
     )
+
+
+def read_options(options: Mapping[str, object]) -> dict[str, Any]:
+    """Check options of a client that were given in Python, under the names they have in files.
+
+    Raises:
+        ConfigError: Anything is wrong with them.
+    """
+    problems = Problems()
+    place = Place(problems)
+    variables = _variables_for(Document(options, place, Path()), Shape({}, place), None, None)
+    read = read_table(Given(options, place, variables), CLIENT_KEYS)
+    problems.raise_errors()
+    for warning in problems.warnings:
+        logger.warning("%s", warning)
+    return read
 
 
 def _variables_for(

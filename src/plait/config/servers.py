@@ -167,6 +167,9 @@ class InProcessServer(ServerOptions):
     server: MCPServer | Server[Any] = field(repr=False)
 
 
+RemoteServer = HttpServer | SseServer | WebSocketServer
+"""Any server with a URL."""
+
 ServerConfig = StdioServer | HttpServer | SseServer | WebSocketServer | InProcessServer
 """Any configured server."""
 

@@ -83,9 +83,15 @@ class ServerConnection(SessionKeeper):
         Raises:
             PlaitError: What went wrong.
         """
+        return (await self.answer(operation, deadline, method=method)).value
+
+    async def answer(
+        self, operation: Callable[[Client], Awaitable[T]], deadline: Deadline, *, method: str
+    ) -> Answer[T]:
+        """Do what `ask` does, and also say what had to be mended."""
         for attempt in count(1):
             try:
-                return (await self.request(operation, deadline, method=method)).value
+                return await self.request(operation, deadline, method=method)
             except PlaitError as error:
                 pause = pause_before_retry(error, deadline.seconds)
                 if attempt >= ATTEMPTS or pause is None or not may_retry(error, idempotent=True):

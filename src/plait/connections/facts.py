@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from mcp import Client
+from mcp.client import ClientSession
 from mcp_types import Implementation, ServerCapabilities
 
 
@@ -14,15 +15,15 @@ from mcp_types import Implementation, ServerCapabilities
 class ServerFacts:
     """The server's name, abilities and instructions; empty before the first session."""
 
-    implementation: Implementation | None = None
+    server_info: Implementation | None = None
     """Who the server says it is; modern servers need not say."""
     protocol_version: str | None = None
     capabilities: ServerCapabilities | None = None
     instructions: str | None = None
 
     @classmethod
-    def of(cls, client: Client) -> Self:
-        """Read them off an open client."""
+    def of(cls, client: Client | ClientSession) -> Self:
+        """Read them off an open client or session."""
         return cls(
             client.server_info,
             client.protocol_version,
@@ -33,20 +34,20 @@ class ServerFacts:
     @property
     def name(self) -> str | None:
         """The name the server gives itself."""
-        return None if self.implementation is None else self.implementation.name
+        return None if self.server_info is None else self.server_info.name
 
     @property
     def title(self) -> str | None:
         """The name the server gives itself, for people."""
-        return None if self.implementation is None else self.implementation.title
+        return None if self.server_info is None else self.server_info.title
 
     @property
     def version(self) -> str | None:
         """The version of the server."""
-        return None if self.implementation is None else self.implementation.version
+        return None if self.server_info is None else self.server_info.version
 
     @property
-    def server_info(self) -> Mapping[str, str] | None:
+    def identity(self) -> Mapping[str, str] | None:
         """Name and version as plain data."""
-        info = self.implementation
+        info = self.server_info
         return None if info is None else {"name": info.name, "version": info.version}

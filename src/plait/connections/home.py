@@ -29,6 +29,11 @@ class Home:
         self._opened = asyncio.Event()
         self._leave = asyncio.Event()
 
+    @property
+    def opened(self) -> bool:
+        """Whether the group is there."""
+        return self._group is not None
+
     async def open(self) -> None:
         """Start the group, if it is not there yet."""
         if self._task is None or self._task.done():

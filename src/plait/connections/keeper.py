@@ -89,6 +89,16 @@ class SessionKeeper:
         """How many sessions were opened so far."""
         return self._opened_count
 
+    @property
+    def facts(self) -> ServerFacts:
+        """What the server said about itself when the last session was opened."""
+        return self._facts
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests are under way."""
+        return self._session.in_flight if self._session is not None else 0
+
     async def lasting_session(self) -> Session:
         """Return the open session, waiting for one while there is hope.
 
@@ -303,13 +313,13 @@ class SessionKeeper:
             required=self.server.required,
             breaker=breaker_of(self._condition),
             protocol_version=facts.protocol_version,
-            server_info=facts.server_info,
+            server_info=facts.identity,
             tool_count=self.tool_count,
             error=self._error,
             next_try_seconds=self.next_try_seconds,
             pid=wire.pid if wire is not None and not wire.ended else None,
             sessions=self._opened_count,
-            in_flight=session.in_flight if session is not None else 0,
+            in_flight=self.in_flight,
             connect_seconds=session.connect_seconds if session is not None else None,
             mended=tuple(dict.fromkeys(wire.notes)) if wire is not None else (),
             noise_lines=wire.noise_lines if wire is not None else 0,

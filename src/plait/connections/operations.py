@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -129,16 +130,38 @@ async def _pages(
     return items
 
 
-async def list_tools(client: Client) -> list[types.Tool]:
+@dataclass(frozen=True, slots=True)
+class ToolList:
+    """The tools of every page, and what the server said about keeping the list."""
+
+    tools: tuple[types.Tool, ...]
+    ttl_seconds: float | None = None
+    """For how long the list holds; `None` if the server did not say."""
+    public: bool = False
+    """Whether the list is the same for everyone, whatever their credentials."""
+
+
+async def list_tools(client: Client) -> ToolList:
     """List the tools of every page."""
+    hints: list[types.ListToolsResult] = []
 
     async def fetch(cursor: str | None) -> tuple[list[types.Tool], str | None]:
         page = await client.list_tools(cursor=cursor)
+        hints.append(page)
         return page.tools, page.next_cursor
 
     tools = await _pages(fetch)
     _listed.add(client.session)
-    return tools
+    if not is_modern(client):
+        return ToolList(tuple(tools))
+    # https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
+    # Servers send 0 when nobody gave them a hint to send, so it says nothing.
+    times = [page.ttl_ms / 1000 for page in hints if page.ttl_ms > 0]
+    return ToolList(
+        tuple(tools),
+        ttl_seconds=min(times, default=None),
+        public=all(page.cache_scope == "public" for page in hints),
+    )
 
 
 async def list_resources(client: Client) -> list[types.Resource]:

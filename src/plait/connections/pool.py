@@ -4,48 +4,81 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-from collections import deque
+import logging
+from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from plait._support.redact import Redactor
 from plait.config.secrets import secret_values
-from plait.config.servers import ServerConfig
+from plait.config.servers import RemoteServer, ServerConfig
+from plait.connections.access import Access
 from plait.connections.connection import ServerConnection
 from plait.connections.home import Home
 from plait.connections.opening import Voice
 from plait.connections.status import Event, Status
 from plait.errors import UnknownServerError
 
+logger = logging.getLogger("plait.connections")
+
 _EVENTS = 500
 """How many events are remembered."""
 
+_MOST_PRIVATE = 128
+"""Connections with credentials of their own that are kept; the longest unused goes first."""
+
 
 class ConnectionPool:
-    """Holds one connection per server; they open when they are first used."""
+    """Holds one connection per server and credentials; they open when they are first used."""
 
     def __init__(
         self, servers: Mapping[str, ServerConfig], voice_for: Callable[[str], Voice]
     ) -> None:
         self._home = Home()
+        self._voice_for = voice_for
         self._events: deque[Event] = deque(maxlen=_EVENTS)
-        self.connections = {
-            name: ServerConnection(
-                name,
-                server,
-                home=self._home,
-                voice=voice_for(name),
-                redact=Redactor(secret_values(server)),
-                on_event=self._events.append,
-            )
-            for name, server in servers.items()
-        }
+        self._private: OrderedDict[tuple[str, str], ServerConnection] = OrderedDict()
+        self._warned: set[str] = set()
+        self.connections = {name: self._connection(name, one) for name, one in servers.items()}
 
     def __getitem__(self, name: str) -> ServerConnection:
         try:
             return self.connections[name]
         except KeyError:
             raise unknown_server(name, self.connections) from None
+
+    def connection(self, name: str, access: Access | None = None) -> ServerConnection:
+        """Return the connection of a server for these credentials."""
+        shared = self[name]
+        if access is None:
+            return shared
+        if not isinstance(shared.server, RemoteServer):
+            if name not in self._warned:
+                self._warned.add(name)
+                logger.warning("%s takes no headers: it is not reached over HTTP", name)
+            return shared
+        key = (name, access.key)
+        private = self._private.get(key)
+        if private is None:
+            private = self._private[key] = self._connection(name, access.applied_to(shared.server))
+            self._drop_unused()
+        self._private.move_to_end(key)
+        return private
+
+    def add(self, name: str, server: ServerConfig) -> None:
+        """Take one more server."""
+        self.connections[name] = self._connection(name, server)
+
+    async def remove(self, name: str) -> None:
+        """Close the connections of a server, and forget it."""
+        leaving = [self.connections.pop(name)]
+        leaving += [self._private.pop(key) for key in list(self._private) if key[0] == name]
+        await asyncio.gather(*(connection.close() for connection in leaving))
+
+    @property
+    def opened(self) -> bool:
+        """Whether the pool is usable."""
+        return self._home.opened
 
     async def open(self) -> None:
         """Make the pool usable; no server is contacted."""
@@ -57,13 +90,30 @@ class ConnectionPool:
 
     async def close(self) -> None:
         """Close every connection at the same time, and wait for all of them."""
-        await asyncio.gather(*(connection.close() for connection in self.connections.values()))
+        everything = [*self.connections.values(), *self._private.values()]
+        await asyncio.gather(*(connection.close() for connection in everything))
         await self._home.close()
 
     def status(self) -> Status:
         """Describe every connection as it stands."""
         servers = {name: one.status() for name, one in self.connections.items()}
         return Status(servers, tuple(self._events))
+
+    def _connection(self, name: str, server: ServerConfig) -> ServerConnection:
+        return ServerConnection(
+            name,
+            server,
+            home=self._home,
+            voice=self._voice_for(name),
+            redact=Redactor(secret_values(server)),
+            on_event=self._events.append,
+        )
+
+    def _drop_unused(self) -> None:
+        excess = len(self._private) - _MOST_PRIVATE
+        idle = (key for key, one in self._private.items() if not one.in_flight)
+        for key in [key for _, key in zip(range(excess), idle, strict=False)]:
+            self._home.start(self._private.pop(key).close, name=f"plait close {key[0]}")
 
 
 def unknown_server(name: str, known: Iterable[str]) -> UnknownServerError:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import TypeVar
 
 from mcp import Client
-from mcp.client.session import IncomingMessage
+from mcp.client.session import IncomingMessage, LoggingFnT
 from mcp_types import (
     METHOD_NOT_FOUND,
     LoggingLevel,
+    LoggingMessageNotificationParams,
     ResourceUpdatedNotification,
     ToolListChangedNotification,
 )
 
 from plait.catalog.catalog import ToolCatalog
+from plait.catalog.shaping import Shaping
 from plait.config.servers import ServerConfig
 from plait.connections.deadline import Deadline
 from plait.connections.handover import Handover
@@ -25,9 +27,8 @@ from plait.connections.operations import is_modern
 from plait.connections.pool import ConnectionPool
 from plait.connections.status import Status
 from plait.errors import PlaitError, ProtocolError
-from plait.execution.executor import ToolExecutor
+from plait.execution.executor import Calling, ToolExecutor
 from plait.execution.subscriptions import Subscriptions
-from plait.telemetry.observer import Observer
 
 T = TypeVar("T")
 
@@ -41,20 +42,19 @@ class Core:
         handover: Handover,
         *,
         voice_for: Callable[[str], Voice],
-        default_seconds: float | None,
-        observers: Sequence[Observer],
+        shaping: Shaping | None = None,
+        calling: Calling | None = None,
     ) -> None:
         self._voice_for = voice_for
         self.pool = ConnectionPool(servers, self._voice)
-        self.catalog = ToolCatalog(self.pool)
+        self.catalog = ToolCatalog(self.pool, shaping)
         self.subscriptions = Subscriptions(self.pool)
-        self.executor = ToolExecutor(
-            self.pool,
-            self.catalog,
-            handover,
-            default_seconds=default_seconds,
-            observers=observers,
-        )
+        self.executor = ToolExecutor(self.pool, self.catalog, handover, calling)
+
+    @property
+    def opened(self) -> bool:
+        """Whether everything is usable."""
+        return self.pool.opened
 
     async def open(self) -> None:
         """Make everything usable; no server is contacted."""
@@ -63,6 +63,17 @@ class Core:
     async def close(self) -> None:
         """Close every connection."""
         await self.pool.close()
+
+    async def add(self, name: str, server: ServerConfig) -> None:
+        """Take one more server; one of the same name is closed first."""
+        if name in self.pool.connections:
+            await self.remove(name)
+        self.pool.add(name, server)
+
+    async def remove(self, name: str) -> None:
+        """Close a server's connections, and forget its tools."""
+        self.catalog.drop(name)
+        await self.pool.remove(name)
 
     async def ready(self, timeout_seconds: float | None) -> Status:
         """Open every connection, and wait for all of them at most so long.
@@ -118,13 +129,23 @@ class Core:
     def _voice(self, server: str) -> Voice:
         voice = self._voice_for(server)
         voice.on_message = partial(self._heard, server)
+        voice.on_log = partial(self._logged, server, voice.on_log)
         return voice
+
+    async def _logged(
+        self, server: str, otherwise: LoggingFnT | None, params: LoggingMessageNotificationParams
+    ) -> None:
+        """Pass a log message on to the call it must belong to, or else to the whole client."""
+        if not self.executor.logged(server, params) and otherwise is not None:
+            await otherwise(params)
 
     async def _heard(self, server: str, message: IncomingMessage) -> None:
         """Act on what a server says without being asked."""
         match message:
             case ToolListChangedNotification():
                 self.catalog.forget(server)
+                if self.executor.results is not None:
+                    self.executor.results.forget(server)
             case ResourceUpdatedNotification():
                 self.subscriptions.updated(server, message.params.uri)
             case _:

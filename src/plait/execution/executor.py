@@ -1,55 +1,59 @@
-"""One tool call: its deadline, its attempts, and what becomes of it."""
+"""One tool call: its deadline, its attempts, its backup, and what becomes of it."""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from mcp import Client
 from mcp_types import LOG_LEVEL_META_KEY, CallToolResult, LoggingLevel, RequestParamsMeta
+from mcp_types import LoggingMessageNotificationParams as LogMessage
 
 from plait.catalog.catalog import ToolCatalog
-from plait.catalog.filters import is_offered
 from plait.catalog.tool import Tool
-from plait.config.policies import Timeouts
+from plait.catalog.validation import prepare
 from plait.connections.connection import Answer
-from plait.connections.deadline import Deadline
 from plait.connections.handover import Handover
 from plait.connections.operations import call_tool, is_modern
 from plait.connections.pool import ConnectionPool
 from plait.connections.retry import ATTEMPTS, may_retry, pause_before_retry
-from plait.errors import PermissionDeniedError, PlaitError
+from plait.errors import (
+    InvalidArgumentsError,
+    PermissionDeniedError,
+    PlaitError,
+    RunDeadlineError,
+    ToolNotFoundError,
+)
+from plait.execution.arguments import argument_error_text, prepare_arguments
+from plait.execution.call import OnProgress, ToolCall, deadline_of
+from plait.execution.fallback import BeforeFallback, has_not_run, may_fall_back
 from plait.execution.outcome import ToolResult
 from plait.execution.output_check import output_notes, prepare_check
+from plait.execution.result_cache import ResultCache, ResultCaching
 from plait.telemetry.observer import CallTool, Observer, observe
+
+__all__ = ["Calling", "OnProgress", "ToolCall", "ToolExecutor"]
 
 logger = logging.getLogger("plait.execution")
 
-OnProgress = Callable[[float, float | None, str | None], Awaitable[None] | None]
-"""Gets the progress, the total and the message of each progress notification."""
-
-_CALL_SECONDS = 60.0
-_LONGEST_FACTOR = 10
-"""How far progress may stretch a call, in multiples of its timeout."""
+_Tell = Callable[[float, float | None, str | None], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCall:
-    """A call to be made."""
+class Calling:
+    """How a client makes its calls."""
 
-    server: str
-    tool: str
-    """The wire name."""
-
-    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
-    timeout_seconds: float | None = None
-    on_progress: OnProgress | None = None
+    default_seconds: float | None = None
+    validate_arguments: bool = True
+    fallbacks: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Which server stands in for which."""
+    before_fallback: BeforeFallback | None = None
+    result_caching: ResultCaching | None = None
+    observers: Sequence[Observer] = ()
 
 
 class ToolExecutor:
@@ -60,17 +64,26 @@ class ToolExecutor:
         pool: ConnectionPool,
         catalog: ToolCatalog,
         handover: Handover,
-        *,
-        default_seconds: float | None = None,
-        observers: Sequence[Observer] = (),
+        calling: Calling | None = None,
     ) -> None:
         self._pool = pool
         self._catalog = catalog
         self._handover = handover
-        self._default_seconds = default_seconds
-        self._observers = tuple(observers)
+        self._calling = calling or Calling()
+        caching = self._calling.result_caching
+        self.results = None if caching is None else ResultCache(caching)
         self.log_level: LoggingLevel | None = None
         """From which level on servers shall send log messages during calls."""
+        self._listening: list[tuple[ToolCall, Callable[[LogMessage], None]]] = []
+        """The calls under way whose callers want to hear log messages."""
+
+    def logged(self, server: str, message: LogMessage) -> bool:
+        """Hand a log message to the call it belongs to; say no if that cannot be told."""
+        here = [(call.tool, tell) for call, tell in self._listening if call.server == server]
+        if len({tool for tool, _ in here}) != 1:
+            return False
+        here[0][1](message)
+        return True
 
     async def run(self, call: ToolCall) -> ToolResult:
         """Make the call, and make it again where that can do no harm.
@@ -78,24 +91,64 @@ class ToolExecutor:
         Raises:
             PlaitError: The call could not be made, or its outcome is not known.
         """
-        tool = await self._handover.run(self._catalog.recall, call.server, call.tool)
-        self._check_offered(call, tool)
+        left = call.run_seconds_left()
+        if left is None:
+            return await self._run(call)
+        if left <= 0:
+            raise _run_is_over(call, "it was not sent")
+        limit = asyncio.timeout(left)
+        try:
+            async with limit:
+                return await self._run(call)
+        except TimeoutError as error:
+            if not limit.expired() or isinstance(error, PlaitError):
+                raise
+            raise _run_is_over(call, "it may still take effect, so check first") from error
+
+    async def _run(self, call: ToolCall) -> ToolResult:
+        tool: Tool | None = None
+        try:
+            tool = await self._recall(call)
+            self._check_offered(call)
+            call = await self._with_valid_arguments(call, tool)
+            if self.results is not None and (kept := self.results.get(call, tool)) is not None:
+                return kept
+            result = await self._run_on_server(call, tool)
+        except PlaitError as error:
+            backup = await self._backup_for(call, tool, error)
+            if backup is None:
+                raise
+            return await self._run_on_backup(backup, error)
+        if self.results is not None:
+            if tool is None or not tool.read_only:
+                self.results.forget(call.server)  # whatever was read may have changed
+            self.results.put(call, tool, result)
+        return result
+
+    async def _recall(self, call: ToolCall) -> Tool | None:
+        known = self._catalog.known(call.server, call.tool, call.access)
+        if known is not None:
+            return known
+        return await self._handover.run(self._catalog.recall, call.server, call.tool, call.access)
+
+    async def _run_on_server(self, call: ToolCall, tool: Tool | None) -> ToolResult:
         tell = call.on_progress and self._handover.returning(call.on_progress)
+        tell_log = call.on_log and self._handover.returning(call.on_log)
         began = time.perf_counter()
         attempt = 0
         while True:
             attempt += 1
             try:
                 with observe(
-                    self._observers,
+                    self._calling.observers,
                     CallTool(server=call.server, tool=call.tool, attempt=attempt),
                 ):
-                    answer = await self._handover.run(self._attempt, call, tool, tell)
+                    answer = await self._handover.run(self._attempt, call, tool, tell, tell_log)
             except PlaitError as error:
                 pause = self._pause_before_retry(call, tool, error, attempt, began)
                 if pause is None:
                     raise
-                logger.info("calling %s/%s again after: %s", call.server, call.tool, error)
+                logger.info("calling %s again after: %s", call.where, error)
                 await asyncio.sleep(pause)
                 continue
             if tool is not None:
@@ -113,12 +166,17 @@ class ToolExecutor:
         self,
         call: ToolCall,
         tool: Tool | None,
-        tell: Callable[[float, float | None, str | None], None] | None,
+        tell: _Tell | None,
+        tell_log: Callable[[LogMessage], None] | None,
     ) -> Answer[CallToolResult]:
         """Make one attempt; runs in the loop that owns the connections."""
-        connection = self._pool[call.server]
-        deadline = self._deadline(call, connection.server.timeouts)
-        on_progress = partial(_progressed, deadline, tell)
+        connection = self._pool.connection(call.server, call.access)
+        deadline = deadline_of(call, connection.server.timeouts, self._calling.default_seconds)
+
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            deadline.extend()
+            if tell is not None:
+                tell(progress, total, message)
 
         def operation(client: Client) -> Awaitable[CallToolResult]:
             meta: RequestParamsMeta | None = None
@@ -133,7 +191,18 @@ class ToolExecutor:
                 meta=meta,
             )
 
-        return await connection.request(operation, deadline, method="tools/call", tool=call.tool)
+        if tell_log is None:
+            return await connection.request(
+                operation, deadline, method="tools/call", tool=call.tool
+            )
+        listener = (call, tell_log)
+        self._listening.append(listener)
+        try:
+            return await connection.request(
+                operation, deadline, method="tools/call", tool=call.tool
+            )
+        finally:
+            self._listening.remove(listener)
 
     def _pause_before_retry(
         self, call: ToolCall, tool: Tool | None, error: PlaitError, attempt: int, began: float
@@ -142,33 +211,73 @@ class ToolExecutor:
         idempotent = tool is not None and tool.idempotent
         if attempt >= ATTEMPTS or not may_retry(error, idempotent=idempotent):
             return None
-        limit = self._deadline(call, self._pool[call.server].server.timeouts).seconds
+        timeouts = self._pool[call.server].server.timeouts
+        limit = deadline_of(call, timeouts, self._calling.default_seconds).seconds
         return pause_before_retry(error, limit - (time.perf_counter() - began))
 
-    def _check_offered(self, call: ToolCall, tool: Tool | None) -> None:
-        if tool is not None and not is_offered(tool, self._pool[call.server].server):
+    def _check_offered(self, call: ToolCall) -> None:
+        reason = self._catalog.refusal(call.server, call.tool, call.access)
+        if reason is not None:
             raise PermissionDeniedError(
-                f"{call.server}/{call.tool}: this tool is not offered (include/exclude)",
+                f"{call.where}: this tool is not offered ({reason})",
                 server=call.server,
                 tool=call.tool,
             )
 
-    def _deadline(self, call: ToolCall, timeouts: Timeouts) -> Deadline:
-        """Find the limit of a call: its own, the tool's, the server's, the client's, 60 s."""
-        by_tool = (
-            seconds
-            for pattern, seconds in timeouts.tool_seconds.items()
-            if fnmatchcase(call.tool, pattern)
-        )
-        seconds = (
-            call.timeout_seconds
-            or next(by_tool, None)
-            or timeouts.call_seconds
-            or self._default_seconds
-            or _CALL_SECONDS
-        )
-        cap = timeouts.longest_call_seconds or seconds * _LONGEST_FACTOR
-        return Deadline(seconds, cap_seconds=cap, setting="timeout")
+    async def _with_valid_arguments(self, call: ToolCall, tool: Tool | None) -> ToolCall:
+        if tool is None or not self._calling.validate_arguments:
+            return call
+        await prepare(tool.wire_schema)
+        prepared = prepare_arguments(tool.wire_schema, call.arguments, tool=tool.name)
+        if prepared.problems:
+            text = argument_error_text(tool.name, prepared.problems)
+            raise InvalidArgumentsError(text, server=call.server, tool=call.tool)
+        for change in prepared.changes:
+            logger.debug("%s: %s", call.where, change)
+        return replace(call, arguments=prepared.arguments)
+
+    async def _backup_for(
+        self, call: ToolCall, tool: Tool | None, error: PlaitError
+    ) -> ToolCall | None:
+        """Return the call to make on the backup, if there is one and it may be asked."""
+        backup = self._calling.fallbacks.get(call.server)
+        idempotent = tool is not None and tool.idempotent
+        if backup is None or not may_fall_back(error, idempotent=idempotent):
+            return None
+        if self._calling.before_fallback is not None:
+            verdict = self._calling.before_fallback(error, call)
+            if inspect.isawaitable(verdict):
+                verdict = await verdict
+            if verdict is False:
+                return None
+        # The credentials were meant for the other server.
+        return replace(call, server=backup, access=None)
+
+    async def _run_on_backup(self, call: ToolCall, error: PlaitError) -> ToolResult:
+        """Make the call on the backup; if that fails too, the first error is what counts."""
+        logger.warning("%s; asking %s instead", error, call.server)
+        try:
+            tool = await self._recall(call)
+            if tool is None:
+                raise ToolNotFoundError(
+                    f"{call.server} has no tool {call.tool!r}", server=call.server, tool=call.tool
+                )
+            self._check_offered(call)
+            return await self._run_on_server(await self._with_valid_arguments(call, tool), tool)
+        except PlaitError as second:
+            if not has_not_run(second):
+                raise  # it may have run there, and whoever asked must know
+            logger.warning("the backup failed too: %s", second)
+            error.add_note(f"the backup failed too: {second}")
+            raise error from second
+
+
+def _run_is_over(call: ToolCall, outcome: str) -> RunDeadlineError:
+    return RunDeadlineError(
+        f"{call.where}: the time of the whole run is over; {outcome}",
+        server=call.server,
+        tool=call.tool,
+    )
 
 
 def _output_notes(tool: Tool | None, result: CallToolResult) -> tuple[str, ...]:
@@ -176,15 +285,3 @@ def _output_notes(tool: Tool | None, result: CallToolResult) -> tuple[str, ...]:
     for note in notes:
         logger.warning("%s/%s: %s", tool and tool.server, tool and tool.wire_name, note)
     return notes
-
-
-async def _progressed(
-    deadline: Deadline,
-    tell: Callable[[float, float | None, str | None], None] | None,
-    progress: float,
-    total: float | None,
-    message: str | None,
-) -> None:
-    deadline.extend()
-    if tell is not None:
-        tell(progress, total, message)

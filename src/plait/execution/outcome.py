@@ -11,6 +11,15 @@ import mcp_types as types
 from plait.transports.mend import ORIGINAL
 
 
+def structured_of(result: types.CallToolResult) -> Any | None:
+    """Return the structured content, also where an older protocol had it moved to `_meta`."""
+    structured: Any = result.structured_content
+    original: Any = (result.meta or {}).get(ORIGINAL)
+    if structured is None and isinstance(original, Mapping):
+        return cast("Mapping[str, Any]", original).get("structuredContent")
+    return structured
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
     """The answer of a tool; `is_error` is the tool's own word, for the model to read."""
@@ -38,20 +47,26 @@ class ToolResult:
         seconds: float,
     ) -> Self:
         """Translate the SDK's result."""
-        structured: Any = result.structured_content
-        original: Any = (result.meta or {}).get(ORIGINAL)
-        if structured is None and isinstance(original, Mapping):
-            structured = cast("Mapping[str, Any]", original).get("structuredContent")
         return cls(
             server=server,
             tool=tool,
             is_error=bool(result.is_error),
             content=tuple(result.content),
-            structured_content=structured,
+            structured_content=structured_of(result),
             meta=result.meta,
             attempts=attempts,
             notes=notes,
             seconds=seconds,
+        )
+
+    def to_mcp(self) -> types.CallToolResult:
+        """Return the result as the SDK has it."""
+        structured = self.structured_content
+        return types.CallToolResult(
+            content=list(self.content),
+            structured_content=structured if isinstance(structured, dict) else None,
+            is_error=self.is_error,
+            _meta=None if self.meta is None else dict(self.meta),
         )
 
     @property

@@ -2,48 +2,43 @@
 
 from __future__ import annotations
 
-import asyncio
+import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, ClassVar, Unpack, cast
 
 import mcp_types as types
-from mcp import Client
 
 from plait._version import __version__
+from plait.catalog.catalog import Offer
+from plait.catalog.filters import ToolFilter
+from plait.catalog.overrides import complete_arguments
 from plait.catalog.tool import Tool
-from plait.config.defaults import servers_with_defaults, unused_options
-from plait.config.read import ClientConfig, ConfigSource, read_config
-from plait.connections import operations
-from plait.connections.facts import ServerFacts
-from plait.connections.pool import unknown_server
-from plait.connections.status import Status
-from plait.errors import PlaitError
+from plait.config.defaults import server_with_defaults
+from plait.config.read import ClientConfig, ConfigSource, read_config, read_options
+from plait.connections.access import Access
+from plait.errors import ConnectError, PlaitError
+from plait.execution.call import OnProgress, ToolCall
 from plait.execution.core import Core
-from plait.execution.executor import OnProgress, ToolCall
-from plait.execution.life import ClientLife
+from plait.execution.features import ServerFeatures
+from plait.execution.options import (
+    ToolOptions,
+    calling_from,
+    check_fallbacks,
+    shaping_from,
+    unused_options,
+)
 from plait.execution.outcome import ToolResult
 from plait.execution.roots import Roots, roots_callback
-from plait.execution.subscriptions import Subscription
 from plait.execution.voice import OnLog, VoiceMaker
 from plait.telemetry.observer import Observer
 
 logger = logging.getLogger("plait.execution")
 
-T = TypeVar("T")
 
-
-@dataclass(frozen=True, slots=True)
-class Listed(Generic[T]):
-    """Something a server lists, and which server it was."""
-
-    server: str
-    item: T
-
-
-class Toolbox(ClientLife):
+class Toolbox(ServerFeatures):
     """All servers of a configuration.
 
     Servers are contacted when they are first needed. Used as `async with Toolbox(...)`, its
@@ -51,6 +46,9 @@ class Toolbox(ClientLife):
     be called from any loop and any thread. Code without a loop uses the forms that end in
     `_blocking`, or `run_blocking` for the other methods.
     """
+
+    OPTIONS: ClassVar = frozenset(ToolOptions.__annotations__)
+    """The options that hold for every framework."""
 
     def __init__(
         self,
@@ -62,57 +60,100 @@ class Toolbox(ClientLife):
         log_level: types.LoggingLevel | None = None,
         on_log: OnLog | None = None,
         observers: Sequence[Observer] = (),
+        **options: Unpack[ToolOptions],
     ) -> None:
         self.config: ClientConfig = read_config(servers)
-        if unused := ", ".join(unused_options(self.config)):
+        self._options: dict[str, Any] = {**self.config.options, **read_options(options)}
+        if unused := ", ".join(unused_options(self._options)):
             logger.warning("a toolbox makes no use of these options: %s", unused)
+        check_fallbacks(self._options, self.config.servers)
+        self._servers = {
+            name: server_with_defaults(server, self._options)
+            for name, server in self.config.servers.items()
+        }
+        self._reported: set[str] = set()
         super().__init__(
             partial(
                 Core,
-                servers_with_defaults(self.config),
+                self._servers,
                 voice_for=VoiceMaker(
                     client_info=_implementation(client_info),
                     log_level=log_level
-                    or cast("types.LoggingLevel | None", self.config.options.get("log_level")),
+                    or cast("types.LoggingLevel | None", self._options.get("log_level")),
                     on_log=on_log,
                     on_roots=None if roots is None else roots_callback(roots),
                 ),
-                default_seconds=default_tool_timeout or self.config.default_tool_timeout,
-                observers=tuple(observers),
+                shaping=shaping_from(self._options),
+                calling=calling_from(
+                    self._options,
+                    default_seconds=default_tool_timeout or self.config.default_tool_timeout,
+                    observers=observers,
+                ),
             )
         )
 
-    @property
-    def server_names(self) -> tuple[str, ...]:
-        """The configured servers, in their order."""
-        return tuple(self.config.servers)
-
-    def status(self) -> Status:
-        """Say how every server stands now, without contacting any."""
-        return self._core.pool.status()
-
-    async def ready(self, timeout_seconds: float | None = None) -> Status:
-        """Open every server, and wait until each is ready or has failed, or the time is over.
+    async def add_server(self, name: str, server: object) -> None:
+        """Take one more server, written as in a configuration; it replaces one of that name.
 
         Raises:
-            PlaitError: A required server failed, or was not ready in time.
+            ConfigError: Its configuration is wrong.
         """
-        return await self._on_owner(lambda core: core.ready(timeout_seconds))
+        added = read_config({"servers": {name: server}}).servers[name]
+        self.config = replace(self.config, servers={**self.config.servers, name: added})
+        self._servers[name] = server_with_defaults(added, self._options)
+        await self._on_owner(lambda core: core.add(name, self._servers[name]))
 
-    def ready_blocking(self, timeout_seconds: float | None = None) -> Status:
-        """Do what `ready` does, and block until it is done."""
-        return self.run_blocking(self.ready, timeout_seconds)
+    async def remove_server(self, name: str) -> None:
+        """Close a server's connections, and forget it; its tools can no longer be called."""
+        self.check_names([name])
+        left = {known: server for known, server in self.config.servers.items() if known != name}
+        self.config = replace(self.config, servers=left)
+        del self._servers[name]
+        await self._on_owner(lambda core: core.remove(name))
 
-    async def tools(self, *servers: str, refresh: bool = False) -> list[Tool]:
+    async def tools(
+        self,
+        *servers: str,
+        refresh: bool = False,
+        include: Any = None,
+        exclude: Any = None,
+        access: Access | None = None,
+    ) -> list[Tool]:
         """List the tools of these servers, or of all of them.
 
-        An optional server that fails is left out; `status()` says why.
+        An optional server that fails is left out; `status()` says why. `include` and `exclude`
+        narrow this list only.
 
         Raises:
             PlaitError: A required server failed, one that was named, or every one.
         """
-        self._check_names(servers)
-        return await self._on_owner(lambda core: core.catalog.tools(servers, refresh=refresh))
+        self.check_names(servers)
+        narrow = ToolFilter.of(include=include, exclude=exclude)
+        offer = await self._on_owner(
+            lambda core: core.catalog.offer(servers, refresh=refresh, access=access)
+        )
+        await self._report(offer, named=servers)
+        return [tool for tool in offer.tools if narrow.offers(tool)]
+
+    async def _report(self, offer: Offer, named: Sequence[str]) -> None:
+        """Raise, or say once, why servers have no tools to offer."""
+        on_error = self._options.get("on_connection_error")
+        self._reported &= set(offer.failures)
+        for name, error in offer.failures.items():
+            if name in named or self._servers[name].required:
+                raise error
+            if callable(on_error):
+                told = on_error(name, error)
+                if inspect.isawaitable(told):
+                    await told
+        if callable(on_error):
+            return
+        asked = set(named) or set(self.server_names) - self._core.catalog.shaping.unlisted
+        if offer.failures and set(offer.failures) == asked:
+            raise _one_error(offer.failures)
+        for name in offer.failures.keys() - self._reported:
+            self._reported.add(name)
+            logger.warning("going on without %s: %s", name, offer.failures[name])
 
     def tools_blocking(self, *servers: str, refresh: bool = False) -> list[Tool]:
         """Do what `tools` does, and block until it is done."""
@@ -132,17 +173,41 @@ class Toolbox(ClientLife):
         Raises:
             PlaitError: The call could not be made, or its outcome is not known.
         """
-        self._check_names([server])
-        await self._on_owner(_nothing)
-        return await self._core.executor.run(
-            ToolCall(
-                server=server,
-                tool=tool,
-                arguments=arguments or {},
-                timeout_seconds=timeout_seconds,
-                on_progress=on_progress,
-            )
+        call = ToolCall(
+            server=server,
+            tool=tool,
+            arguments=arguments or {},
+            timeout_seconds=timeout_seconds,
+            on_progress=on_progress,
         )
+        return await self.execute(await self.completed(call, context=call))
+
+    async def completed(self, call: ToolCall, *, context: object) -> ToolCall:
+        """Return the call as overrides of the tool want it: renamed, filled in, injected.
+
+        Functions among the overrides get the `context`.
+        """
+        self.check_names([call.server])
+        tool = self._core.catalog.known(call.server, call.tool, call.access)
+        if tool is None:
+            tool = await self._on_owner(
+                lambda core: core.catalog.recall(call.server, call.tool, call.access)
+            )
+        if tool is None or tool.override is None:
+            return call
+        return replace(call, arguments=await complete_arguments(tool, call.arguments, context))
+
+    async def execute(self, call: ToolCall) -> ToolResult:
+        """Make a call as it is.
+
+        Raises:
+            PlaitError: The call could not be made, or its outcome is not known.
+        """
+        self.check_names([call.server])
+        self._check_open()
+        if not self._core.opened:
+            await self._on_owner(_nothing)
+        return await self._core.executor.run(call)
 
     def call_blocking(
         self,
@@ -163,146 +228,13 @@ class Toolbox(ClientLife):
             on_progress=on_progress,
         )
 
-    async def resources(self, *servers: str) -> list[Listed[types.Resource]]:
-        """List the resources of these servers, or of all; those that offer none are left out."""
-        return await self._listed(servers, operations.list_resources, "resources/list")
 
-    async def resource_templates(self, *servers: str) -> list[Listed[types.ResourceTemplate]]:
-        """List the resource templates of these servers, or of all."""
-        return await self._listed(
-            servers, operations.list_resource_templates, "resources/templates/list"
-        )
-
-    async def prompts(self, *servers: str) -> list[Listed[types.Prompt]]:
-        """List the prompts of these servers, or of all; those that offer none are left out."""
-        return await self._listed(servers, operations.list_prompts, "prompts/list")
-
-    async def read(self, server: str, uri: str) -> types.ReadResourceResult:
-        """Read a resource.
-
-        Raises:
-            ResourceNotFoundError: The server has no such resource.
-        """
-        return await self._ask(server, lambda c: c.read_resource(uri), "resources/read")
-
-    async def prompt(
-        self, server: str, name: str, arguments: Mapping[str, str] | None = None
-    ) -> types.GetPromptResult:
-        """Fill in a prompt."""
-        filled = None if arguments is None else dict(arguments)
-        return await self._ask(server, lambda c: c.get_prompt(name, filled), "prompts/get")
-
-    async def complete(
-        self,
-        server: str,
-        ref: types.PromptReference | types.ResourceTemplateReference,
-        argument: Mapping[str, str],
-        context: Mapping[str, str] | None = None,
-    ) -> types.CompleteResult:
-        """Ask the server how an argument of a prompt or a template may go on."""
-        known = None if context is None else dict(context)
-        return await self._ask(
-            server, lambda c: c.complete(ref, dict(argument), known), "completion/complete"
-        )
-
-    async def subscribe(
-        self, server: str, uri: str, on_update: Callable[[str], Awaitable[None] | None]
-    ) -> Subscription:
-        """Have `on_update` called with the URI whenever the resource changes, or may have.
-
-        The subscription outlives restarts of the server; `cancel()` on it ends it.
-        """
-        self._check_names([server])
-        tell = self._handover.returning(on_update)
-        return await self._on_owner(lambda core: core.subscriptions.add(server, uri, tell))
-
-    async def set_log_level(self, level: types.LoggingLevel, *servers: str) -> None:
-        """Say from which level on servers shall send log messages; servers without logs are left.
-
-        Modern servers take it with each request, so it holds from their next session on.
-        """
-        self._check_names(servers)
-
-        names = servers or self.server_names
-        await self._on_owner(lambda core: core.set_log_level(names, level))
-
-    async def server_info(self, server: str) -> ServerFacts:
-        """Return who the server says it is, what it can do, and its instructions."""
-        self._check_names([server])
-
-        async def work(core: Core) -> ServerFacts:
-            session = await core.pool[server].lasting_session()
-            return ServerFacts.of(session.client)
-
-        return await self._on_owner(work)
-
-    async def ping(self, server: str) -> float:
-        """Measure one cheap round trip to the server, in seconds."""
-        return await self._ask(server, operations.ping, "ping")
-
-    async def health(self) -> Mapping[str, PlaitError | None]:
-        """Ask every server for a sign of life; `None` stands for a healthy one."""
-
-        async def look(name: str) -> PlaitError | None:
-            try:
-                await self.ping(name)
-            except PlaitError as error:
-                return error
-            return None
-
-        answers = await asyncio.gather(*(look(name) for name in self.server_names))
-        return dict(zip(self.server_names, answers, strict=True))
-
-    async def reconnect(self, server: str) -> None:
-        """Drop the server's session, and forget that it failed; the next call opens another."""
-        self._check_names([server])
-
-        async def work(core: Core) -> None:
-            core.pool[server].reconnect()
-
-        await self._on_owner(work)
-
-    async def _listed(
-        self,
-        servers: Sequence[str],
-        operation: Callable[[Client], Awaitable[list[T]]],
-        method: str,
-    ) -> list[Listed[T]]:
-        """List something of several servers; one that was not named may fail."""
-        self._check_names(servers)
-
-        async def work(core: Core) -> list[Listed[T]]:
-            names = servers or self.server_names
-            answers = await asyncio.gather(
-                *(core.listed(name, operation, method) for name in names), return_exceptions=True
-            )
-            found: list[Listed[T]] = []
-            for name, answer in zip(names, answers, strict=True):
-                if not isinstance(answer, BaseException):
-                    found += [Listed(name, item) for item in answer]
-                elif servers or not isinstance(answer, PlaitError):
-                    raise answer
-            return found
-
-        return await self._on_owner(work)
-
-    async def _ask(
-        self,
-        server: str,
-        operation: Callable[[Client], Awaitable[T]],
-        method: str,
-    ) -> T:
-        self._check_names([server])
-
-        async def work(core: Core) -> T:
-            return await core.ask(server, operation, method)
-
-        return await self._on_owner(work)
-
-    def _check_names(self, servers: Iterable[str]) -> None:
-        for name in servers:
-            if name not in self.config.servers:
-                raise unknown_server(name, self.config.servers)
+def _one_error(failures: Mapping[str, PlaitError]) -> PlaitError:
+    if len(failures) == 1:
+        return next(iter(failures.values()))
+    reasons = "; ".join(str(error) for error in failures.values())
+    text = f"none of the {len(failures)} servers can be used: {reasons}"
+    return ConnectError(text, server=", ".join(failures))
 
 
 async def _nothing(core: Core) -> None:

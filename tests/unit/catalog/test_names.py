@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from dataclasses import replace
+from random import Random
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from plait.catalog.names import legal_name, with_public_names
+from plait.catalog.names import NamePolicy, collisions, legal_name, with_public_names
+from plait.catalog.overrides import ToolOverride, apply_override
 from plait.catalog.tool import Tool
+from plait.errors import ConfigError
 
 LEGAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -20,10 +25,19 @@ def _tool(server: str, name: str) -> Tool:
     return Tool(server=server, wire_name=name, name=name, description=f"{server}/{name}")
 
 
-def _names(*pairs: Pair) -> list[str]:
-    return [tool.name for tool in with_public_names(_tool(*pair) for pair in pairs)]
+def _names(*pairs: Pair, policy: NamePolicy | None = None) -> list[str]:
+    return [tool.name for tool in with_public_names([_tool(*pair) for pair in pairs], policy)]
 
 
+def _renamed(server: str, wire_name: str, name: str) -> Tool:
+    return apply_override(_tool(server, wire_name), ToolOverride(name=name))
+
+
+policies = st.builds(
+    NamePolicy,
+    separator=st.sampled_from(["", "_", "__"]),
+    extra=st.sampled_from(["", "p", "my prefix", "x" * 70]),
+)
 servers = st.sampled_from(["a", "b", "a__a", "a b", "ä", "x" * 70])
 wire_names = (
     st.sampled_from(["read", "a__read", "read.file", "read_file", "read-file", "ä", "", "x" * 64])
@@ -33,50 +47,120 @@ wire_names = (
 pairs = st.tuples(servers, wire_names)
 
 
-@given(st.lists(pairs, max_size=12))
-@example([("a", "read")] * 4)
-@example([("a", "read"), ("b", "read"), ("a b", "a__read")])
-@example([("a", "x.y"), ("a", "x-y"), ("a", "x_y"), ("b", "x_y")])
-@example([("ä", "read"), ("_", "read")])
-def test_every_tool_gets_a_legal_name_of_its_own(listed: list[Pair]) -> None:
-    named = with_public_names(_tool(*pair) for pair in listed)
+renames = st.none() | st.sampled_from(["read", "a__read", "b", "ä"])
 
-    assert [(tool.server, tool.wire_name) for tool in named] == listed
+
+def _listed_tool(pair: Pair, rename: str | None) -> Tool:
+    return _tool(*pair) if rename is None else _renamed(*pair, rename)
+
+
+tools = st.builds(_listed_tool, pairs, renames)
+NO_POLICY = NamePolicy()
+
+
+@given(st.lists(tools, max_size=12), policies, st.sets(st.sampled_from(["read", "a__read", "_"])))
+@example([_tool("a", "read")] * 4, NO_POLICY, set())
+@example([_tool("a", "read"), _tool("b", "read"), _tool("a b", "a__read")], NO_POLICY, set())
+@example([_tool("a", "x.y"), _tool("a", "x-y"), _tool("a", "x_y")], NO_POLICY, {"a__x_y"})
+@example([_tool("ä", "read"), _tool("_", "read")], NO_POLICY, set())
+def test_every_tool_gets_a_legal_name_of_its_own(
+    listed: list[Tool], policy: NamePolicy, taken: set[str]
+) -> None:
+    named = with_public_names(listed, policy, taken=taken)
+
+    assert [replace(tool, name="") for tool in named] == [replace(tool, name="") for tool in listed]
     for tool in named:
         assert LEGAL.fullmatch(tool.name), tool.name
     names = [tool.name for tool in named]
     assert len(set(names)) == len(names)
+    assert not taken.intersection(names)
 
 
-@given(st.lists(pairs, max_size=8, unique=True), st.randoms(use_true_random=False))
-@example([("a", "x.y"), ("a", "x_y")], None)
-@example([("a", "read"), ("b", "read"), ("b", "a__read")], None)
-def test_names_do_not_depend_on_the_order(listed: list[Pair], random: object) -> None:
-    other = list(reversed(listed))
-    shuffle = getattr(random, "shuffle", None)
-    if shuffle is not None:
-        shuffle(other)
+@given(
+    st.lists(tools, max_size=8, unique_by=lambda tool: (tool.server, tool.wire_name)),
+    policies,
+    st.randoms(use_true_random=False),
+)
+@example([_tool("a", "x.y"), _tool("a", "x_y")], NO_POLICY, Random(1))
+@example([_tool("a", "read"), _tool("b", "read"), _tool("b", "a__read")], NO_POLICY, Random(1))
+def test_names_do_not_depend_on_the_order(
+    listed: list[Tool], policy: NamePolicy, random: Random
+) -> None:
+    other = random.sample(listed, len(listed))
 
-    first = dict(zip(listed, _names(*listed), strict=True))
-    second = dict(zip(other, _names(*other), strict=True))
+    first = {tool.full_name: tool.name for tool in with_public_names(listed, policy)}
+    second = {tool.full_name: tool.name for tool in with_public_names(other, policy)}
 
     assert first == second
+
+
+def test_a_name_that_looks_like_the_hash_of_another_does_not_depend_on_the_order() -> None:
+    twins = [_tool("a", "x.y"), _tool("a", "x_y")]
+    hashed = with_public_names(twins)[0].name
+    listed = [*twins, _tool("b", hashed)]
+
+    first = {tool.full_name: tool.name for tool in with_public_names(listed)}
+    second = {tool.full_name: tool.name for tool in with_public_names(listed[::-1])}
+
+    assert first == second
+    assert first[f"b/{hashed}"] == hashed
+    assert len(set(first.values())) == 3
+
+
+def test_tools_that_only_a_slash_tells_apart_do_not_depend_on_the_order() -> None:
+    listed = [("a", "/b"), ("a/", "b")]
+    policy = NamePolicy("__")
+
+    assert _names(*listed, policy=policy) == _names(*listed[::-1], policy=policy)[::-1]
+    assert len(set(_names(*listed, policy=policy))) == 2
+
+
+@given(st.lists(tools, max_size=8), policies)
+def test_tools_that_are_named_again_keep_their_names(
+    listed: list[Tool], policy: NamePolicy
+) -> None:
+    named = with_public_names(listed, policy)
+
+    assert with_public_names(named, policy) == named
+
+
+@given(st.lists(pairs, max_size=8))
+@example([("a", "read"), ("b", "read"), ("c", "a__read")])
+def test_a_name_that_is_legal_and_wanted_once_is_kept(listed: list[Pair]) -> None:
+    wanted = Counter(legal_name(name) for _, name in listed)
+
+    for (_, wire_name), name in zip(listed, _names(*listed), strict=True):
+        if wanted[wire_name] == 1 and LEGAL.fullmatch(wire_name):
+            assert name == wire_name
+
+
+@given(st.lists(tools, max_size=8, unique_by=lambda tool: (tool.server, tool.wire_name)), policies)
+def test_refusing_collisions_changes_nothing_where_there_are_none(
+    listed: list[Tool], policy: NamePolicy
+) -> None:
+    strict = replace(policy, on_collision="error")
+
+    if collisions(listed, policy):
+        with pytest.raises(ConfigError):
+            with_public_names(listed, strict)
+    else:
+        assert with_public_names(listed, strict) == with_public_names(listed, policy)
+
+
+parts = st.text("ab_", min_size=1, max_size=4)
+
+
+@given(st.lists(st.tuples(parts, parts), max_size=6, unique=True))
+@example([("a_b", "c"), ("a", "b_c")])
+def test_servers_and_tools_with_underscores_never_share_a_name(listed: list[Pair]) -> None:
+    names = _names(*listed, policy=NamePolicy("_"))
+
+    assert len(set(names)) == len(names)
 
 
 @given(st.lists(pairs, max_size=8))
 def test_names_are_the_same_every_time(listed: list[Pair]) -> None:
     assert _names(*listed) == _names(*listed)
-
-
-@given(st.lists(pairs, max_size=8))
-def test_nothing_but_the_name_changes(listed: list[Pair]) -> None:
-    for before, after in zip(
-        (_tool(*pair) for pair in listed),
-        with_public_names(_tool(*pair) for pair in listed),
-        strict=True,
-    ):
-        assert (after.server, after.wire_name) == (before.server, before.wire_name)
-        assert after.description == before.description
 
 
 def test_a_name_that_is_legal_and_alone_is_kept() -> None:
@@ -136,3 +220,84 @@ def test_an_empty_name_gets_one() -> None:
 
 def test_half_of_a_surrogate_pair_in_a_name_is_no_reason_to_fail() -> None:
     assert LEGAL.fullmatch(legal_name("x" * 70 + "\ud83d"))
+
+
+@pytest.mark.parametrize(
+    ("policy", "name"),
+    [
+        (NamePolicy(), "read"),
+        (NamePolicy("_"), "files_read"),
+        (NamePolicy("__"), "files__read"),
+        (NamePolicy(extra="p"), "p__read"),
+        (NamePolicy("_", "p"), "p__files_read"),
+        (NamePolicy("__", "p"), "p__files__read"),
+    ],
+)
+def test_a_policy_puts_things_in_front(policy: NamePolicy, name: str) -> None:
+    assert _names(("files", "read"), policy=policy) == [name]
+
+
+def test_names_that_clash_keep_what_stands_in_front_of_all() -> None:
+    assert _names(("a", "x"), ("b", "x"), policy=NamePolicy(extra="p")) == ["p__a__x", "p__b__x"]
+
+
+def test_names_that_clash_over_one_underscore_get_two() -> None:
+    listed = [("a_b", "c"), ("a", "b_c")]
+
+    assert _names(*listed, policy=NamePolicy("_")) == ["a_b__c", "a__b_c"]
+
+
+def test_a_name_from_an_override_stands_without_its_server() -> None:
+    policy = NamePolicy("__", "p")
+
+    (tool,) = with_public_names([_renamed("files", "read", "open.file")], policy)
+
+    assert (tool.name, tool.wire_name) == ("p__open_file", "read")
+
+
+def test_a_name_from_an_override_that_another_tool_has_clashes() -> None:
+    listed = [_renamed("a", "x", "search"), _tool("b", "search")]
+
+    assert [tool.name for tool in with_public_names(listed)] == ["a__search", "b__search"]
+
+
+def test_a_name_that_is_taken_is_not_given() -> None:
+    tools = [_tool("a", "task"), _tool("a", "read"), _tool("b", "read")]
+
+    named = with_public_names(tools, taken={"task", "b__read"})
+
+    assert [tool.name for tool in named[:2]] == ["a__task", "a__read"]
+    assert re.fullmatch(r"b__read_[0-9a-f]{8}", named[2].name)
+
+
+def test_collisions_name_the_tools_that_want_one_name() -> None:
+    listed = [_tool("a", "read"), _tool("b", "read"), _tool("b", "write"), _tool("b", "write")]
+
+    assert collisions(listed) == {"read": (listed[0], listed[1])}
+    assert collisions(listed, NamePolicy("__")) == {}
+
+
+def test_a_strict_policy_refuses_names_that_clash_and_says_what_to_do() -> None:
+    listed = [_tool("shop", "read"), _tool("files", "read")]
+
+    with pytest.raises(ConfigError) as caught:
+        with_public_names(listed, NamePolicy(on_collision="error"))
+
+    message = caught.value.message
+    assert '"read": files/read, shop/read' in message
+    assert "prefix_tool_name_with_server_name" in message
+    assert "override" in message
+    assert "exclude" in message
+
+
+def test_a_strict_policy_refuses_a_name_that_is_taken() -> None:
+    with pytest.raises(ConfigError, match="files/read"):
+        with_public_names(
+            [_tool("files", "read")], NamePolicy(on_collision="error"), taken=["read"]
+        )
+
+
+def test_a_strict_policy_bears_a_tool_that_is_listed_twice() -> None:
+    named = with_public_names([_tool("a", "x")] * 2, NamePolicy(on_collision="error"))
+
+    assert len({tool.name for tool in named}) == 2

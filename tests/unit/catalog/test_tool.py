@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import mcp_types as types
 import pytest
 from inline_snapshot import snapshot
 
-from plait.catalog.tool import Tool
+from plait.catalog.tool import TRAITS, Tool, trait_named
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}}}
 
@@ -84,3 +85,51 @@ def test_a_tool_may_be_called_twice_only_if_its_server_says_so(
     hints: dict[str, Any], idempotent: bool
 ) -> None:
     assert Tool.from_mcp("files", _listed(annotations=hints)).idempotent is idempotent
+
+
+@pytest.mark.parametrize(
+    ("hints", "traits"),
+    [
+        ({}, {"destructive", "open_world"}),
+        ({"readOnlyHint": True}, {"read_only", "idempotent", "open_world"}),
+        (
+            {"readOnlyHint": True, "destructiveHint": True},
+            {"read_only", "idempotent", "open_world"},
+        ),
+        ({"destructiveHint": False, "openWorldHint": False}, set[str]()),
+        ({"idempotentHint": True}, {"destructive", "idempotent", "open_world"}),
+    ],
+)
+def test_a_tool_that_says_nothing_may_destroy_and_reach_anything(
+    hints: dict[str, Any], traits: set[str]
+) -> None:
+    tool = Tool.from_mcp("files", _listed(annotations=hints))
+
+    assert {trait for trait in TRAITS if tool.has_trait(trait)} == traits
+    assert {trait for trait in TRAITS if getattr(tool, trait)} == traits
+
+
+@pytest.mark.parametrize(
+    "spelling", ["open_world", "openWorld", "open_world_hint", "openWorldHint"]
+)
+def test_a_trait_may_be_spelled_in_several_ways(spelling: str) -> None:
+    assert trait_named(spelling) == "open_world"
+
+
+def test_a_word_that_is_no_trait_names_none() -> None:
+    assert [trait_named(word) for word in ("", "hint", "title", "open")] == [None] * 4
+
+
+def test_what_callers_see_is_what_the_server_listed_until_it_is_changed() -> None:
+    tool = Tool.from_mcp("files", _listed())
+    changed = replace(tool, input_schema={"type": "object"})
+
+    assert tool.wire_schema is tool.input_schema
+    assert changed.wire_schema is tool.input_schema
+    assert changed.input_schema == {"type": "object"}
+
+
+def test_a_given_wire_schema_is_kept_even_if_it_is_empty() -> None:
+    tool = Tool(server="s", wire_name="x", name="x", input_schema=SCHEMA, wire_schema={})
+
+    assert tool.wire_schema == {}

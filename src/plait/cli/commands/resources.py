@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from plait.cli.answers import Answers
     from plait.cli.session import Opened
-    from plait.execution.toolbox import Listed
+    from plait.execution.features import Listed
 
     Entry: TypeAlias = Listed[types.Resource] | Listed[types.ResourceTemplate]
 

@@ -1,0 +1,1 @@
+"""Tools, content and messages in the shapes of the frameworks that use them."""

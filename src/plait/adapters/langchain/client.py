@@ -1,0 +1,198 @@
+"""The client for LangChain and LangGraph: the tools of many servers, in one list."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, ParamSpec, TypeVar, cast
+
+import mcp_types as types
+from langchain_core.tools import BaseTool
+
+from plait.adapters.langchain.callbacks import Callbacks
+from plait.adapters.langchain.client_features import ClientFeatures
+from plait.adapters.langchain.handling import HandlingLayer
+from plait.adapters.langchain.interceptors import Hook, ToolCallInterceptor
+from plait.adapters.langchain.loading import log_callback
+from plait.adapters.langchain.resource_tools import resource_tools
+from plait.adapters.langchain.roster import Roster
+from plait.adapters.langchain.runner import ToolRunner
+from plait.adapters.langchain.settings import OPTIONS, settings_from
+from plait.adapters.langchain.tools import MCPTool
+from plait.catalog.schemas import Profile
+from plait.config.read import ConfigSource, read_options
+from plait.connections.access import Access
+from plait.execution.fallback import BeforeFallback
+from plait.execution.roots import Roots
+from plait.execution.toolbox import Toolbox
+from plait.telemetry.observer import Observer
+
+logger = logging.getLogger("plait.adapters")
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class MultiServerMCPClient(ClientFeatures):
+    """The tools, prompts and resources of many MCP servers, for LangChain and LangGraph.
+
+    Takes the servers, a whole configuration with its options, or the path of a file; options
+    given here win over those in the file. Servers are contacted when they are first needed, and
+    connections last and heal. `close`, `aclose` or a `with` block ends them.
+    """
+
+    def __init__(
+        self,
+        connections: ConfigSource | None = None,
+        *,
+        callbacks: Callbacks | None = None,
+        tool_interceptors: Sequence[ToolCallInterceptor] | None = None,
+        tool_name_prefix: bool | None = None,
+        handle_tool_errors: bool | None = None,
+        throw_on_load_error: bool | None = None,
+        prefix_tool_name_with_server_name: bool | None = None,
+        additional_tool_name_prefix: str | None = None,
+        use_standard_content_blocks: bool | None = None,
+        output_handling: HandlingLayer = None,
+        default_tool_timeout: Any = None,
+        tool_timeouts: Mapping[str, Any] | None = None,
+        on_connection_error: Literal["throw", "ignore"] | Callable[..., Any] | None = None,
+        on_auth_error: Literal["interrupt", "raise"] | None = None,
+        before_tool_call: Hook | None = None,
+        after_tool_call: Hook | None = None,
+        include: Any = None,
+        exclude: Any = None,
+        tool_filter: Callable[..., bool] | None = None,
+        tool_overrides: Mapping[str, Any] | None = None,
+        on_collision: Literal["prefix", "error"] | None = None,
+        fallbacks: Mapping[str, str] | None = None,
+        before_fallback: BeforeFallback | None = None,
+        cache: bool | float | None = None,
+        result_cache: Any = None,
+        validate_arguments: bool | None = None,
+        resources_as_tools: bool | None = None,
+        profile: Profile | None = None,
+        client_info: types.Implementation | Mapping[str, str] | None = None,
+        roots: Roots | None = None,
+        log_level: types.LoggingLevel | None = None,
+        observers: Sequence[Observer] | None = None,
+    ) -> None:
+        given = {name: value for name, value in locals().items() if name in OPTIONS}
+        given = read_options({name: value for name, value in given.items() if value is not None})
+        self._roster = Roster(connections)
+        config = self._roster.config
+        options: dict[str, Any] = {**config.options, **given}
+        self.callbacks = cast("Callbacks", options.get("callbacks") or Callbacks())
+        heard = log_callback(self.callbacks)
+        level = options.get("log_level") or (None if heard is None else "debug")
+        own = {name: value for name, value in options.items() if name in Toolbox.OPTIONS}
+        self._toolbox = Toolbox(
+            replace(config, options={}),
+            default_tool_timeout=given.get("default_tool_timeout"),
+            client_info=options.get("client_info"),
+            roots=options.get("roots"),
+            log_level=level,
+            on_log=heard,
+            observers=options.get("observers") or (),
+            **own,
+        )
+        self.tool_interceptors = list(options.get("tool_interceptors") or ())
+        self.handle_tool_errors = bool(options.get("handle_tool_errors", True))
+        self.profile: Profile | None = options.get("profile")
+        self._options = options
+
+    async def get_tools(
+        self,
+        *servers: str | Sequence[str],
+        server_name: str | None = None,
+        include: Any = None,
+        exclude: Any = None,
+        refresh: bool = False,
+        profile: Profile | None = None,
+        headers: Mapping[str, Any] | None = None,
+        auth: Any = None,
+    ) -> list[BaseTool]:
+        """Return the tools of these servers, or of all of them.
+
+        An optional server that fails is left out; `status()` says why. Tools that were returned
+        keep working when their server is restarted. With `headers` or `auth` the tools are
+        listed and called with these credentials.
+
+        Raises:
+            PlaitError: A required server failed, one that was named, or every one.
+        """
+        await self._synced()
+        names = _flat(servers, server_name)
+        if not names and not self._toolbox.server_names:
+            return []
+        access = Access.of(headers, auth)
+        found = await self._toolbox.tools(
+            *names, refresh=refresh, include=include, exclude=exclude, access=access
+        )
+        runner = self.runner(access)
+        shape = profile or self.profile
+        tools: list[BaseTool] = []
+        tools += [MCPTool(tool, runner, profile=shape) for tool in found]
+        if self._options.get("resources_as_tools"):
+            tools += resource_tools(self._toolbox, names, taken={tool.name for tool in tools})
+        return tools
+
+    def get_tools_blocking(
+        self,
+        *servers: str | Sequence[str],
+        server_name: str | None = None,
+        include: Any = None,
+        exclude: Any = None,
+        refresh: bool = False,
+        profile: Profile | None = None,
+    ) -> list[BaseTool]:
+        """Do what `get_tools` does, and block until it is done."""
+        return self.run_blocking(
+            self.get_tools,
+            *servers,
+            server_name=server_name,
+            include=include,
+            exclude=exclude,
+            refresh=refresh,
+            profile=profile,
+        )
+
+    async def refresh_tools(self, *servers: str) -> list[BaseTool]:
+        """Ask the servers for their tools again, and return them.
+
+        Raises:
+            PlaitError: That failed; the tools listed before are kept.
+        """
+        return await self.get_tools(*servers, refresh=True)
+
+    async def initialize_connections(self) -> dict[str, list[BaseTool]]:
+        """Open every server, and return the tools of each."""
+        tools = await self.get_tools()
+        found: dict[str, list[BaseTool]] = {name: [] for name in self._toolbox.server_names}
+        for tool in tools:
+            if isinstance(tool, MCPTool):
+                found[tool.tool.server].append(tool)
+        return found
+
+    def runner(
+        self, access: Access | None = None, *, handle_tool_errors: bool | None = None
+    ) -> ToolRunner:
+        """Return what runs the tools of this client."""
+        handled = self.handle_tool_errors if handle_tool_errors is None else handle_tool_errors
+        options = {
+            **self._options,
+            "callbacks": self.callbacks,
+            "tool_interceptors": self.tool_interceptors,
+            "handle_tool_errors": handled,
+        }
+        return ToolRunner(
+            self._toolbox, settings_from(options, self._toolbox.config.servers), access=access
+        )
+
+
+def _flat(servers: Sequence[str | Sequence[str]], server_name: str | None) -> list[str]:
+    names: list[str] = []
+    for one in servers:
+        names += [one] if isinstance(one, str) else one
+    return names if server_name is None else [*names, server_name]

@@ -1,0 +1,74 @@
+"""The kinds of connection, as dictionaries, under the names users of other adapters know."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import Any, Literal, NotRequired, Protocol, TypedDict
+
+import httpx2
+
+
+class McpHttpClientFactory(Protocol):
+    """Makes the HTTP client of a connection."""
+
+    def __call__(
+        self,
+        headers: dict[str, str] | None = None,
+        timeout: httpx2.Timeout | None = None,
+        auth: httpx2.Auth | None = None,
+    ) -> httpx2.AsyncClient:
+        """Return a client with these headers, limits and credentials."""
+        ...
+
+
+class StdioConnection(TypedDict):
+    """A program on this machine."""
+
+    transport: NotRequired[Literal["stdio"]]
+    command: str
+    args: NotRequired[list[str]]
+    env: NotRequired[dict[str, str] | None]
+    cwd: NotRequired[str | os.PathLike[str] | None]
+    encoding: NotRequired[str]
+    encoding_error_handler: NotRequired[Literal["strict", "ignore", "replace"]]
+    session_kwargs: NotRequired[dict[str, Any] | None]
+
+
+class SSEConnection(TypedDict):
+    """A server on the older HTTP+SSE transport."""
+
+    transport: Literal["sse"]
+    url: str
+    headers: NotRequired[dict[str, Any] | None]
+    timeout: NotRequired[float | timedelta]
+    sse_read_timeout: NotRequired[float | timedelta]
+    session_kwargs: NotRequired[dict[str, Any] | None]
+    httpx_client_factory: NotRequired[McpHttpClientFactory | None]
+    auth: NotRequired[Any]
+
+
+class StreamableHttpConnection(TypedDict):
+    """A server on Streamable HTTP."""
+
+    transport: NotRequired[Literal["http", "streamable_http", "streamable-http", "streamableHttp"]]
+    url: str
+    headers: NotRequired[dict[str, Any] | None]
+    timeout: NotRequired[float | timedelta]
+    sse_read_timeout: NotRequired[float | timedelta]
+    terminate_on_close: NotRequired[bool]
+    session_kwargs: NotRequired[dict[str, Any] | None]
+    httpx_client_factory: NotRequired[McpHttpClientFactory | None]
+    auth: NotRequired[Any]
+
+
+class WebsocketConnection(TypedDict):
+    """A server on a WebSocket."""
+
+    transport: Literal["websocket", "ws"]
+    url: str
+    session_kwargs: NotRequired[dict[str, Any] | None]
+
+
+Connection = StdioConnection | SSEConnection | StreamableHttpConnection | WebsocketConnection
+"""Any of them; every key of the reference of options may stand in it too."""

@@ -1,0 +1,128 @@
+"""Middleware that gives an agent the tools its servers offer now, turn by turn."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
+from langchain_core.messages import SystemMessage, ToolMessage
+from langchain_core.tools import BaseTool
+from langgraph.prebuilt.tool_node import ToolCallRequest
+from langgraph.types import Command
+
+from plait.adapters.langchain.client import MultiServerMCPClient
+from plait.adapters.langchain.models import profile_of, readable_by
+from plait.catalog.schemas import Profile
+
+ToolAnswer = ToolMessage | Command[Any]
+
+
+class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
+    """Offers the tools of a client's servers to the model, as they are at each turn.
+
+    Tools that appear are offered from the next turn on; one that went away answers with an error
+    that the model can read. Schemas are shaped for the model that is asked, and content which
+    that model cannot take is described to it instead. With `report_unavailable`, the model is
+    told which servers cannot be reached.
+    """
+
+    def __init__(
+        self,
+        client: MultiServerMCPClient,
+        *,
+        servers: Sequence[str] = (),
+        include: Any = None,
+        exclude: Any = None,
+        profile: Profile | None = None,
+        report_unavailable: bool = True,
+    ) -> None:
+        super().__init__()
+        self.client = client
+        self._servers = tuple(servers)
+        self._include = include
+        self._exclude = exclude
+        self._profile: Profile | None = profile
+        self._report_unavailable = report_unavailable
+
+    async def awrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
+    ) -> ModelResponse[Any]:
+        """Add the tools, and ask the model."""
+        return await handler(self._equipped(request, await self._tools(request)))
+
+    def wrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
+    ) -> ModelResponse[Any]:
+        """Do what `awrap_model_call` does, in blocking code."""
+        tools = self.client.run_blocking(self._tools, request)
+        return handler(self._equipped(request, tools))
+
+    async def awrap_tool_call(
+        self,
+        request: ToolCallRequest,
+        handler: Callable[[ToolCallRequest], Awaitable[ToolAnswer]],
+    ) -> ToolAnswer:
+        """Run a tool that was added, or say that it is gone."""
+        if request.tool is not None:
+            return await handler(request)
+        tool = await self._find(request.tool_call["name"])
+        return self._gone(request) if tool is None else await handler(request.override(tool=tool))
+
+    def wrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolAnswer]
+    ) -> ToolAnswer:
+        """Do what `awrap_tool_call` does, in blocking code."""
+        if request.tool is not None:
+            return handler(request)
+        tool = self.client.run_blocking(self._find, request.tool_call["name"])
+        return self._gone(request) if tool is None else handler(request.override(tool=tool))
+
+    async def _tools(self, request: ModelRequest[Any]) -> list[BaseTool]:
+        profile: Profile | None = self._profile or self.client.profile
+        if profile is None:
+            profile = profile_of(request.model)
+        return await self.client.get_tools(
+            *self._servers, include=self._include, exclude=self._exclude, profile=profile
+        )
+
+    async def _find(self, name: str) -> BaseTool | None:
+        tools = await self.client.get_tools(
+            *self._servers, include=self._include, exclude=self._exclude
+        )
+        return next((tool for tool in tools if tool.name == name), None)
+
+    def _equipped(self, request: ModelRequest[Any], tools: Sequence[BaseTool]) -> ModelRequest[Any]:
+        own = {tool.name for tool in request.tools if isinstance(tool, BaseTool)}
+        added = [tool for tool in tools if tool.name not in own]
+        messages = readable_by(request.model, request.messages)
+        changed = request.override(tools=[*request.tools, *added], messages=messages)
+        note = self._note()
+        if note is None:
+            return changed
+        system = request.system_message
+        text = note if system is None else f"{system.text}\n\n{note}"
+        return changed.override(system_message=SystemMessage(text))
+
+    def _note(self) -> str | None:
+        """Name the servers that cannot be reached now."""
+        if not self._report_unavailable:
+            return None
+        failures = self.client.status().failures
+        names = [name for name in failures if not self._servers or name in self._servers]
+        if not names:
+            return None
+        return f"These tool servers are unavailable at the moment: {', '.join(sorted(names))}."
+
+    def _gone(self, request: ToolCallRequest) -> ToolMessage:
+        name = request.tool_call["name"]
+        return ToolMessage(
+            content=f"There is no tool {name!r} (any more). Use one of those that are offered.",
+            tool_call_id=request.tool_call["id"],
+            name=name,
+            status="error",
+        )

@@ -1,0 +1,138 @@
+"""Two tools with which an agent finds and reads the resources of servers by itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import mcp_types as types
+
+from plait.adapters.langchain.runner import RunnerSettings, ToolRunner
+from plait.adapters.langchain.tools import MCPTool
+from plait.catalog.tool import Tool
+from plait.catalog.validation import prepare
+from plait.errors import InvalidArgumentsError, PlaitError
+from plait.execution.arguments import argument_error_text, prepare_arguments
+from plait.execution.call import ToolCall
+from plait.execution.outcome import ToolResult
+from plait.execution.toolbox import Toolbox
+
+_LIST = "list_resources"
+_READ = "read_resource"
+_READ_ONLY = {"read_only_hint": True, "idempotent_hint": True}
+
+
+def resource_tools(
+    toolbox: Toolbox, servers: Sequence[str], *, taken: Collection[str]
+) -> list[MCPTool]:
+    """Make the tools for these servers, or for all, under names that are still free."""
+    names = list(servers) or list(toolbox.server_names)
+    server = {"type": "string", "enum": names, "description": "The server to ask."}
+    listing = Tool(
+        server="resources",
+        wire_name=_LIST,
+        name=_free(_LIST, taken),
+        description="List the resources (files, records, documents) that servers offer to read.",
+        input_schema={"type": "object", "properties": {"server": server}},
+        annotations=_READ_ONLY,
+    )
+    reading = Tool(
+        server="resources",
+        wire_name=_READ,
+        name=_free(_READ, taken),
+        description=f"Read a resource that {listing.name} lists, or one that a template describes.",
+        input_schema={
+            "type": "object",
+            "properties": {
+                "server": server,
+                "uri": {"type": "string", "description": "The address of the resource."},
+            },
+            "required": ["server", "uri"],
+        },
+        annotations=_READ_ONLY,
+    )
+    runner = ToolRunner(_Librarian(toolbox, names, (listing, reading)), RunnerSettings())
+    return [MCPTool(listing, runner), MCPTool(reading, runner)]
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    candidate = name
+    while candidate in taken:
+        candidate = f"mcp_{candidate}"
+    return candidate
+
+
+class _Librarian:
+    """Answers the two tools from a toolbox."""
+
+    def __init__(self, toolbox: Toolbox, servers: Sequence[str], tools: Sequence[Tool]) -> None:
+        self._toolbox = toolbox
+        self._schemas = {tool.wire_name: tool.input_schema for tool in tools}
+        self._servers = list(servers)
+        self.run_blocking = toolbox.run_blocking
+
+    async def completed(self, call: ToolCall, *, context: object) -> ToolCall:
+        """Return the call as it is."""
+        del context
+        return call
+
+    async def read(self, server: str, uri: str) -> types.ReadResourceResult:
+        """Read a resource."""
+        return await self._toolbox.read(server, uri)
+
+    async def execute(self, call: ToolCall) -> ToolResult:
+        """Answer a call.
+
+        Raises:
+            PlaitError: A server cannot be asked, or the arguments are wrong.
+        """
+        schema = self._schemas[call.tool]
+        await prepare(schema)
+        if problems := prepare_arguments(schema, call.arguments, tool=call.tool).problems:
+            raise InvalidArgumentsError(argument_error_text(call.tool, problems), tool=call.tool)
+        if call.tool == _LIST:
+            return _text(call, await self._listed(call.arguments.get("server")))
+        server, uri = str(call.arguments.get("server")), str(call.arguments.get("uri"))
+        contents = (await self.read(server, uri)).contents
+        blocks = [_block(one) for one in contents]
+        return ToolResult(server=server, tool=call.tool, is_error=False, content=tuple(blocks))
+
+    async def _listed(self, server: Any) -> str:
+        asked = [str(server)] if server else self._servers
+        found: list[dict[str, Any]] = []
+        for name in asked:
+            try:
+                resources = await self._toolbox.resources(name)
+                templates = await self._toolbox.resource_templates(name)
+            except PlaitError as error:
+                if server:
+                    raise
+                found.append({"server": name, "unavailable": error.message})
+                continue
+            found += [{"server": name, **_described(one.item)} for one in (*resources, *templates)]
+        return json.dumps(found, ensure_ascii=False, indent=2)
+
+
+def _described(item: types.Resource | types.ResourceTemplate) -> dict[str, Any]:
+    told = item.model_dump(by_alias=True, exclude_none=True, mode="json")
+    shown = ("uri", "uriTemplate", "name", "title", "description", "mimeType", "size")
+    return {name: told[name] for name in shown if name in told}
+
+
+def _block(
+    contents: types.TextResourceContents | types.BlobResourceContents,
+) -> types.ContentBlock:
+    if isinstance(contents, types.TextResourceContents):
+        return types.TextContent(text=contents.text)
+    mime = contents.mime_type or ""
+    if mime.startswith("image/"):
+        return types.ImageContent(data=contents.blob, mime_type=mime)
+    if mime.startswith("audio/"):
+        return types.AudioContent(data=contents.blob, mime_type=mime)
+    return types.EmbeddedResource(resource=contents)
+
+
+def _text(call: ToolCall, text: str) -> ToolResult:
+    block = types.TextContent(text=text)
+    return ToolResult(server=call.server, tool=call.tool, is_error=False, content=(block,))

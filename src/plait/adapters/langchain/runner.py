@@ -1,0 +1,278 @@
+"""Running a tool for LangChain: around the call its interceptors, after it what the model reads."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+import mcp_types as types
+from langchain_core.messages import ToolMessage
+from langgraph.types import Command
+
+from plait.adapters.langchain.callbacks import CallbackContext, Callbacks
+from plait.adapters.langchain.content import (
+    Converted,
+    convert_result,
+    error_text,
+    pending_reads,
+    with_resources,
+)
+from plait.adapters.langchain.failures import ToolFailedException, failed
+from plait.adapters.langchain.handling import DEFAULT_HANDLING, OutputHandling
+from plait.adapters.langchain.interceptors import (
+    Handler,
+    Hook,
+    Hooks,
+    MCPToolCallRequest,
+    MCPToolCallResult,
+    ToolCallInterceptor,
+    chained,
+)
+from plait.catalog.tool import Tool
+from plait.connections.access import Access
+from plait.errors import ConfigError, PlaitError
+from plait.execution.call import ToolCall
+from plait.execution.outcome import ToolResult
+
+logger = logging.getLogger("plait.adapters")
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_MANY_SECONDS = 3600.0
+"""A longer timeout was probably meant in milliseconds."""
+
+
+class Caller(Protocol):
+    """What makes the calls: a toolbox, or a session that the user manages."""
+
+    async def completed(self, call: ToolCall, *, context: object) -> ToolCall:
+        """Return the call as overrides of the tool want it."""
+        ...
+
+    async def execute(self, call: ToolCall) -> ToolResult:
+        """Make the call."""
+        ...
+
+    async def read(self, server: str, uri: str) -> types.ReadResourceResult:
+        """Read a resource."""
+        ...
+
+    def run_blocking(
+        self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run something where calls can be made, and block until it is done."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocation:
+    """One use of a tool, as LangChain asks for it."""
+
+    arguments: Mapping[str, Any] = field(repr=False)
+    tool_call_id: str | None = None
+    runtime: object | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """What a call came to, ready to become a message."""
+
+    converted: Converted
+    is_error: bool
+
+
+Outcome = Answered | ToolMessage | Command[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerSettings:
+    """How a client wants its tools to be run."""
+
+    interceptors: Sequence[ToolCallInterceptor] = ()
+    before_tool_call: Hook | None = None
+    after_tool_call: Hook | None = None
+    callbacks: Callbacks = field(default_factory=Callbacks)
+    handle_tool_errors: bool = True
+    raise_auth_errors: bool = False
+    standard_blocks: bool = True
+    handling: OutputHandling = DEFAULT_HANDLING
+    handling_by_server: Mapping[str, OutputHandling] = field(
+        default_factory=dict[str, OutputHandling]
+    )
+
+    def handling_for(self, server: str) -> OutputHandling:
+        """Return where the content of a server goes."""
+        return self.handling_by_server.get(server, self.handling)
+
+
+class ToolRunner:
+    """Runs tools over a caller; every failure that a model can read becomes an answer."""
+
+    def __init__(
+        self, caller: Caller, settings: RunnerSettings, *, access: Access | None = None
+    ) -> None:
+        self._caller = caller
+        self._settings = settings
+        self._access = access
+
+    async def run(self, tool: Tool, use: Invocation, config: Mapping[str, Any]) -> Outcome:
+        """Run a tool.
+
+        Raises:
+            PlaitError: A developer must act, or the settings say that errors are raised.
+        """
+        settings = self._settings
+        request = MCPToolCallRequest(
+            name=tool.wire_name,
+            args=dict(use.arguments),
+            server_name=tool.server,
+            runtime=use.runtime,
+        )
+        sending = _Sending(self._caller, self._call(tool, request, config), self._access)
+        try:
+            request.args = dict((await sending.completed(request)).arguments)
+            result = await self._chain(sending.send, config)(request)
+            if not isinstance(result, types.CallToolResult):
+                return result
+            result = await self._with_resources(sending.server, result)
+        except PlaitError as error:
+            if not self._is_for_model(error):
+                raise
+            logger.info("%s/%s failed: %s", tool.server, tool.wire_name, error)
+            return Answered(converted=failed(error, tool), is_error=True)
+        answer = Answered(
+            converted=convert_result(
+                result,
+                server=sending.server,
+                tool=request.name,
+                handling=settings.handling_for(tool.server),
+                standard_blocks=settings.standard_blocks,
+            ),
+            is_error=bool(result.is_error),
+        )
+        if answer.is_error and not settings.handle_tool_errors:
+            raise ToolFailedException(
+                error_text(answer.converted.content),
+                server=sending.server,
+                tool=request.name,
+                converted=answer.converted,
+            )
+        return answer
+
+    def run_blocking(self, tool: Tool, use: Invocation, config: Mapping[str, Any]) -> Outcome:
+        """Do what `run` does, and block until it is done.
+
+        Raises:
+            BlockingCallError: The connections live in the loop of this very thread.
+        """
+        return self._caller.run_blocking(self.run, tool, use, config)
+
+    def _chain(self, send: Handler, config: Mapping[str, Any]) -> Handler:
+        settings = self._settings
+        around = list(settings.interceptors)
+        if settings.before_tool_call is not None or settings.after_tool_call is not None:
+            hooks = Hooks(config, settings.before_tool_call, settings.after_tool_call)
+            around.insert(0, hooks)
+        return chained(send, around)
+
+    def _call(self, tool: Tool, request: MCPToolCallRequest, config: Mapping[str, Any]) -> ToolCall:
+        context = CallbackContext(server_name=tool.server, tool_name=tool.wire_name)
+        told = self._settings.callbacks.to_mcp_format(context=context)
+        asked: Mapping[str, Any] = config.get("configurable") or {}
+        return ToolCall(
+            server=tool.server,
+            tool=tool.wire_name,
+            arguments=request.args,
+            timeout_seconds=_seconds(asked.get("timeout")),
+            on_progress=told.progress_callback,
+            on_log=told.logging_callback,
+            access=self._access,
+            ends_at=_monotonic(asked.get("deadline")),
+        )
+
+    def _is_for_model(self, error: PlaitError) -> bool:
+        if error.kind == "config" or not self._settings.handle_tool_errors:
+            return False
+        return error.kind != "auth" or not self._settings.raise_auth_errors
+
+    async def _with_resources(
+        self, server: str, result: types.CallToolResult
+    ) -> types.CallToolResult:
+        """Read the embedded resources of which the server sent only the address."""
+        uris = pending_reads(result)
+        if not uris:
+            return result
+        answers = await asyncio.gather(
+            *(self._caller.read(server, uri) for uri in uris), return_exceptions=True
+        )
+        contents: dict[str, Sequence[Any]] = {}
+        for uri, answer in zip(uris, answers, strict=True):
+            if isinstance(answer, types.ReadResourceResult):
+                contents[uri] = answer.contents
+            elif isinstance(answer, PlaitError):
+                logger.warning("%s: the resource %s cannot be read: %s", server, uri, answer)
+            else:
+                raise answer
+        return with_resources(result, contents)
+
+
+class _Sending:
+    """The innermost handler of one use of a tool: it makes the call that interceptors left."""
+
+    def __init__(self, caller: Caller, call: ToolCall, access: Access | None) -> None:
+        self._caller = caller
+        self._call = call
+        self._access = access
+        self.server = call.server
+        """Who answered: the server, or its backup."""
+
+    async def completed(self, context: object) -> ToolCall:
+        self._call = await self._caller.completed(self._call, context=context)
+        return self._call
+
+    async def send(self, request: MCPToolCallRequest) -> MCPToolCallResult:
+        call = replace(
+            self._call,
+            tool=request.name,
+            arguments=request.args,
+            access=_joined(self._access, request.headers),
+        )
+        result = await self._caller.execute(call)
+        self.server = result.server
+        return result.to_mcp()
+
+
+def _joined(access: Access | None, headers: Mapping[str, Any] | None) -> Access | None:
+    if access is None or not headers:
+        return access if access is not None else Access.of(headers)
+    return Access.of({**access.headers, **headers}, access.auth)
+
+
+def _seconds(given: object) -> float | None:
+    """Read the timeout of one call; 0 and `None` mean the default."""
+    if isinstance(given, timedelta):
+        given = given.total_seconds()
+    if given is None or given == 0:
+        return None
+    if not isinstance(given, int | float) or given < 0:
+        raise ConfigError("timeout in the config of a call takes seconds, as a number or timedelta")
+    if given > _MANY_SECONDS:
+        logger.warning("a timeout of %g s was given for a call; milliseconds?", given)
+    return float(given)
+
+
+def _monotonic(given: object) -> float | None:
+    """Read the end of the run: a time of day, as a datetime or in seconds since 1970."""
+    if given is None:
+        return None
+    if isinstance(given, datetime):
+        given = given.timestamp()
+    if not isinstance(given, int | float):
+        raise ConfigError("deadline in the config of a call takes a datetime or time.time()")
+    return time.monotonic() + given - time.time()

@@ -1,0 +1,203 @@
+"""Sessions that a user opens and closes, and tools called over them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import Any, ParamSpec, TypeVar, cast
+
+import mcp_types as types
+from mcp import Client
+from mcp.client import ClientSession
+
+from plait._support.redact import Redactor
+from plait.adapters.langchain.callbacks import MCPCallbacks
+from plait.config.read import read_config
+from plait.config.secrets import secret_values
+from plait.config.servers import InProcessServer, ServerConfig
+from plait.connections.deadline import Deadline
+from plait.connections.opening import Memory, Voice, enter_client
+from plait.connections.translate import connect_timeout, leaf_of, request_failure
+from plait.errors import BlockingCallError, ClientClosedError
+from plait.execution.call import ToolCall
+from plait.execution.outcome import ToolResult
+from plait.transports.open import open_transport
+from plait.transports.wire import Wire, watched_exchanges
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+AnySession = Client | ClientSession
+"""What the MCP SDK calls by: its high-level client, or the session below it."""
+
+_CALL_SECONDS = 60.0
+
+
+@asynccontextmanager
+async def create_session(
+    connection: Mapping[str, Any] | ServerConfig, *, mcp_callbacks: MCPCallbacks | None = None
+) -> AsyncGenerator[ClientSession]:
+    """Open a session that is not initialized yet; it is closed when the block ends.
+
+    Raises:
+        PlaitError: The connection is wrong, or the server cannot be reached.
+    """
+    server = server_from(connection)
+    told = mcp_callbacks or MCPCallbacks()
+    if isinstance(server, InProcessServer):
+        async with opened_session("server", server, mcp_callbacks=told) as session:
+            yield session
+        return
+    wire = Wire("server", Redactor(secret_values(server)), lambda: None)
+    async with (
+        open_transport(server, wire) as (reading, writing),
+        ClientSession(
+            reading,
+            writing,
+            logging_callback=told.logging_callback,
+            elicitation_callback=told.elicitation_callback,
+            **server.client_options,
+        ) as session,
+    ):
+        yield session
+
+
+@asynccontextmanager
+async def opened_session(
+    name: str, server: ServerConfig, *, mcp_callbacks: MCPCallbacks | None = None
+) -> AsyncGenerator[ClientSession]:
+    """Open a session of its own with a server, ready for use.
+
+    Raises:
+        PlaitError: The server cannot be reached, or does not complete the handshake.
+    """
+    told = mcp_callbacks or MCPCallbacks()
+    voice = Voice(on_log=told.logging_callback, on_elicitation=told.elicitation_callback)
+    wire = Wire(name, Redactor(secret_values(server)), lambda: None)
+    limit = server.timeouts.connect_seconds
+    async with AsyncExitStack() as stack:
+        try:
+            async with asyncio.timeout(limit):
+                client = await enter_client(stack, server, wire, Memory(), voice)
+        except TimeoutError as error:
+            raise connect_timeout(limit, wire, name) from error
+        yield client.session
+
+
+def server_from(connection: Mapping[str, Any] | ServerConfig, name: str = "server") -> ServerConfig:
+    """Read one connection.
+
+    Raises:
+        ConfigError: Anything is wrong with it.
+    """
+    return read_config({"servers": {name: connection}}).servers[name]
+
+
+async def list_all_tools(session: AnySession) -> list[types.Tool]:
+    """List the tools of every page, up to 1,000 of them."""
+    tools: list[types.Tool] = []
+    cursor: str | None = None
+    for _ in range(1000):
+        if isinstance(session, ClientSession):
+            params = types.PaginatedRequestParams(cursor=cursor) if cursor else None
+            page = await session.list_tools(params=params)
+        else:
+            page = await session.list_tools(cursor=cursor)
+        tools += page.tools
+        cursor = page.next_cursor
+        if not cursor:
+            return tools
+    raise RuntimeError("the server lists more than 1000 pages of tools")
+
+
+class SessionCaller:
+    """Calls tools over a session that the user manages; nothing is healed or repeated here."""
+
+    def __init__(self, session: AnySession, name: str) -> None:
+        self._session = session
+        self._wire = Wire(name, Redactor(()), lambda: None)
+        self._loop = asyncio.get_running_loop()
+
+    async def completed(self, call: ToolCall, *, context: object) -> ToolCall:
+        """Return the call as it is."""
+        del context
+        return call
+
+    async def execute(self, call: ToolCall) -> ToolResult:
+        """Make a call.
+
+        Raises:
+            PlaitError: Why there is no answer.
+        """
+        began = time.perf_counter()
+        deadline = Deadline(call.timeout_seconds or _CALL_SECONDS, cap_seconds=None)
+        with watched_exchanges() as exchanges:
+            try:
+                async with deadline.running():
+                    result = await self._send(call, deadline)
+            except Exception as error:
+                if deadline.expired:
+                    raise deadline.error(call.server, call.tool, sent=True) from error
+                failure = request_failure(
+                    error, exchanges, self._wire, method="tools/call", tool=call.tool
+                )
+                raise failure.error from leaf_of(error, exchanges)
+        return ToolResult.from_mcp(
+            call.server,
+            call.tool,
+            result,
+            attempts=1,
+            notes=exchanges.notes,
+            seconds=time.perf_counter() - began,
+        )
+
+    async def _send(self, call: ToolCall, deadline: Deadline) -> types.CallToolResult:
+        async def progressed(progress: float, total: float | None, message: str | None) -> None:
+            deadline.extend()
+            told = call.on_progress and call.on_progress(progress, total, message)
+            if told is not None:
+                await told
+
+        # The session's own form may also answer that the server needs input.
+        send = cast("Callable[..., Coroutine[Any, Any, Any]]", self._session.call_tool)
+        return await send(call.tool, dict(call.arguments), progress_callback=progressed)
+
+    async def read(self, server: str, uri: str) -> types.ReadResourceResult:
+        """Read a resource.
+
+        Raises:
+            PlaitError: It cannot be read.
+        """
+        del server
+        with watched_exchanges() as exchanges:
+            try:
+                return await self._session.read_resource(uri)
+            except Exception as error:  # noqa: BLE001  # boundary: the SDK may raise anything
+                failure = request_failure(error, exchanges, self._wire, method="resources/read")
+                raise failure.error from leaf_of(error, exchanges)
+
+    def run_blocking(
+        self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run something in the loop of the session, and block until it is done.
+
+        Raises:
+            BlockingCallError: That loop runs in this very thread.
+            ClientClosedError: That loop has ended.
+        """
+        try:
+            here = asyncio.get_running_loop()
+        except RuntimeError:
+            here = None
+        if here is self._loop:
+            raise BlockingCallError(
+                "a blocking call would stop the event loop that has to answer it: await the "
+                "asynchronous form, or call from another thread (asyncio.to_thread)"
+            )
+        if not self._loop.is_running():
+            raise ClientClosedError("the event loop of the session has ended")
+        coroutine = partial(work, *args, **kwargs)()
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()

@@ -1,0 +1,121 @@
+"""Plain JSON values: what type they have, when two are the same, and how to show them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeGuard, cast
+
+Schema = dict[str, Any]
+"""A JSON Schema that is not a boolean."""
+
+MOST_DEPTH = 64
+"""Deeper levels are left open: no model needs them, and Python's stack is finite."""
+
+MOST_SHOWN = 400
+"""A value longer than this, as JSON, is cut where it stands in a text."""
+
+
+def is_schema(value: object) -> TypeGuard[Schema]:
+    """Say whether a value is an object, and so may be a schema."""
+    return isinstance(value, dict)
+
+
+def is_mapping(value: object) -> TypeGuard[Mapping[str, Any]]:
+    """Say whether a value is a mapping of any kind, as long as its keys are texts."""
+    return isinstance(value, Mapping)
+
+
+def is_list(value: object) -> TypeGuard[list[Any]]:
+    """Say whether a value is a list."""
+    return isinstance(value, list)
+
+
+def as_schema(value: object) -> Schema:
+    """Return a schema as an object: `True` allows anything, `False` nothing."""
+    if is_schema(value):
+        return value
+    return {"not": {}} if value is False else {}
+
+
+def as_list(value: object) -> list[Any]:
+    """Return a list as it is, and anything else as an empty one."""
+    return value if is_list(value) else []
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Say whether a value is a finite JSON number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def json_type(value: object) -> str:
+    """Name the JSON type of a value; a whole number is an integer, however it is written."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "integer" if value.is_integer() else "number"
+        case str():
+            return "string"
+        case list() | tuple():
+            return "array"
+        case _:
+            return "object"
+
+
+def plain(value: Any, above: tuple[int, ...] = ()) -> Any:
+    """Copy a JSON value, so that the copy can be changed; what lies too deep is shared."""
+    if len(above) > MOST_DEPTH:
+        return value
+    if id(value) in above:
+        return None
+    if isinstance(value, Mapping):
+        items = cast("Mapping[object, Any]", value).items()
+        inside = (*above, id(cast("object", value)))
+        return {key: plain(inner, inside) for key, inner in items if isinstance(key, str)}
+    if isinstance(value, list | tuple):
+        inside = (*above, id(cast("object", value)))
+        return [plain(inner, inside) for inner in cast("Iterable[Any]", value)]
+    return value
+
+
+def canonical(value: Any) -> str:
+    """Write a value so that equal JSON values, and only they, are written alike."""
+    return json.dumps(_comparable(value, 0), sort_keys=True, default=repr)
+
+
+def same(first: Any, second: Any) -> bool:
+    """Say whether two JSON values are equal: 1 and 1.0 are, 1 and true are not."""
+    return canonical(first) == canonical(second)
+
+
+def distinct(values: Iterable[Any]) -> list[Any]:
+    """Keep the first of each group of equal JSON values."""
+    return list({canonical(value): value for value in reversed(list(values))}.values())[::-1]
+
+
+def short_json(value: Any) -> str:
+    """Write a value as JSON for a reader, cut where it gets long."""
+    try:
+        text = json.dumps(plain(value), ensure_ascii=False, default=str)
+    except (ValueError, RecursionError):  # goes round in circles, or is far too deep
+        return "…"
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
+
+
+def _comparable(value: Any, depth: int) -> Any:
+    if depth > MOST_DEPTH:
+        return "…"
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, Mapping):
+        items = cast("Mapping[object, Any]", value).items()
+        return {str(key): _comparable(inner, depth + 1) for key, inner in items}
+    if isinstance(value, list | tuple):
+        return [_comparable(inner, depth + 1) for inner in cast("Iterable[Any]", value)]
+    return value

@@ -1,0 +1,48 @@
+"""What a client wants of its catalogue: which tools, under which names, and changed in what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from plait.catalog.filters import ToolFilter
+from plait.catalog.names import NamePolicy
+from plait.catalog.overrides import ToolOverride
+from plait.config.servers import ServerConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shaping:
+    """The wishes of one client."""
+
+    include: Any = None
+    exclude: Any = ()
+    tool_filter: Any = None
+    names: NamePolicy = field(default_factory=NamePolicy)
+    overrides: Mapping[str, ToolOverride] = field(default_factory=dict[str, ToolOverride])
+    ttl_seconds: float | None = None
+    """For how long every list holds; `None` leaves it to the servers."""
+    unlisted: frozenset[str] = frozenset()
+    """Servers whose tools are listed only when they are asked for by name."""
+    throw_on_load_error: bool = False
+
+    def filter_for(self, server: ServerConfig) -> ToolFilter:
+        """Make the filter for one server: its own `include` wins, every `exclude` holds."""
+        return ToolFilter.of(
+            include=self.include if server.include is None else server.include,
+            exclude=(*_several(server.exclude), *_several(self.exclude)),
+            tool_filter=self.tool_filter,
+        )
+
+    def listed_servers(self, known: Iterable[str]) -> list[str]:
+        """Keep the servers whose tools are listed without being asked for."""
+        return [name for name in known if name not in self.unlisted]
+
+
+def _several(patterns: Any) -> tuple[Any, ...]:
+    if patterns is None:
+        return ()
+    if isinstance(patterns, list | tuple | set | frozenset):
+        return tuple(cast("Iterable[Any]", patterns))
+    return (patterns,)

@@ -1,0 +1,94 @@
+"""A tool call to be made, and the time its run has left."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+from mcp_types import LoggingMessageNotificationParams
+
+from plait.config.policies import Timeouts
+from plait.connections.access import Access
+from plait.connections.deadline import Deadline
+
+OnProgress = Callable[[float, float | None, str | None], Awaitable[None] | None]
+"""Gets the progress, the total and the message of each progress notification."""
+
+OnCallLog = Callable[[LoggingMessageNotificationParams], Awaitable[None] | None]
+"""Gets each log message that a server sends during a call."""
+
+_CALL_SECONDS = 60.0
+_LONGEST_FACTOR = 10
+"""How far progress may stretch a call, in multiples of its timeout."""
+
+_run_ends_at: ContextVar[float | None] = ContextVar("plait_run_ends_at", default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """A call to be made."""
+
+    server: str
+    tool: str
+    """The wire name."""
+
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    timeout_seconds: float | None = None
+    on_progress: OnProgress | None = None
+    on_log: OnCallLog | None = None
+    access: Access | None = field(default=None, repr=False)
+    """Credentials for this call, on top of the server's own."""
+
+    ends_at: float | None = None
+    """The monotonic time by which the run must be over."""
+
+    @property
+    def where(self) -> str:
+        """The tool's full name, for texts."""
+        return f"{self.server}/{self.tool}"
+
+    def run_seconds_left(self) -> float | None:
+        """Say how much time the run has left, or `None` if it may take as long as it likes."""
+        ends = [end for end in (self.ends_at, _run_ends_at.get()) if end is not None]
+        return min(ends) - time.monotonic() if ends else None
+
+
+@contextlib.contextmanager
+def run_deadline(seconds: float) -> Generator[None]:
+    """Give everything called in the block so many seconds in all.
+
+    A call that would take longer is ended, on the server too, with `RunDeadlineError`; no call is
+    started afterwards. Of two blocks, one in the other, the one that ends first counts.
+    """
+    ends_at = time.monotonic() + seconds
+    outer = _run_ends_at.get()
+    token = _run_ends_at.set(ends_at if outer is None else min(outer, ends_at))
+    try:
+        yield
+    finally:
+        _run_ends_at.reset(token)
+
+
+def deadline_of(call: ToolCall, timeouts: Timeouts, default_seconds: float | None) -> Deadline:
+    """Find the limit of a call: its own, the tool's, the server's, the client's, 60 s."""
+    by_tool = (
+        seconds
+        for pattern, seconds in timeouts.tool_seconds.items()
+        if fnmatchcase(call.where if "/" in pattern else call.tool, pattern)
+    )
+    exact = timeouts.tool_seconds.get(call.where) or timeouts.tool_seconds.get(call.tool)
+    seconds = (
+        call.timeout_seconds
+        or exact
+        or next(by_tool, None)
+        or timeouts.call_seconds
+        or default_seconds
+        or _CALL_SECONDS
+    )
+    cap = timeouts.longest_call_seconds or seconds * _LONGEST_FACTOR
+    return Deadline(seconds, cap_seconds=cap, setting="timeout")

@@ -1,0 +1,135 @@
+"""The options of a client that hold for every framework, made into what its parts need."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, TypedDict
+
+from plait.catalog.filters import ToolFilter
+from plait.catalog.names import NamePolicy
+from plait.catalog.overrides import read_overrides
+from plait.catalog.shaping import Shaping
+from plait.connections.pool import unknown_server
+from plait.errors import ConfigError
+from plait.execution.executor import Calling
+from plait.execution.fallback import backups_only
+from plait.execution.result_cache import ResultCaching
+from plait.telemetry.observer import Observer
+
+APPLIED = frozenset(
+    {
+        "additional_tool_name_prefix",
+        "before_fallback",
+        "cache",
+        "exclude",
+        "fallbacks",
+        "include",
+        "log_level",
+        "on_collision",
+        "on_connection_error",
+        "prefix_tool_name_with_server_name",
+        "result_cache",
+        "throw_on_load_error",
+        "tool_filter",
+        "tool_name_prefix",
+        "tool_overrides",
+        "tool_timeouts",
+        "validate_arguments",
+    }
+)
+
+
+class ToolOptions(TypedDict, total=False):
+    """What a client may set about tools and calls; the reference of options describes each."""
+
+    include: Any
+    exclude: Any
+    tool_filter: Any
+    tool_overrides: Mapping[str, Any]
+    tool_name_prefix: bool
+    prefix_tool_name_with_server_name: bool
+    additional_tool_name_prefix: str
+    on_collision: str
+    tool_timeouts: Mapping[str, Any]
+    on_connection_error: Any
+    throw_on_load_error: bool
+    fallbacks: Mapping[str, str]
+    before_fallback: Any
+    cache: bool | float
+    result_cache: Any
+    validate_arguments: bool
+
+
+def unused_options(options: Iterable[str]) -> list[str]:
+    """Name the options that only a framework's own client can use."""
+    return sorted(set(options) - APPLIED)
+
+
+def shaping_from(options: Mapping[str, Any]) -> Shaping:
+    """Read what the client wants of its catalogue.
+
+    Raises:
+        ConfigError: A filter, an override or a prefix makes no sense.
+    """
+    shaping = Shaping(
+        include=options.get("include"),
+        exclude=options.get("exclude") or (),
+        tool_filter=options.get("tool_filter"),
+        names=_names(options),
+        overrides=read_overrides(options.get("tool_overrides") or {}),
+        ttl_seconds=_ttl(options.get("cache", True)),
+        unlisted=backups_only(options.get("fallbacks") or {}),
+        throw_on_load_error=options.get("throw_on_load_error", False),
+    )
+    # Made again for each server; made here, once, so that mistakes show at once.
+    ToolFilter.of(include=shaping.include, exclude=shaping.exclude, tool_filter=shaping.tool_filter)
+    return shaping
+
+
+def calling_from(
+    options: Mapping[str, Any], *, default_seconds: float | None, observers: Sequence[Observer]
+) -> Calling:
+    """Read how the client makes its calls."""
+    return Calling(
+        default_seconds=default_seconds,
+        validate_arguments=options.get("validate_arguments", True),
+        fallbacks=options.get("fallbacks") or {},
+        before_fallback=options.get("before_fallback"),
+        result_caching=ResultCaching.of(options.get("result_cache")),
+        observers=tuple(observers),
+    )
+
+
+def check_fallbacks(options: Mapping[str, Any], servers: Collection[str]) -> None:
+    """Refuse fallbacks between servers that are not there.
+
+    Raises:
+        ConfigError: A server is unknown, or stands in for itself.
+    """
+    fallbacks: Mapping[str, str] = options.get("fallbacks") or {}
+    for server, backup in fallbacks.items():
+        for name in (server, backup):
+            if name not in servers:
+                raise ConfigError(f"fallbacks: {unknown_server(name, servers)}", server=name)
+        if server == backup:
+            raise ConfigError(f"fallbacks: {server!r} cannot stand in for itself", server=server)
+
+
+def _names(options: Mapping[str, Any]) -> NamePolicy:
+    single = options.get("tool_name_prefix", False)
+    double = options.get("prefix_tool_name_with_server_name", False)
+    return NamePolicy(
+        separator="__" if double else "_" if single else "",
+        extra=options.get("additional_tool_name_prefix") or "",
+        on_collision=options.get("on_collision") or "prefix",
+    )
+
+
+def _ttl(cache: object) -> float | None:
+    if cache is True or cache is None:
+        return None
+    if cache is False:
+        return 0.0
+    if isinstance(cache, int | float) and cache >= 0:
+        return float(cache)
+    raise ConfigError("cache takes True, False, or the seconds for which a list of tools holds")
