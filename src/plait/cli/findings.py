@@ -5,6 +5,7 @@ To add a check, write a function that takes an `Examined` and put it into `CHECK
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -16,6 +17,7 @@ from plait.config.servers import HttpServer, ServerConfig, StdioServer
 from plait.errors import ConfigError, PlaitError, Problem
 
 if TYPE_CHECKING:
+    from plait.catalog.tool import Tool
     from plait.connections.status import ServerStatus
 
 Level = Literal["ok", "warn", "error"]
@@ -27,6 +29,27 @@ _SLOW_ROUND_TRIP_SECONDS = 1.0
 
 _MODERN = "2026-07-28"
 """The first protocol version without a handshake; versions compare as text."""
+
+_MOST_MENDED = 3
+"""More notes than these are put into one finding."""
+
+_LEFT_OUT = re.compile(r"\btool .+ was left out: ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detail:
+    """One case of what a finding says about several."""
+
+    text: str
+
+    tool: str | None = None
+    """The tool it is about, as `server/tool`."""
+
+    name: str | None = None
+    """What the model calls the tool, where the finding is about names."""
+
+    profiles: tuple[str, ...] = ()
+    """The profiles it is true for, where the finding is about schemas."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +67,9 @@ class Finding:
     message: str
 
     fix: str | None = None
+
+    details: tuple[Detail, ...] = ()
+    """Every case, where the message gives only a number and an example."""
 
     def to_dict(self) -> dict[str, object]:
         """Describe the finding as plain data."""
@@ -69,9 +95,26 @@ class Examined:
         """The server's name."""
         return self.status.name
 
-    def finding(self, level: Level, code: str, message: str, fix: str | None = None) -> Finding:
+    listed: tuple[Tool, ...] | None = None
+    """The tools as the server lists them, whatever the client wants; `None` if it did not."""
+
+    def finding(
+        self,
+        level: Level,
+        code: str,
+        message: str,
+        fix: str | None = None,
+        details: Iterable[Detail] = (),
+    ) -> Finding:
         """Make a finding about this server."""
-        return Finding(server=self.name, level=level, code=code, message=message, fix=fix)
+        return Finding(
+            server=self.name,
+            level=level,
+            code=code,
+            message=message,
+            fix=fix,
+            details=tuple(details),
+        )
 
 
 def check_reach(seen: Examined) -> Iterator[Finding]:
@@ -157,12 +200,33 @@ def check_stdout(seen: Examined) -> Iterator[Finding]:
         )
 
 
+def check_left_out(seen: Examined) -> Iterator[Finding]:
+    """Name the tools that cannot be used, because what the server says of them is wrong."""
+    notes = [note for note in dict.fromkeys(seen.status.mended) if _LEFT_OUT.search(note)]
+    if notes:
+        yield seen.finding(
+            "warn",
+            "left_out",
+            f"{count_label(len(notes), 'tool')} left out: {_some(notes)}",
+            "update the server, or report it to its authors",
+            [Detail(text=note) for note in notes],
+        )
+
+
 def check_mended(seen: Examined) -> Iterator[Finding]:
     """Name the answers that broke the protocol and were mended."""
-    for note in dict.fromkeys(seen.status.mended):
-        yield seen.finding(
-            "warn", "mended", f"mended: {note}", "update the server, or report it to its authors"
-        )
+    notes = [note for note in dict.fromkeys(seen.status.mended) if not _LEFT_OUT.search(note)]
+    fix = "update the server, or report it to its authors"
+    if len(notes) > _MOST_MENDED:
+        details = [Detail(text=note) for note in notes]
+        yield seen.finding("warn", "mended", f"mended: {_some(notes)}", fix, details)
+        return
+    for note in notes:
+        yield seen.finding("warn", "mended", f"mended: {note}", fix)
+
+
+def _some(notes: Sequence[str]) -> str:
+    return notes[0] if len(notes) == 1 else f"{notes[0]} (and {len(notes) - 1} more)"
 
 
 def check_stderr(seen: Examined) -> Iterator[Finding]:
@@ -181,6 +245,7 @@ CHECKS: tuple[Check, ...] = (
     check_transport,
     check_tools,
     check_stdout,
+    check_left_out,
     check_mended,
     check_stderr,
 )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -15,6 +16,7 @@ from mcp_types import LoggingMessageNotificationParams
 from plait.config.policies import Timeouts
 from plait.connections.access import Access
 from plait.connections.deadline import Deadline
+from plait.errors import PlaitError, RunDeadlineError
 
 OnProgress = Callable[[float, float | None, str | None], Awaitable[None] | None]
 """Gets the progress, the total and the message of each progress notification."""
@@ -72,6 +74,37 @@ def run_deadline(seconds: float) -> Generator[None]:
         yield
     finally:
         _run_ends_at.reset(token)
+
+
+@contextlib.asynccontextmanager
+async def within_run(call: ToolCall) -> AsyncGenerator[None]:
+    """End the block when the time of the whole run is over.
+
+    Raises:
+        RunDeadlineError: It is over.
+    """
+    left = call.run_seconds_left()
+    if left is None:
+        yield
+        return
+    if left <= 0:
+        raise _run_is_over(call, "it was not sent")
+    limit = asyncio.timeout(left)
+    try:
+        async with limit:
+            yield
+    except TimeoutError as error:
+        if not limit.expired() or isinstance(error, PlaitError):
+            raise
+        raise _run_is_over(call, "it may still take effect, so check first") from error
+
+
+def _run_is_over(call: ToolCall, outcome: str) -> RunDeadlineError:
+    return RunDeadlineError(
+        f"{call.where}: the time of the whole run is over; {outcome}",
+        server=call.server,
+        tool=call.tool,
+    )
 
 
 def deadline_of(call: ToolCall, timeouts: Timeouts, default_seconds: float | None) -> Deadline:

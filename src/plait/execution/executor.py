@@ -25,11 +25,10 @@ from plait.errors import (
     InvalidArgumentsError,
     PermissionDeniedError,
     PlaitError,
-    RunDeadlineError,
     ToolNotFoundError,
 )
 from plait.execution.arguments import argument_error_text, prepare_arguments
-from plait.execution.call import OnProgress, ToolCall, deadline_of
+from plait.execution.call import OnProgress, ToolCall, deadline_of, within_run
 from plait.execution.fallback import BeforeFallback, has_not_run, may_fall_back
 from plait.execution.outcome import ToolResult
 from plait.execution.output_check import output_notes, prepare_check
@@ -91,19 +90,8 @@ class ToolExecutor:
         Raises:
             PlaitError: The call could not be made, or its outcome is not known.
         """
-        left = call.run_seconds_left()
-        if left is None:
+        async with within_run(call):
             return await self._run(call)
-        if left <= 0:
-            raise _run_is_over(call, "it was not sent")
-        limit = asyncio.timeout(left)
-        try:
-            async with limit:
-                return await self._run(call)
-        except TimeoutError as error:
-            if not limit.expired() or isinstance(error, PlaitError):
-                raise
-            raise _run_is_over(call, "it may still take effect, so check first") from error
 
     async def _run(self, call: ToolCall) -> ToolResult:
         tool: Tool | None = None
@@ -270,14 +258,6 @@ class ToolExecutor:
             logger.warning("the backup failed too: %s", second)
             error.add_note(f"the backup failed too: {second}")
             raise error from second
-
-
-def _run_is_over(call: ToolCall, outcome: str) -> RunDeadlineError:
-    return RunDeadlineError(
-        f"{call.where}: the time of the whole run is over; {outcome}",
-        server=call.server,
-        tool=call.tool,
-    )
 
 
 def _output_notes(tool: Tool | None, result: CallToolResult) -> tuple[str, ...]:

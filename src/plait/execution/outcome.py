@@ -61,10 +61,9 @@ class ToolResult:
 
     def to_mcp(self) -> types.CallToolResult:
         """Return the result as the SDK has it."""
-        structured = self.structured_content
         return types.CallToolResult(
             content=list(self.content),
-            structured_content=structured if isinstance(structured, dict) else None,
+            structured_content=self.structured_content,
             is_error=self.is_error,
             _meta=None if self.meta is None else dict(self.meta),
         )

@@ -83,6 +83,8 @@ class MultiServerMCPClient(ClientFeatures):
         self._roster = Roster(connections)
         config = self._roster.config
         options: dict[str, Any] = {**config.options, **given}
+        if unused := ", ".join(sorted(options.keys() - OPTIONS)):
+            logger.warning("a LangChain client makes no use of these options: %s", unused)
         self.callbacks = cast("Callbacks", options.get("callbacks") or Callbacks())
         heard = log_callback(self.callbacks)
         level = options.get("log_level") or (None if heard is None else "debug")

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage, ToolMessage
+from langchain_core.runnables import RunnableBinding
 
 from plait.adapters.langchain.blocks import text_block
 from plait.catalog.schemas import Profile
@@ -34,7 +35,7 @@ _NEEDED = {
 
 def profile_of(model: object) -> Profile | None:
     """Find the schemas that a chat model takes, or `None` if nothing is known of it."""
-    inner = getattr(model, "bound", model)
+    inner = _unbound(model)
     params: Mapping[str, Any] = {}
     if isinstance(inner, BaseChatModel):
         params = inner._get_ls_params()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
@@ -44,11 +45,17 @@ def profile_of(model: object) -> Profile | None:
 
 def readable_by(model: object, messages: Sequence[AnyMessage]) -> list[AnyMessage]:
     """Replace, in tool messages, the blocks that a model says it cannot take by a line of text."""
-    inner = getattr(model, "bound", model)
-    able = cast("Mapping[str, Any]", getattr(inner, "profile", None) or {})
+    able = cast("Mapping[str, Any]", getattr(_unbound(model), "profile", None) or {})
     if not able:
         return list(messages)
     return [_readable(message, able) for message in messages]
+
+
+def _unbound(model: object) -> object:
+    """Return the model itself, without the tools and settings that were bound to it."""
+    while isinstance(model, RunnableBinding):
+        model = cast("object", model.bound)
+    return model
 
 
 def _readable(message: AnyMessage, able: Mapping[str, Any]) -> AnyMessage:

@@ -150,7 +150,7 @@ class ToolRunner:
             converted=convert_result(
                 result,
                 server=sending.server,
-                tool=request.name,
+                tool=sending.tool,
                 handling=settings.handling_for(tool.server),
                 standard_blocks=settings.standard_blocks,
             ),
@@ -160,7 +160,7 @@ class ToolRunner:
             raise ToolFailedException(
                 error_text(answer.converted.content),
                 server=sending.server,
-                tool=request.name,
+                tool=sending.tool,
                 converted=answer.converted,
             )
         return answer
@@ -231,6 +231,8 @@ class _Sending:
         self._access = access
         self.server = call.server
         """Who answered: the server, or its backup."""
+        self.tool = call.tool
+        """What was called; an interceptor may have chosen another."""
 
     async def completed(self, context: object) -> ToolCall:
         self._call = await self._caller.completed(self._call, context=context)
@@ -244,7 +246,7 @@ class _Sending:
             access=_joined(self._access, request.headers),
         )
         result = await self._caller.execute(call)
-        self.server = result.server
+        self.server, self.tool = result.server, result.tool
         return result.to_mcp()
 
 

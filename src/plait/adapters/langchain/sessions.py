@@ -15,6 +15,7 @@ from mcp.client import ClientSession
 
 from plait._support.redact import Redactor
 from plait.adapters.langchain.callbacks import MCPCallbacks
+from plait.config.policies import Timeouts
 from plait.config.read import read_config
 from plait.config.secrets import secret_values
 from plait.config.servers import InProcessServer, ServerConfig
@@ -22,7 +23,7 @@ from plait.connections.deadline import Deadline
 from plait.connections.opening import Memory, Voice, enter_client
 from plait.connections.translate import connect_timeout, leaf_of, request_failure
 from plait.errors import BlockingCallError, ClientClosedError
-from plait.execution.call import ToolCall
+from plait.execution.call import ToolCall, deadline_of, within_run
 from plait.execution.outcome import ToolResult
 from plait.transports.open import open_transport
 from plait.transports.wire import Wire, watched_exchanges
@@ -32,8 +33,6 @@ T = TypeVar("T")
 
 AnySession = Client | ClientSession
 """What the MCP SDK calls by: its high-level client, or the session below it."""
-
-_CALL_SECONDS = 60.0
 
 
 @asynccontextmanager
@@ -133,10 +132,10 @@ class SessionCaller:
             PlaitError: Why there is no answer.
         """
         began = time.perf_counter()
-        deadline = Deadline(call.timeout_seconds or _CALL_SECONDS, cap_seconds=None)
+        deadline = deadline_of(call, Timeouts(), None)
         with watched_exchanges() as exchanges:
             try:
-                async with deadline.running():
+                async with within_run(call), deadline.running():
                     result = await self._send(call, deadline)
             except Exception as error:
                 if deadline.expired:

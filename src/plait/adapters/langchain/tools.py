@@ -1,7 +1,10 @@
-"""MCP tools as LangChain tools."""
+"""MCP tools as LangChain tools.
 
-from __future__ import annotations
+Annotations are evaluated here at once: LangChain looks at those of `_run` and `_arun` on every
+call, and would compile them each time if they were text.
+"""
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Literal, TypedDict, cast
@@ -54,7 +57,7 @@ class MCPTool(BaseTool):
         super().__init__(
             name=tool.name,
             description=tool.description or tool.title or "",
-            args_schema=shape_schema(tool.input_schema, profile).schema,
+            args_schema=_shaped(tool.input_schema, profile),
             metadata=metadata_of(tool),
         )
         self._tool = tool
@@ -65,7 +68,7 @@ class MCPTool(BaseTool):
         """The tool as the catalogue has it: server, wire name, annotations, original schema."""
         return self._tool
 
-    def with_profile(self, profile: Profile | None) -> MCPTool:
+    def with_profile(self, profile: Profile | None) -> "MCPTool":
         """Return the same tool with its schema shaped for one family of models."""
         return MCPTool(self._tool, self._runner, profile=profile)
 
@@ -127,6 +130,25 @@ class MCPTool(BaseTool):
             status="error" if outcome.is_error else "success",
         )
         return message, artifact
+
+
+_Shaped = tuple[Mapping[str, Any], dict[str, Any]]
+
+_MOST_SHAPED = 2048
+_shaped_before: OrderedDict[tuple[int, Profile | None], _Shaped] = OrderedDict()
+"""Schemas that were shaped before, with the schema they were made of: agents ask every turn."""
+
+
+def _shaped(schema: Mapping[str, Any], profile: Profile | None) -> dict[str, Any]:
+    key = (id(schema), profile)
+    before = _shaped_before.get(key)
+    if before is not None and before[0] is schema:
+        return before[1]
+    shaped = shape_schema(schema, profile).schema
+    _shaped_before[key] = (schema, shaped)
+    while len(_shaped_before) > _MOST_SHAPED:
+        _shaped_before.popitem(last=False)
+    return shaped
 
 
 def metadata_of(tool: Tool) -> dict[str, Any]:

@@ -1,0 +1,38 @@
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+from plait import BlockingCallError, MultiServerMCPClient
+from plait.testing import server_stdio_config
+
+client = MultiServerMCPClient({"clock": server_stdio_config()})
+tools = {tool.name: tool for tool in client.get_tools_blocking()}
+add = tools["add_numbers"]
+
+print(add.invoke({"a": 1, "b": 2}))
+
+with ThreadPoolExecutor(8) as threads:
+    print(*threads.map(lambda number: add.invoke({"a": number, "b": 1}), range(10)))
+
+
+async def notebook_cell() -> None:
+    print("awaited:", await add.ainvoke({"a": 3, "b": 4}))
+    print("blocking, in a loop:", add.invoke({"a": 5, "b": 6}))
+
+
+asyncio.run(notebook_cell())
+asyncio.run(notebook_cell())
+print(client.status()["clock"].sessions, "session for all of it")
+client.close()
+
+
+async def wrong_place() -> None:
+    async with MultiServerMCPClient({"clock": server_stdio_config()}) as owned:
+        (tool,) = await owned.get_tools(include="add_numbers")
+        try:
+            tool.invoke({"a": 7, "b": 8})
+        except BlockingCallError as error:
+            print(type(error).__name__)
+        print(await asyncio.to_thread(tool.invoke, {"a": 7, "b": 8}))
+
+
+asyncio.run(wrong_place())

@@ -1,0 +1,230 @@
+"""A LangChain chat model that says what a script tells it to, for tests of agents."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias, cast
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.language_models.base import LangSmithParams
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolCall, ToolCallChunk
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages.tool import tool_call_chunk
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import Field, PrivateAttr
+from typing_extensions import override
+
+Turn: TypeAlias = "str | AIMessage | Sequence[ToolCall] | BaseException | Answer"
+"""What the model does when it is asked: say a text or a message, call tools, or raise."""
+
+Answer: TypeAlias = Callable[[list[BaseMessage]], Turn]
+"""Decides about a turn when it has come, from the messages so far."""
+
+_ids = itertools.count(1)
+
+
+def tool_call(name: str, /, **arguments: Any) -> ToolCall:
+    """Make a call of a tool, with an id of its own, for a turn of a `ScriptedChatModel`."""
+    return ToolCall(name=name, args=arguments, id=f"call_{next(_ids)}", type="tool_call")
+
+
+class ScriptedChatModel(BaseChatModel):
+    """A chat model that follows a script, and remembers what it was asked.
+
+    `turns` holds one turn for each time the model is asked: a text, an `AIMessage`, a list of tool
+    calls (see `tool_call`), an exception to raise, or a function from the messages so far to any of
+    these. A single function in place of the list answers every turn. A script that has come to its
+    end raises a `RuntimeError`.
+
+    Messages without usage get one: a token is four bytes of UTF-8.
+    """
+
+    turns: Any
+    """The script."""
+
+    model_name: str = "scripted"
+
+    provider: str = "scripted"
+    """Whose model this poses as, for code that looks: `"openai"`, `"anthropic"`, ..."""
+
+    seen: list[list[BaseMessage]] = Field(default_factory=list[list[BaseMessage]])
+    """The messages of each time the model was asked."""
+
+    bound: list[list[str]] = Field(default_factory=list[list[str]])
+    """The names of the tools of each `bind_tools`; an agent binds before it asks."""
+
+    bound_tools: list[dict[str, dict[str, Any]]] = Field(
+        default_factory=list[dict[str, dict[str, Any]]]
+    )
+    """The same tools by name, as `{"name", "description", "parameters"}`."""
+
+    _asked: Iterator[int] = PrivateAttr(default_factory=itertools.count)
+
+    def __init__(self, turns: Sequence[Turn] | Answer, **options: Any) -> None:
+        options["turns"] = turns if callable(turns) else list(turns)
+        super().__init__(**options)
+
+    @property
+    @override
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    @override
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        params = super()._get_ls_params(stop=stop, **kwargs)
+        params["ls_provider"] = self.provider
+        params["ls_model_name"] = self.model_name
+        return params
+
+    @override
+    def bind_tools(
+        self,
+        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
+        *,
+        tool_choice: str | None = None,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """Note the tools, and return the model with them."""
+        formatted = [convert_to_openai_tool(tool) for tool in tools]
+        described = [cast("dict[str, Any]", tool.get("function", tool)) for tool in formatted]
+        named = {tool.get("name", tool.get("type", "")): tool for tool in described}
+        self.bound.append(list(named))
+        self.bound_tools.append(named)
+        if tool_choice is not None:
+            kwargs["tool_choice"] = tool_choice
+        return self.bind(tools=formatted, **kwargs)
+
+    @override
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=self._next(messages))])
+
+    @override
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        return self._generate(messages)
+
+    @override
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        for chunk in _chunks(self._next(messages)):
+            if run_manager is not None:
+                run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+            yield chunk
+
+    @override
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        for chunk in _chunks(self._next(messages)):
+            if run_manager is not None:
+                await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+            yield chunk
+
+    def _next(self, messages: Sequence[BaseMessage]) -> AIMessage:
+        """Take the next turn of the script."""
+        number = next(self._asked)
+        self.seen.append(list(messages))
+        message = _message(self._turn(number), messages)
+        if message.usage_metadata is None:
+            message.usage_metadata = _usage(messages, message)
+        message.response_metadata.setdefault("model_name", self.model_name)
+        return message
+
+    def _turn(self, number: int) -> Turn:
+        if callable(self.turns):
+            return cast("Answer", self.turns)
+        if number < len(self.turns):
+            return self.turns[number]
+        raise RuntimeError(
+            f"the script is at its end: it has {len(self.turns)} turns, "
+            f"and the model is asked for turn {number + 1}"
+        )
+
+
+def _message(turn: Turn, messages: Sequence[BaseMessage]) -> AIMessage:
+    """Make the message of a turn, or raise what it says."""
+    if isinstance(turn, BaseException):
+        raise turn
+    if isinstance(turn, str):
+        return AIMessage(turn)
+    if isinstance(turn, AIMessage):
+        # The caller gives the message an id; the next run of the script needs its own.
+        return turn.model_copy(deep=True)
+    if callable(turn):
+        return _message(turn(list(messages)), messages)
+    return AIMessage("", tool_calls=list(turn))
+
+
+def _usage(messages: Sequence[BaseMessage], answer: AIMessage) -> UsageMetadata:
+    given = sum(_tokens(message) for message in messages)
+    made = _tokens(answer)
+    return UsageMetadata(input_tokens=given, output_tokens=made, total_tokens=given + made)
+
+
+def _tokens(message: BaseMessage) -> int:
+    calls = cast("Sequence[ToolCall]", getattr(message, "tool_calls", ()))
+    wanted = [{"name": call["name"], "args": call["args"]} for call in calls]
+    text = message.content if isinstance(message.content, str) else _json(message.content)
+    size = len(text.encode()) + (len(_json(wanted).encode()) if wanted else 0)
+    return -(-size // 4)
+
+
+def _chunks(message: AIMessage) -> Iterator[ChatGenerationChunk]:
+    """Cut a message into the pieces in which a provider would stream it."""
+    content = message.content
+    pieces = re.findall(r"\s*\S+|\s+", content) if isinstance(content, str) else [content]
+    for piece in pieces:
+        yield _chunk(content=piece)
+    for call in _call_chunks(message):
+        yield _chunk(tool_call_chunks=[call])
+    yield _chunk(
+        usage_metadata=message.usage_metadata,
+        response_metadata=message.response_metadata,
+        additional_kwargs=message.additional_kwargs,
+        chunk_position="last",
+    )
+
+
+def _chunk(*, content: Any = "", **fields: Any) -> ChatGenerationChunk:
+    return ChatGenerationChunk(message=AIMessageChunk(content=content, **fields))
+
+
+def _call_chunks(message: AIMessage) -> Iterator[ToolCallChunk]:
+    """Give each call as two pieces: its name and id, then its arguments as JSON."""
+    calls: list[Mapping[str, Any]] = [*message.tool_calls, *message.invalid_tool_calls]
+    for index, call in enumerate(calls):
+        arguments = call["args"]
+        text = arguments if isinstance(arguments, str) else _json(arguments)
+        yield tool_call_chunk(name=call["name"], args="", id=call["id"], index=index)
+        yield tool_call_chunk(args=text, index=index)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
