@@ -66,8 +66,9 @@ is a password; `PLAIT_INPUT_<ID>` answers without asking.
 | `read` | an object: `server`, `uri`, `contents`; `error` when there is none |
 | `prompts` | a list: `server`, and the protocol's own fields |
 | `prompt` | an object: `server`, `prompt`, `description`, `messages`; `error` when there are none |
-| `doctor` | an object: `ok`, `servers`, and `findings` with `server`, `level` (`ok`, `warn`, \
-`error`), `code`, `message`, `fix` |
+| `doctor` | an object: `ok`, `servers`, `tokens` (`tools`, `tokens`, `profile`, `servers`, \
+`largest`), and `findings` with `server`, `level` (`ok`, `warn`, `error`), `code`, `message`, \
+`fix`, `details` |
 
 Contents and messages are what the server sent, with the names of the protocol (`mimeType`).
 An `error` has `type`, `error` (the class), `message` and `retryable`, and where known `code` \

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,7 +13,8 @@ from plait.catalog.schemas import PROFILES, Profile, shape_schema
 from plait.catalog.tool import Tool
 from plait.catalog.validation import validator_for_schema
 from plait.cli.findings import Detail, Finding, Level
-from plait.cli.terminal import and_list, count_label
+from plait.cli.terminal import count_label
+from plait.cli.words import and_list
 
 _LONGEST_EXAMPLE = 100
 
@@ -102,28 +103,36 @@ def check_schemas(server: str, tools: Sequence[Tool]) -> Iterator[Finding]:
         return
     cases: defaultdict[str, list[Detail]] = defaultdict(list)
     for tool in tools:
-        for note, profiles in _notes(tool).items():
-            detail = Detail(tool=tool.full_name, text=note, profiles=profiles)
-            cases[kind_of(note).code].append(detail)
+        for kind, detail in _cases(tool):
+            cases[kind.code].append(detail)
     unlike = {profile for details in cases.values() for one in details for profile in one.profiles}
     if fitting := [profile for profile in PROFILES if profile not in unlike]:
-        whole = "every provider" if not unlike else and_list(fitting)
-        yield _finding(server, "ok", "schemas", f"schemas fit {whole} without loss")
+        readers = and_list(fitting) if unlike else "every provider"
+        message = f"schemas fit {readers} without loss"
+        yield Finding(server=server, level="ok", code="schemas", message=message)
     for kind in KINDS:
         if details := cases.get(kind.code):
-            yield _finding(server, kind.level, kind.code, _summary(kind, details), kind.fix, details)
+            yield Finding(
+                server=server,
+                level=kind.level,
+                code=kind.code,
+                message=_summary(kind, details),
+                fix=kind.fix,
+                details=tuple(details),
+            )
 
 
-def _notes(tool: Tool) -> dict[str, tuple[Profile, ...]]:
-    """Collect the notes of all profiles, each with those that it is from."""
+def _cases(tool: Tool) -> Iterator[tuple[Kind, Detail]]:
+    """Collect the notes of all profiles; one that several have is a single case."""
     found: dict[str, tuple[Profile, ...]] = {}
     for profile in PROFILES:
         for note in shape_schema(tool.input_schema, profile).notes:
             found[note] = (*found.get(note, ()), profile)
+    for note, profiles in found.items():
+        yield kind_of(note), Detail(tool=tool.full_name, text=note, profiles=profiles)
     broken = validator_for_schema(tool.input_schema).broken
     if broken is not None and not any(kind_of(note) is _INVALID for note in found):
-        found[f"{broken} is broken, left out"] = PROFILES
-    return found
+        yield _INVALID, Detail(tool=tool.full_name, text=broken, profiles=PROFILES)
 
 
 def _summary(kind: Kind, details: Sequence[Detail]) -> str:
@@ -132,20 +141,8 @@ def _summary(kind: Kind, details: Sequence[Detail]) -> str:
     readers = "" if len(profiles) == len(PROFILES) else f" for {and_list(profiles)}"
     first = details[0]
     tool = (first.tool or "").partition("/")[2]
-    example = f"{tool} ({one_line(first.text, _LONGEST_EXAMPLE)})"
+    note = first.text.removeprefix("(root): ")
+    example = f"{tool} ({one_line(note, _LONGEST_EXAMPLE)})"
     tools = len({one.tool for one in details})
     which = example if tools == 1 else f"{count_label(tools, 'tool')}, such as {example}"
     return f"{kind.says}{readers}: {which}"
-
-
-def _finding(
-    server: str,
-    level: Level,
-    code: str,
-    message: str,
-    fix: str | None = None,
-    details: Iterable[Detail] = (),
-) -> Finding:
-    return Finding(
-        server=server, level=level, code=code, message=message, fix=fix, details=tuple(details)
-    )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import click
 
@@ -76,7 +76,15 @@ def narrowed(config: ClientConfig, servers: Sequence[str], *, heal: bool) -> Cli
         for name, server in config.servers.items()
         if not servers or name in servers
     }
-    return replace(config, servers=kept)
+    options = dict(config.options)
+    fallbacks = cast("Mapping[str, str]", options.get("fallbacks") or {})
+    if fallbacks:
+        options["fallbacks"] = {
+            name: backup
+            for name, backup in fallbacks.items()
+            if (name in kept and backup in kept) or not servers
+        }
+    return replace(config, servers=kept, options=options)
 
 
 def _for_one_command(server: ServerConfig, *, heal: bool) -> ServerConfig:

@@ -30,7 +30,10 @@ class Survey:
     """Those that were examined."""
 
     known: frozenset[str]
-    """Those that the configuration has, switched off or not examined as they may be."""
+    """Those that the configuration has, examined or not."""
+
+    disabled: tuple[str, ...] = ()
+    """Those that are switched off."""
 
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The client's options, less those that it would refuse."""
@@ -83,6 +86,7 @@ def survey_of(
     return Survey(
         servers=config.servers,
         known=frozenset(config.servers if known is None else known),
+        disabled=config.disabled,
         options=options,
         shaping=shaping,
         listed=listed,

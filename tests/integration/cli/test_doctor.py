@@ -55,6 +55,8 @@ def test_for_a_person_it_is_one_section_per_server(
     assert lines[0].startswith("time  stdio · mcp-time")
     assert lines[1].startswith("  ✓ connected in ")
     assert lines[2].startswith("  ✓ answers in ")
+    assert "  ✓ schemas fit every provider without loss" in lines
+    assert any(line.startswith("  ✓ offers 2 tools, about ") for line in lines)
     assert lines[-1] == "1 of 1 server ready; nothing to fix"
 
 
@@ -68,3 +70,85 @@ def test_a_slip_in_the_configuration_is_a_warning(
     warning = next(finding for finding in report["findings"] if finding["level"] == "warn")
     assert (warning["server"], warning["code"]) == ("time", "unknown_key")
     assert "command" in warning["fix"]
+
+
+def test_tools_and_options_are_checked_against_what_the_servers_really_list(
+    plait: Plait, shop_url: str
+) -> None:
+    document = {
+        "mcpServers": {
+            "shop": {"url": shop_url, "exclude": ["pay", "serch"]},
+            "store": {"url": shop_url, "include": ["add", "search"]},
+        },
+        "toolOverrides": {"ad": "Adds."},
+    }
+    (plait.folder / "mcp.json").write_text(json.dumps(document))
+
+    done = plait("doctor", "--json")
+
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    found = {(finding["server"], finding["code"]): finding for finding in report["findings"]}
+    assert found["shop", "unknown_exclude"]["fix"] == 'did you mean "search"?'
+    assert found["shop", "tokens"]["message"].startswith("offers 5 of 6 tools, about ")
+    assert (None, "unknown_tool_overrides") in found
+    collision = found[None, "collision"]
+    assert collision["level"] == "warn"
+    assert {(one["tool"], one["name"]) for one in collision["details"]} == {
+        (f"{server}/{name}", f"{server}__{name}")
+        for server in ("shop", "store")
+        for name in ("add", "search")
+    }
+    assert report["tokens"]["tools"] == 7
+    assert report["tokens"]["tokens"] == sum(
+        server["tokens"] for server in report["tokens"]["servers"].values()
+    )
+    assert len(report["tokens"]["largest"]) == 3
+
+
+def test_options_that_a_client_refuses_end_with_the_code_of_a_wrong_configuration(
+    plait: Plait, shop_url: str
+) -> None:
+    document = {
+        "mcpServers": {"shop": {"url": shop_url}, "store": {"url": shop_url}},
+        "fallbacks": {"shop": "stroe"},
+        "onCollision": "error",
+    }
+    (plait.folder / "mcp.json").write_text(json.dumps(document))
+
+    done = plait("doctor", "--json")
+
+    assert done.returncode == 4, done.stderr
+    report = json.loads(done.stdout)
+    errors = [finding for finding in report["findings"] if finding["level"] == "error"]
+    assert [finding["code"] for finding in errors] == ["fallback", "collision"]
+    assert errors[0]["fix"] == 'did you mean "store"?'
+    assert {(one["server"], one["code"]) for one in report["findings"]} >= {
+        ("shop", "ready"),
+        ("store", "ready"),
+    }
+
+
+def test_one_server_can_be_examined_though_another_is_its_backup(
+    plait: Plait, shop_url: str
+) -> None:
+    document = {
+        "mcpServers": {"shop": {"url": shop_url}, "store": {"url": shop_url}},
+        "fallbacks": {"shop": "store"},
+    }
+    (plait.folder / "mcp.json").write_text(json.dumps(document))
+
+    done = plait("doctor", "shop")
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "1 of 1 server ready; nothing to fix"
+
+
+def test_every_case_is_printed_only_when_asked_for(plait: Plait, shop_url: str) -> None:
+    plait.configure(shop={"url": shop_url}, store={"url": shop_url})
+
+    short, full = plait("doctor").stdout, plait("doctor", "-v").stdout
+
+    assert "shop and store share 6 tool names" in short
+    assert "shop/logo: becomes shop__logo" not in short
+    assert "      shop/logo: becomes shop__logo" in full.splitlines()

@@ -45,6 +45,7 @@ def test_a_healthy_server_has_only_good_findings() -> None:
                 "code": "ready",
                 "message": "connected in 0.90 s, protocol 2026-07-28 (modern)",
                 "fix": None,
+                "details": (),
             },
             {
                 "server": "time",
@@ -52,6 +53,7 @@ def test_a_healthy_server_has_only_good_findings() -> None:
                 "code": "latency",
                 "message": "answers in 4 ms (median of 3 round trips)",
                 "fix": None,
+                "details": (),
             },
         ]
     )
@@ -77,6 +79,7 @@ def test_a_server_that_cannot_be_reached_is_an_error_with_a_fix() -> None:
                 "code": "refused",
                 "message": "web: connection refused",
                 "fix": "is the server running at localhost:9? start it, or correct the URL",
+                "details": (),
             }
         ]
     )
@@ -147,6 +150,27 @@ def test_every_bad_habit_is_a_warning_with_a_fix() -> None:
             ("ok", "stderr", "last on stderr: listening", None),
         ]
     )
+
+
+def test_tools_that_were_left_out_are_one_finding_with_every_case() -> None:
+    notes = tuple(f"tools/list: tool 't{number}' was left out: no name" for number in range(40))
+    status = replace(READY, mended=(*notes, "tools/list: _meta was not an object"))
+
+    left_out, mended = findings_for(Examined(config=CLOCK, status=status))[1:]
+
+    assert (left_out.level, left_out.code) == ("warn", "left_out")
+    assert left_out.message == f"40 tools left out: {notes[0]} (and 39 more)"
+    assert [detail.text for detail in left_out.details] == list(notes)
+    assert (mended.code, mended.details) == ("mended", ())
+
+
+def test_many_notes_of_mending_are_one_finding() -> None:
+    notes = tuple(f"tools/call: content[{number}] became text" for number in range(4))
+
+    _, found = findings_for(Examined(config=CLOCK, status=replace(READY, mended=notes)))
+
+    assert found.message == f"mended: {notes[0]} (and 3 more)"
+    assert [detail.text for detail in found.details] == list(notes)
 
 
 def test_problems_of_a_configuration_are_put_to_the_server_they_are_about() -> None:
