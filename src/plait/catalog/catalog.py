@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from plait._support.clock import Clock, SystemClock
@@ -25,6 +25,9 @@ from plait.errors import ListTimeoutError, PlaitError, ProtocolError
 
 logger = logging.getLogger("plait.catalog")
 
+_MOST_PRIVATE = 256
+"""Lists for credentials of their own that are remembered."""
+
 _Key = tuple[str, str]
 """A server, and the key of the credentials its tools were listed with."""
 
@@ -41,16 +44,25 @@ class ToolCatalog:
     """Knows the tools of every server; lives in the loop that owns the connections."""
 
     def __init__(
-        self, pool: ConnectionPool, shaping: Shaping | None = None, *, clock: Clock | None = None
+        self,
+        pool: ConnectionPool,
+        shaping: Shaping | None = None,
+        *,
+        on_change: Callable[[str], None] | None = None,
+        clock: Clock | None = None,
     ) -> None:
+        """Take the connections; `on_change` gets the name of a server that announces a change."""
         self._pool = pool
+        self._on_change = on_change
         self.shaping = shaping or Shaping()
         self._clock = clock or SystemClock()
-        self._changes = ChangeListener(pool, self.forget)
+        self._changes = ChangeListener(pool, self.changed)
         self._filters: dict[str, ToolFilter] = {}
         self._listings: dict[_Key, Listing] = {}
         self._older: dict[_Key, Listing] = {}
         """What was listed before a server announced a change; good enough for a tool's hints."""
+        self._sources: dict[_Key, ServerConnection] = {}
+        """Over which connection each list came: it holds for as long as that session."""
         self._locks: dict[_Key, asyncio.Lock] = {}
         self._said: set[str] = set()
 
@@ -144,6 +156,12 @@ class ToolCatalog:
         unlisted = Tool(server=server, wire_name=wire_name, name=wire_name)
         return self._filter(server).refusal(tool or unlisted)
 
+    def changed(self, server: str) -> None:
+        """Take note that a server announces other tools."""
+        self.forget(server)
+        if self._on_change is not None:
+            self._on_change(server)
+
     def forget(self, server: str) -> None:
         """Have the server's tools listed again when they are next listed."""
         for key in [key for key in self._listings if key[0] == server]:
@@ -174,20 +192,36 @@ class ToolCatalog:
                 if listing is not None and listing.holds(connection.generation, now):
                     return listing
                 if access is not None and (shared := self._shared(server)) is not None:
+                    # Under these credentials too the tools are known from now on.
+                    self._listings.pop(key, None)
+                    self._older[key] = shared
                     return shared
             listing = await self._ask(connection)
             self._listings[key] = listing
+            self._sources[key] = connection
+            self._forget_oldest()
             connection.tool_count = len(listing.tools)
             self._check(connection.server, listing)
             return listing
 
+    def _forget_oldest(self) -> None:
+        """Keep the lists of so many credentials: tokens that change leave lists behind."""
+        private = [key for key in (*self._older, *self._listings) if key[1]]
+        for key in dict.fromkeys(private[: max(0, len(private) - _MOST_PRIVATE)]):
+            for kept in (self._listings, self._older, self._sources):
+                kept.pop(key, None)
+            if (lock := self._locks.get(key)) is not None and not lock.locked():
+                del self._locks[key]
+
     def _shared(self, server: str) -> Listing | None:
-        """Return a list that the server calls the same for everyone."""
-        listing = self._listings.get((server, ""))
-        if listing is None or not listing.public:
-            return None
+        """Return a list that the server calls the same for everyone, whoever asked for it."""
         now = self._clock.monotonic()
-        return listing if listing.holds(self._pool[server].generation, now) else None
+        for key, listing in self._listings.items():
+            if key[0] == server and listing.public:
+                source = self._sources[key]
+                if listing.holds(source.generation, now):
+                    return listing
+        return None
 
     async def _ask(self, connection: ServerConnection) -> Listing:
         await self._changes.listen(connection)

@@ -71,7 +71,7 @@ def listing_from(
         generation,
         now + ttl_seconds,
         listed.public,
-        tuple(note for note in notes if "left out" in note),
+        tuple(note for note in notes if note.startswith("tool ")),
     )
 
 

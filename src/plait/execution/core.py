@@ -47,7 +47,7 @@ class Core:
     ) -> None:
         self._voice_for = voice_for
         self.pool = ConnectionPool(servers, self._voice)
-        self.catalog = ToolCatalog(self.pool, shaping)
+        self.catalog = ToolCatalog(self.pool, shaping, on_change=self._tools_changed)
         self.subscriptions = Subscriptions(self.pool)
         self.executor = ToolExecutor(self.pool, self.catalog, handover, calling)
 
@@ -126,6 +126,10 @@ class Core:
             if not is_modern(session.client):
                 await self.ask(name, partial(set_log_level, level=level), "logging/setLevel")
 
+    def _tools_changed(self, server: str) -> None:
+        if self.executor.results is not None:
+            self.executor.results.forget(server)
+
     def _voice(self, server: str) -> Voice:
         voice = self._voice_for(server)
         voice.on_message = partial(self._heard, server)
@@ -143,9 +147,7 @@ class Core:
         """Act on what a server says without being asked."""
         match message:
             case ToolListChangedNotification():
-                self.catalog.forget(server)
-                if self.executor.results is not None:
-                    self.executor.results.forget(server)
+                self.catalog.changed(server)
             case ResourceUpdatedNotification():
                 self.subscriptions.updated(server, message.params.uri)
             case _:

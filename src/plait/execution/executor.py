@@ -99,18 +99,18 @@ class ToolExecutor:
             tool = await self._recall(call)
             self._check_offered(call)
             call = await self._with_valid_arguments(call, tool)
-            if self.results is not None and (kept := self.results.get(call, tool)) is not None:
+            if self.results is None:
+                return await self._run_on_server(call, tool)
+            if (kept := self.results.get(call, tool)) is not None:
                 return kept
+            before = self.results.changes(call.server)
             result = await self._run_on_server(call, tool)
+            self.results.put(call, tool, result, since=before)
         except PlaitError as error:
             backup = await self._backup_for(call, tool, error)
             if backup is None:
                 raise
             return await self._run_on_backup(backup, error)
-        if self.results is not None:
-            if tool is None or not tool.read_only:
-                self.results.forget(call.server)  # whatever was read may have changed
-            self.results.put(call, tool, result)
         return result
 
     async def _recall(self, call: ToolCall) -> Tool | None:
@@ -120,6 +120,14 @@ class ToolExecutor:
         return await self._handover.run(self._catalog.recall, call.server, call.tool, call.access)
 
     async def _run_on_server(self, call: ToolCall, tool: Tool | None) -> ToolResult:
+        try:
+            return await self._run_attempts(call, tool)
+        finally:
+            if self.results is not None and (tool is None or not tool.read_only):
+                # Whatever was read may have changed, also where the answer was lost.
+                self.results.forget(call.server)
+
+    async def _run_attempts(self, call: ToolCall, tool: Tool | None) -> ToolResult:
         tell = call.on_progress and self._handover.returning(call.on_progress)
         tell_log = call.on_log and self._handover.returning(call.on_log)
         began = time.perf_counter()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -71,6 +71,7 @@ class ResultCache:
         self._caching = caching
         self._clock = clock or SystemClock()
         self._kept: OrderedDict[_Key, tuple[float, ToolResult]] = OrderedDict()
+        self._changes: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def get(self, call: ToolCall, tool: Tool | None) -> ToolResult | None:
@@ -85,13 +86,22 @@ class ResultCache:
                 return None
             return result
 
-    def put(self, call: ToolCall, tool: Tool | None, result: ToolResult) -> None:
-        """Remember a successful answer."""
+    def changes(self, server: str) -> int:
+        """Say how often something about a server may have changed."""
+        with self._lock:
+            return self._changes[server]
+
+    def put(
+        self, call: ToolCall, tool: Tool | None, result: ToolResult, *, since: int | None = None
+    ) -> None:
+        """Remember a successful answer, unless there were more changes since it was asked for."""
         key = self._key(call, tool)
         if key is None or tool is None or result.is_error:
             return
         expires_at = self._clock.monotonic() + self._caching.seconds_for(tool)
         with self._lock:
+            if since is not None and self._changes[call.server] != since:
+                return
             self._kept[key] = (expires_at, result)
             self._kept.move_to_end(key)
             while len(self._kept) > self._caching.max_entries:
@@ -100,6 +110,7 @@ class ResultCache:
     def forget(self, server: str) -> None:
         """Drop what a server answered: something about it may have changed."""
         with self._lock:
+            self._changes[server] += 1
             for key in [key for key in self._kept if key[0] == server]:
                 del self._kept[key]
 

@@ -33,7 +33,7 @@ from plait.adapters.langchain.handling import (
 )
 from plait.adapters.langchain.legacy_blocks import legacy_block
 from plait.adapters.langchain.mcp_blocks import mcp_content_from
-from plait.adapters.langchain.structured import is_said_by, json_text
+from plait.adapters.langchain.structured import holds_any, is_said_by, json_text
 from plait.execution.outcome import structured_of
 from plait.transports.mend import ORIGINAL
 
@@ -124,7 +124,7 @@ def convert_result(
         split.add(block)
     structured = structured_of(result)
     if structured is not None:
-        if _is_shown(structured, _own_texts(result.content), handling):
+        if _is_shown(structured, result.content, handling):
             split.shown.append(text_block(json_text(structured)))
         else:
             split.labels.append("structured content")
@@ -138,10 +138,14 @@ def convert_result(
     return Converted(_content(split, failed=bool(result.is_error)), artifact)
 
 
-def _is_shown(structured: Any, texts: Sequence[str], handling: OutputHandling) -> bool:
+def _is_shown(
+    structured: Any, content: Sequence[types.ContentBlock], handling: OutputHandling
+) -> bool:
+    texts = _own_texts(content)
     match handling.structured_content:
         case "auto":
-            return not texts
+            # Some servers repeat a picture as structured content; nobody reads base64.
+            return not texts and not holds_any(structured, _data_of(content))
         case "content":
             return handling.text == "artifact" or not is_said_by(texts, structured)
         case "artifact":
@@ -200,6 +204,20 @@ def _own_texts(content: Iterable[types.ContentBlock]) -> list[str]:
         if not _is_blank(block)
         and ((original := _original(block)) is None or _field(original, "text") == block.text)
     ]
+
+
+def _data_of(content: Iterable[types.ContentBlock]) -> set[str]:
+    """Return the encoded bytes of pictures, sounds and files."""
+    data: set[str] = set()
+    for block in content:
+        match block:
+            case types.ImageContent() | types.AudioContent():
+                data.add(block.data)
+            case types.EmbeddedResource(resource=types.BlobResourceContents(blob=blob)):
+                data.add(blob)
+            case _:
+                pass
+    return data - {""}
 
 
 def _is_blank(block: types.ContentBlock) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -11,9 +12,13 @@ from langchain_core.tools import BaseTool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
+from plait.adapters.langchain.blocks import text_block
 from plait.adapters.langchain.client import MultiServerMCPClient
 from plait.adapters.langchain.models import profile_of, readable_by
 from plait.catalog.schemas import Profile
+from plait.errors import PlaitError
+
+logger = logging.getLogger("plait.adapters")
 
 ToolAnswer = ToolMessage | Command[Any]
 
@@ -24,7 +29,8 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
     Tools that appear are offered from the next turn on; one that went away answers with an error
     that the model can read. Schemas are shaped for the model that is asked, and content which
     that model cannot take is described to it instead. With `report_unavailable`, the model is
-    told which servers cannot be reached.
+    told which servers cannot be reached, and the run goes on even when there are none left;
+    servers that are `required` end it.
     """
 
     def __init__(
@@ -70,7 +76,10 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         """Run a tool that was added, or say that it is gone."""
         if request.tool is not None:
             return await handler(request)
-        tool = await self._find(request.tool_call["name"])
+        try:
+            tool = await self._find(request.tool_call["name"])
+        except PlaitError as error:
+            return self._failed(request, error)
         return self._gone(request) if tool is None else await handler(request.override(tool=tool))
 
     def wrap_tool_call(
@@ -79,16 +88,32 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         """Do what `awrap_tool_call` does, in blocking code."""
         if request.tool is not None:
             return handler(request)
-        tool = self.client.run_blocking(self._find, request.tool_call["name"])
+        try:
+            tool = self.client.run_blocking(self._find, request.tool_call["name"])
+        except PlaitError as error:
+            return self._failed(request, error)
         return self._gone(request) if tool is None else handler(request.override(tool=tool))
 
     async def _tools(self, request: ModelRequest[Any]) -> list[BaseTool]:
         profile: Profile | None = self._profile or self.client.profile
         if profile is None:
             profile = profile_of(request.model)
-        return await self.client.get_tools(
-            *self._servers, include=self._include, exclude=self._exclude, profile=profile
-        )
+        try:
+            return await self.client.get_tools(
+                *self._servers, include=self._include, exclude=self._exclude, profile=profile
+            )
+        except PlaitError as error:
+            if not self._is_outage(error):
+                raise
+            logger.warning("going on without tools: %s", error)
+            return []
+
+    def _is_outage(self, error: PlaitError) -> bool:
+        """Say whether the model can be told of it, because no one insists on these servers."""
+        if error.kind != "transport" or not self._report_unavailable:
+            return False
+        status = self.client.status()
+        return not any(status[name].required for name in status.failures)
 
     async def _find(self, name: str) -> BaseTool | None:
         tools = await self.client.get_tools(
@@ -104,9 +129,7 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         note = self._note()
         if note is None:
             return changed
-        system = request.system_message
-        text = note if system is None else f"{system.text}\n\n{note}"
-        return changed.override(system_message=SystemMessage(text))
+        return changed.override(system_message=_with_note(request.system_message, note))
 
     def _note(self) -> str | None:
         """Name the servers that cannot be reached now."""
@@ -118,11 +141,27 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
             return None
         return f"These tool servers are unavailable at the moment: {', '.join(sorted(names))}."
 
+    def _failed(self, request: ToolCallRequest, error: PlaitError) -> ToolMessage:
+        """Answer a call whose tool cannot be looked up; every call needs an answer."""
+        if error.kind == "config" or not self.client.handle_tool_errors:
+            raise error
+        return _error_message(request, error.message)
+
     def _gone(self, request: ToolCallRequest) -> ToolMessage:
         name = request.tool_call["name"]
-        return ToolMessage(
-            content=f"There is no tool {name!r} (any more). Use one of those that are offered.",
-            tool_call_id=request.tool_call["id"],
-            name=name,
-            status="error",
-        )
+        text = f"There is no tool {name!r} (any more). Use one of those that are offered."
+        return _error_message(request, text)
+
+
+def _error_message(request: ToolCallRequest, text: str) -> ToolMessage:
+    call = request.tool_call
+    return ToolMessage(text, tool_call_id=call["id"], name=call["name"], status="error")
+
+
+def _with_note(system: SystemMessage | None, note: str) -> SystemMessage:
+    """Add a note to the instructions; blocks stay as they are, with their marks for caching."""
+    if system is None:
+        return SystemMessage(note)
+    if isinstance(system.content, str):
+        return system.model_copy(update={"content": f"{system.content}\n\n{note}"})
+    return system.model_copy(update={"content": [*system.content, text_block(note)]})

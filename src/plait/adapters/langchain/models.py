@@ -1,4 +1,4 @@
-"""What chat models can take: which schemas, and which kinds of content in tool messages."""
+"""What chat models, and graphs, can take: which schemas, and which content in tool messages."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import Any, cast
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage, ToolMessage
 from langchain_core.runnables import RunnableBinding
+from langchain_core.tools.base import TOOL_MESSAGE_BLOCK_TYPES
 
-from plait.adapters.langchain.blocks import text_block
+from plait.adapters.langchain.blocks import Block, size_label, text_block, wire_json
+from plait.adapters.langchain.content import Converted
+from plait.adapters.langchain.mcp_blocks import mcp_content_from
 from plait.catalog.schemas import Profile
 
 _PROFILES: Mapping[str, Profile] = {
@@ -49,6 +52,33 @@ def readable_by(model: object, messages: Sequence[AnyMessage]) -> list[AnyMessag
     if not able:
         return list(messages)
     return [_readable(message, able) for message in messages]
+
+
+def carried_by_graphs(converted: Converted) -> Converted:
+    """Replace, by a line of text, the blocks that no graph can carry.
+
+    LangGraph writes a message with such a block out as JSON, and a model would have to read a
+    sound in base64. What is replaced is in the artifact.
+    """
+    content = converted.content
+    if isinstance(content, str) or all(map(_is_carried, content)):
+        return converted
+    shown = [block if _is_carried(block) else _described(block) for block in content]
+    aside = mcp_content_from([block for block in content if not _is_carried(block)])
+    kept = [*converted.artifact["content"], *(wire_json(block) for block in aside)]
+    return Converted(
+        shown if len(shown) > 1 else shown[0]["text"], {**converted.artifact, "content": kept}
+    )
+
+
+def _is_carried(block: Block) -> bool:
+    return block.get("type") in TOOL_MESSAGE_BLOCK_TYPES
+
+
+def _described(block: Block) -> Block:
+    data = str(block.get("base64") or block.get("data") or "")
+    size = size_label(len(data.rstrip("=")) * 3 // 4)
+    return text_block(f"[{block.get('mime_type') or block['type']}, {size}, not shown]")
 
 
 def _unbound(model: object) -> object:

@@ -6,7 +6,7 @@ from typing import Any
 
 import mcp_types as types
 from langchain_core.messages import ToolMessage
-from langchain_core.tools import BaseTool
+from langchain_core.tools import BaseTool, ToolException
 from langchain_core.tools.base import get_all_basemodel_annotations
 from mcp.server.mcpserver.tools import Tool as ServerTool
 from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase, FuncMetadata
@@ -39,7 +39,10 @@ def to_fastmcp(tool: BaseTool) -> ServerTool:
 
     async def run(**given: Any) -> types.CallToolResult:
         called = {"type": "tool_call", "id": "mcp", "name": tool.name, "args": given}
-        return _result(await tool.ainvoke(called))
+        try:
+            return _result(await tool.ainvoke(called))
+        except ToolException as error:  # its text is meant for the model; others are kept secret
+            return types.CallToolResult(content=mcp_content_from(str(error)), is_error=True)
 
     return ServerTool(
         fn=run,

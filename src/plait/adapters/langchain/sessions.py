@@ -21,6 +21,7 @@ from plait.config.secrets import secret_values
 from plait.config.servers import InProcessServer, ServerConfig
 from plait.connections.deadline import Deadline
 from plait.connections.opening import Memory, Voice, enter_client
+from plait.connections.operations import call_tool, list_tools
 from plait.connections.translate import connect_timeout, leaf_of, request_failure
 from plait.errors import BlockingCallError, ClientClosedError
 from plait.execution.call import ToolCall, deadline_of, within_run
@@ -97,19 +98,26 @@ def server_from(connection: Mapping[str, Any] | ServerConfig, name: str = "serve
 
 async def list_all_tools(session: AnySession) -> list[types.Tool]:
     """List the tools of every page, up to 1,000 of them."""
-    tools: list[types.Tool] = []
-    cursor: str | None = None
-    for _ in range(1000):
-        if isinstance(session, ClientSession):
-            params = types.PaginatedRequestParams(cursor=cursor) if cursor else None
-            page = await session.list_tools(params=params)
-        else:
-            page = await session.list_tools(cursor=cursor)
-        tools += page.tools
-        cursor = page.next_cursor
-        if not cursor:
-            return tools
-    raise RuntimeError("the server lists more than 1000 pages of tools")
+    return list((await list_tools(_as_client(session))).tools)
+
+
+class _BareSession:
+    """Has of the SDK's client what listing and calling tools needs, over the session below it."""
+
+    def __init__(self, session: ClientSession) -> None:
+        self.session = session
+
+    @property
+    def protocol_version(self) -> str | None:
+        return self.session.protocol_version
+
+    async def list_tools(self, *, cursor: str | None = None) -> types.ListToolsResult:
+        params = types.PaginatedRequestParams(cursor=cursor) if cursor else None
+        return await self.session.list_tools(params=params)
+
+
+def _as_client(session: AnySession) -> Client:
+    return session if isinstance(session, Client) else cast("Client", _BareSession(session))
 
 
 class SessionCaller:
@@ -160,9 +168,9 @@ class SessionCaller:
             if told is not None:
                 await told
 
-        # The session's own form may also answer that the server needs input.
-        send = cast("Callable[..., Coroutine[Any, Any, Any]]", self._session.call_tool)
-        return await send(call.tool, dict(call.arguments), progress_callback=progressed)
+        return await call_tool(
+            _as_client(self._session), call.tool, call.arguments, on_progress=progressed
+        )
 
     async def read(self, server: str, uri: str) -> types.ReadResourceResult:
         """Read a resource.

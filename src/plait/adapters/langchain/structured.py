@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
 
@@ -63,3 +63,20 @@ def _says(text: str, value: Any) -> bool:
 
 def _canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str)
+
+
+def holds_any(value: Any, texts: Collection[str]) -> bool:
+    """Say whether one of these texts stands anywhere in a value."""
+    if not texts:
+        return False
+    rest: list[Any] = [value]
+    while rest:
+        one = rest.pop()
+        if isinstance(one, str):
+            if one in texts:
+                return True
+        elif isinstance(one, Mapping):
+            rest += cast("Mapping[str, Any]", one).values()
+        elif isinstance(one, list):
+            rest += cast("list[Any]", one)
+    return False

@@ -16,6 +16,7 @@ from langgraph.prebuilt import ToolRuntime
 from pydantic import ConfigDict, PrivateAttr
 from typing_extensions import override
 
+from plait.adapters.langchain.models import carried_by_graphs
 from plait.adapters.langchain.runner import Answered, Invocation, Outcome, ToolRunner
 from plait.catalog.schemas import Profile, shape_schema
 from plait.catalog.tool import Tool
@@ -119,7 +120,10 @@ class MCPTool(BaseTool):
             return outcome.model_copy(update={"tool_call_id": use.tool_call_id}), None
         if not isinstance(outcome, Answered):
             return outcome, None
-        content, artifact = outcome.converted.content, outcome.converted.artifact
+        converted = outcome.converted
+        if use.runtime is not None:
+            converted = carried_by_graphs(converted)
+        content, artifact = converted.content, converted.artifact
         if use.tool_call_id is None:
             return content, artifact
         message = ToolMessage(
