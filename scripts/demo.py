@@ -1,4 +1,4 @@
-"""Start real MCP servers, break them one after the other, and show that the calls go on.
+"""Start real MCP servers, break them one after the other, and show that calls and agents go on.
 
 Run by `make demo`. It needs no key and no network service, and leaves nothing behind.
 """
@@ -15,7 +15,9 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+from langchain.agents import create_agent
 from rich.console import Console
 from rich.padding import Padding
 from rich.panel import Panel
@@ -24,11 +26,19 @@ from rich.status import Status as RichStatus
 from rich.table import Table
 from rich.text import Text
 
-from plait import OutcomeUnknownError, Status, Toolbox, ToolResult
+from plait import MultiServerMCPClient, OutcomeUnknownError, Status, Toolbox, ToolResult
 from plait._support.logs import configure_logging
 from plait.cli.commands.servers import status_table
 from plait.cli.terminal import console_for, seconds_label
-from plait.testing import ServerProcess, StateDir, fault_server, running, stdio_config
+from plait.testing import (
+    ScriptedChatModel,
+    ServerProcess,
+    StateDir,
+    fault_server,
+    running,
+    stdio_config,
+    tool_call,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 WIDTH = 80
@@ -42,9 +52,14 @@ class Stage:
     """What the scenes share."""
 
     screen: Console
-    box: Toolbox
+    client: MultiServerMCPClient
     web: ServerProcess
     ledger: StateDir
+
+    @property
+    def box(self) -> Toolbox:
+        """The same servers without LangChain."""
+        return self.client.toolbox
 
 
 def main() -> int:
@@ -79,7 +94,7 @@ def scenery() -> Generator[tuple[Path, ServerProcess, ServerProcess]]:
 
 
 async def play(screen: Console, folder: Path, web: ServerProcess, chat: ServerProcess) -> None:
-    """Open the toolbox and play the scenes in it."""
+    """Open the client and play the scenes with it."""
     servers = {
         "files": {"command": node(), "args": [node_server("filesystem"), str(folder)]},
         "time": {"command": needed(Path(sys.executable).with_name("mcp-server-time"))},
@@ -87,14 +102,15 @@ async def play(screen: Console, folder: Path, web: ServerProcess, chat: ServerPr
         "web": {"url": web.url},
         "chat": {"url": chat.url},
     }
-    async with Toolbox(servers) as box:
-        stage = Stage(screen, box, web, StateDir(folder / "bank"))
+    async with MultiServerMCPClient(servers) as client:
+        stage = Stage(screen, client, web, StateDir(folder / "bank"))
         await meet_the_servers(stage, folder)
         await kill_between_two_calls(stage, folder)
         await restart_the_web_server(stage)
         await kill_during_a_read(stage)
         await kill_during_a_payment(stage)
-        show_the_records(stage)
+        await let_an_agent_work(stage, folder)
+        await show_the_records(stage)
     screen.print()
     screen.print(what_next())
 
@@ -103,7 +119,7 @@ async def meet_the_servers(stage: Stage, folder: Path) -> None:
     """Connect to everything at once, list the tools, and call one of each server."""
     scene(
         stage,
-        "1. Five servers, one toolbox",
+        "1. Five servers, one client",
         "A Node program and two Python programs on stdio, one server on Streamable HTTP, one on "
         "a WebSocket. They are opened side by side.",
     )
@@ -200,10 +216,53 @@ async def kill_during_a_payment(stage: Stage) -> None:
     say(stage, f"The bank is open again. Its ledger: {', '.join(stage.ledger.ledger())}.")
 
 
-def show_the_records(stage: Stage) -> None:
+async def let_an_agent_work(stage: Stage, folder: Path) -> None:
+    """Give the tools to a LangChain agent, and break its servers under it."""
+    scene(
+        stage,
+        "6. A LangChain agent on the same servers",
+        "Its model follows a script, so it needs no key. The file server is killed between two "
+        "questions, and the bank dies while it pays: the agent reads what happened and goes on.",
+    )
+    hello = str(folder / "hello.txt")
+    model = ScriptedChatModel(
+        [
+            [tool_call("read_text_file", path=hello)],
+            "The file greets us.",
+            [tool_call("read_text_file", path=hello), tool_call("bank__pay_and_die", amount=50)],
+            "The file is as it was. Before paying again I would look whether the 50 left.",
+        ]
+    )
+    wanted = ["files/read_text_file", "bank/pay_and_die"]
+    agent: Any = create_agent(model, await stage.client.get_tools(include=wanted))
+    await ask(stage, agent, "What is in the file?")
+    before = pid_of(stage, "files")
+    os.kill(before, signal.SIGKILL)
+    say(stage, f"\n$ kill -9 {before}\n")
+    await ask(stage, agent, "Read it again, and pay 50.")
+    say(stage, f"\nPaid 50: {stage.ledger.ledger().count('50')} line in the ledger, not 2.")
+
+
+async def ask(stage: Stage, agent: Any, question: str) -> None:
+    """Ask an agent, and print what was said."""
+    with waiting(stage, "the agent works"):
+        state = await agent.ainvoke({"messages": [{"role": "user", "content": question}]})
+    table = Table.grid(padding=(0, 2, 0, 0))
+    speakers = {"human": Text("you", "bold"), "ai": Text("model", "cyan")}
+    for message in state["messages"]:
+        failed = getattr(message, "status", "success") == "error"
+        calls = ", ".join(call["name"] for call in getattr(message, "tool_calls", ()))
+        table.add_row(
+            speakers.get(message.type, Text("tool", "red" if failed else "green")),
+            f"calls {calls}" if calls else message.text.strip(),
+        )
+    say(stage, table)
+
+
+async def show_the_records(stage: Stage) -> None:
     """Show how the servers stand now, and what happened to them."""
-    status = stage.box.status()
-    scene(stage, "6. The state of things", "What `plait servers` shows, and the event log.")
+    status = await stage.client.ready(timeout_seconds=20)
+    scene(stage, "7. The state of things", "What `plait servers` shows, and the event log.")
     say(stage, servers_table(status))
     say(stage, "")
     say(stage, event_table(status))
@@ -226,7 +285,7 @@ def what_next() -> Panel:
     grid.add_row(Text("plait tools", "bold"), "see what your servers can do")
     grid.add_row(Text("plait call SERVER TOOL", "bold"), "call a tool: key=value, or JSON")
     grid.add_row(Text("plait doctor", "bold"), "find out what is wrong with a server")
-    grid.add_row(Text("docs/tutorial/", "bold"), "the same from Python, step by step")
+    grid.add_row(Text("docs/tutorial/", "bold"), "give them to an agent, step by step")
     title = Text("What to do next (the program is .venv/bin/plait)")
     return Panel(grid, title=title, title_align="left", border_style="cyan", padding=(0, 2))
 

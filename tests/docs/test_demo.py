@@ -43,6 +43,10 @@ def test_the_demo_heals_everything_it_breaks(tmp_path: Path) -> None:
     assert "✗ OutcomeUnknownError" in done.stdout
     assert "Paid 100: 1 line in the ledger, not 2." in done.stdout
     assert "Its ledger: 20, 100, 30." in done.stdout
+    agent = done.stdout.partition("6. A LangChain agent")[2].partition("7. The state")[0]
+    assert agent.count("Hello from a real file.") == 2
+    assert re.search(r"tool +bank/pay_and_die: the answer was lost", agent)
+    assert "Paid 50: 1 line in the ledger, not 2." in agent
     assert re.search(r"bank +opened +session 3", done.stdout)
     assert "plait init" in done.stdout
     assert list(tmp_path.iterdir()) == []

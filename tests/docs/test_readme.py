@@ -41,6 +41,15 @@ def test_readme_opens_with_what_it_is_and_the_two_commands() -> None:
     assert "\nmake test " in opening
 
 
+def test_readme_shows_an_agent_before_anything_else() -> None:
+    opening = (ROOT / "README.md").read_text().partition("\n## ")[0]
+    commands, _, program = opening.partition("```python\n")
+
+    assert "make demo" in commands
+    assert "create_agent(" in program
+    assert "await client.get_tools()" in program
+
+
 def test_every_make_target_that_is_named_exists() -> None:
     named = {line[1] for line in lines_of("make")}
 

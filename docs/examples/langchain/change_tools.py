@@ -22,7 +22,7 @@ OVERRIDES = {
         "description": "{description} Only to colleagues.",
         "arguments": {
             "to": {"name": "recipient", "description": "A mail address."},
-            "account": {"value": lambda: user.get()},
+            "account": {"value": user.get},
             "footer": {"default": "Regards"},
             "retries": {"value": 0},
         },

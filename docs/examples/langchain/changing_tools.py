@@ -1,3 +1,4 @@
+# pyright: basic
 import asyncio
 
 from langchain.agents import create_agent

@@ -13,6 +13,7 @@ from mcp.types import (
 )
 
 from plait import MultiServerMCPClient
+from plait.testing import tool_call
 
 camera = MCPServer("camera", log_level="ERROR")
 PIXELS = base64.b64encode(b"not a real picture").decode()
@@ -36,8 +37,7 @@ def look() -> CallToolResult:
 async def show(title: str, **options: Any) -> None:
     async with MultiServerMCPClient({"camera": camera}, **options) as client:
         (tool,) = await client.get_tools()
-        call = {"type": "tool_call", "id": "1", "name": tool.name, "args": {}}
-        message: ToolMessage = await tool.ainvoke(call)
+        message: ToolMessage = await tool.ainvoke(tool_call("look"))
         print(title)
         if isinstance(message.content, str):
             print("  the model reads:", message.content)

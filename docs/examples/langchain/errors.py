@@ -4,12 +4,11 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, ToolException
 
 from plait import MultiServerMCPClient, PlaitError, ToolFailedError
-from plait.testing import stdio_config
+from plait.testing import stdio_config, tool_call
 
 
 async def use(tool: BaseTool, **arguments: object) -> ToolMessage:
-    call = {"type": "tool_call", "id": "1", "name": tool.name, "args": arguments}
-    return await tool.ainvoke(call)
+    return await tool.ainvoke(tool_call(tool.name, **arguments))
 
 
 async def main() -> None:

@@ -2,15 +2,16 @@ import asyncio
 import logging
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from plait import MultiServerMCPClient, PlaitError
+from plait import MCPTool, MultiServerMCPClient, PlaitError
 from plait.testing import StateDir, fault_server, running
 
 logging.basicConfig(level=logging.ERROR)  # a fallback is also a warning in the log
 
 
-def before_fallback(error: PlaitError, call: object) -> None:
-    print(f"  asking the backup after {type(error).__name__}")
+def before_fallback(error: PlaitError, call: Any) -> None:
+    print(f"  asking another server for {call.tool} after {type(error).__name__}")
 
 
 async def main(folder: Path) -> None:
@@ -30,7 +31,10 @@ async def main(folder: Path) -> None:
         )
         async with client:
             tools = {tool.name: tool for tool in await client.get_tools()}
-            print("servers listed:", *{tool.metadata and tool.metadata["server"] for tool in tools.values()})
+            print(
+                "tools of:",
+                *{tool.tool.server for tool in tools.values() if isinstance(tool, MCPTool)},
+            )
 
             print("a read whose answer is lost:")
             print(await tools["get_and_die"].ainvoke({"key": "price"}))

@@ -2,7 +2,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from plait import MCPToolCallRequest, MCPToolCallResult, MultiServerMCPClient
-from plait.testing import fault_server
+from plait.testing import fault_server, tool_call
 
 Handler = Callable[[MCPToolCallRequest], Awaitable[MCPToolCallResult]]
 
@@ -17,8 +17,7 @@ async def as_bob(request: MCPToolCallRequest, handler: Handler) -> MCPToolCallRe
 
 async def tenant(client: MultiServerMCPClient, **headers: str) -> str:
     (tool,) = await client.get_tools(include="headers", headers=headers or None)
-    call = {"type": "tool_call", "id": "1", "name": tool.name, "args": {}}
-    message = await tool.ainvoke(call)
+    message = await tool.ainvoke(tool_call("headers"))
     return message.artifact["structured_content"].get("x-tenant")
 
 

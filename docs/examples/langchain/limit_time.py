@@ -9,7 +9,7 @@ from plait.testing import stdio_config
 async def tell(
     progress: float, total: float | None, message: str | None, context: CallbackContext
 ) -> None:
-    print(f"{context.server_name}/{context.tool_name}: {message}")
+    print(f"{context.server_name}/{context.tool_name}: {message}, {progress:g} of {total:g}")
 
 
 async def main() -> None:
@@ -24,14 +24,14 @@ async def main() -> None:
         steps = {"steps": 5, "delay": 0.5}  # longer than 2 s, but with progress
         print(await tools["sleep_progress"].ainvoke(steps))
 
-        print(await tools["hang"].ainvoke({}, {"timeout": 0.5}))  # this call only
+        print(await tools["hang"].ainvoke({}, {"configurable": {"timeout": 0.5}}))  # this call only
 
         with run_deadline(1):  # everything in the block
             print(await tools["hang"].ainvoke({}))
             print(await tools["echo"].ainvoke({"text": "too late"}))
 
-        soon = {"configurable": {"deadline": time.time() + 0.5}}
-        print(await tools["hang"].ainvoke({}, soon))
+        soon = time.time() + 0.5
+        print(await tools["hang"].ainvoke({}, {"configurable": {"deadline": soon}}))
 
         print("calls the server was told to stop:", await tools["cancelled_calls"].ainvoke({}))
 

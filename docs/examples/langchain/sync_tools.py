@@ -8,10 +8,15 @@ client = MultiServerMCPClient({"clock": server_stdio_config()})
 tools = {tool.name: tool for tool in client.get_tools_blocking()}
 add = tools["add_numbers"]
 
-print(add.invoke({"a": 1, "b": 2}))
+
+def next_number(number: int) -> str:
+    return add.invoke({"a": number, "b": 1})
+
+
+print(next_number(2))
 
 with ThreadPoolExecutor(8) as threads:
-    print(*threads.map(lambda number: add.invoke({"a": number, "b": 1}), range(10)))
+    print(*threads.map(next_number, range(10)))
 
 
 async def notebook_cell() -> None:

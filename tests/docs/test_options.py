@@ -1,0 +1,134 @@
+"""The pages about options and other adapters name what there is, and nothing else."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import pytest
+
+import plait
+from plait import ConfigError, MultiServerMCPClient, read_config
+from plait.adapters.langchain.loading import convert_mcp_tool_to_langchain_tool, load_mcp_tools
+from plait.adapters.langchain.middleware import MCPToolsMiddleware
+from plait.config.keys import CLIENT_KEYS, server_keys
+from plait.config.table import camel_case
+from tests.docs.pages import ROOT
+
+OPTIONS = (ROOT / "docs" / "reference" / "options.md").read_text()
+MIGRATION = (ROOT / "docs" / "migration.md").read_text()
+ROW = re.compile(
+    r"^\| `(?P<name>\w+)` \| .+ \| .+ \| (?P<json>`\w+`|\*Python\*) "
+    r"\| (?P<also>[a-z, ]*) ?\| .+ \|$",
+    re.MULTILINE,
+)
+ROWS = {found["name"]: found for found in ROW.finditer(OPTIONS)}
+
+ADAPTER_NAMES = re.findall(
+    r"\w+",
+    """
+    CallbackContext Callbacks Connection ElicitationCallback LoggingMessageCallback
+    MCPToolArtifact MCPToolCallRequest McpHttpClientFactory MultiServerMCPClient ProgressCallback
+    SSEConnection StdioConnection StreamableHttpConnection ToolCallInterceptor WebsocketConnection
+    convert_mcp_prompt_message_to_langchain_message convert_mcp_resource_to_langchain_blob
+    convert_mcp_tool_to_langchain_tool create_session get_mcp_resource load_mcp_prompt
+    load_mcp_resources load_mcp_server_info load_mcp_tools to_fastmcp
+""",
+)
+"""What users of langchain-mcp-adapters import."""
+
+JAVASCRIPT_NAMES = re.findall(
+    r"\w+",
+    """
+    mcpServers throwOnLoadError prefixToolNameWithServerName additionalToolNamePrefix
+    useStandardContentBlocks outputHandling defaultToolTimeout onConnectionError beforeToolCall
+    afterToolCall onMessage onProgress onInitialized onCancelled onPromptsListChanged
+    onResourcesListChanged onResourcesUpdated onRootsListChanged onToolsListChanged transport type
+    command args env encoding stderr cwd restart url headers authProvider reconnect
+    automaticSSEFallback initializeConnections getTools getClient listResources
+    listResourceTemplates readResource setLoggingLevel config close MCPClientError ToolException
+""",
+)
+"""The options and methods of the JavaScript adapter."""
+
+ELIXIR_NAMES = re.findall(
+    r"\w+",
+    """
+    to_functions refresh_tools only except filter_list filter_fn tool_filter cache cache_tools
+    fallback_client before_fallback timeout execute_tool convert_input_schema to_json_schema
+    map_content map_content_item classify_error should_retry
+""",
+)
+"""Those of the Elixir library."""
+
+
+def parameters_of(function: object) -> set[str]:
+    assert callable(function)
+    return set(inspect.signature(function).parameters) - {"self"}
+
+
+def test_every_option_of_the_client_has_a_row() -> None:
+    assert set(ROWS) == parameters_of(MultiServerMCPClient.__init__) - {"connections"}
+    assert "`connections`" in OPTIONS
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_an_option_is_spelled_in_files_as_its_row_says(name: str) -> None:
+    written = ROWS[name]["json"]
+
+    assert CLIENT_KEYS.find(name) is not None
+    assert written in {"*Python*", f"`{camel_case(name)}`"}
+    if written == "*Python*" and name not in {"callbacks", "observers", "tool_interceptors"}:
+        with pytest.raises(ConfigError):
+            read_config({"mcpServers": {"one": {"command": "one"}}, name: "text"})
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_an_option_may_stand_where_its_row_says(name: str) -> None:
+    also = {place.strip() for place in ROWS[name]["also"].split(",")}
+    by_call = parameters_of(MultiServerMCPClient.get_tools) | {"default_tool_timeout"}
+
+    assert ("server" in also) == (server_keys(None).find(name) is not None)
+    assert ("call" in also) == (name in by_call)
+
+
+def test_every_option_of_a_list_is_described() -> None:
+    section = OPTIONS.partition("## Options of one list or call")[2]
+
+    for name in parameters_of(MultiServerMCPClient.get_tools):
+        assert f"`{name}`" in section or f"`*{name}`" in section
+
+
+def test_the_page_about_other_adapters_has_a_row_for_every_name_of_theirs() -> None:
+    rows = [line.split(" | ") for line in MIGRATION.splitlines() if line.startswith("| ")]
+    theirs = set(re.findall(r"\w+", "\n".join(row[0] for row in rows)))
+
+    assert {*ADAPTER_NAMES, *JAVASCRIPT_NAMES, *ELIXIR_NAMES} - theirs == set()
+
+
+@pytest.mark.parametrize("name", ADAPTER_NAMES)
+def test_a_name_of_the_other_adapter_is_here(name: str) -> None:
+    assert getattr(plait, name) is not None
+
+
+def test_the_page_about_other_adapters_names_only_what_exists() -> None:
+    right_column = [
+        line.rsplit(" | ", 1)[1] for line in MIGRATION.splitlines() if line.startswith("| ")
+    ]
+    called = set(re.findall(r"`(?:await )?(?:client\.)?(\w+)\(", "\n".join(right_column)))
+    functions = (load_mcp_tools, convert_mcp_tool_to_langchain_tool, MCPToolsMiddleware.__init__)
+    arguments = set[str]().union(*(parameters_of(one) for one in functions))
+
+    assert len(called) > 20
+    known = {*plait.__all__, *dir(MultiServerMCPClient), *ROWS, *arguments}
+    assert called - known == set()
+
+
+def test_functions_of_the_other_adapter_take_the_arguments_they_take_there() -> None:
+    section = MIGRATION.partition("## From langchain-mcp-adapters")[2].partition("\n## ")[0]
+    written = re.findall(r"^\| `(client\.)?(\w+)\(([^`]*)\)` \|", section, re.MULTILINE)
+
+    assert len(written) > 10
+    for of_client, name, arguments in written:
+        function = getattr(MultiServerMCPClient if of_client else plait, name)
+        assert set(re.findall(r"(\w+)=", arguments)) <= parameters_of(function)
