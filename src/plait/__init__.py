@@ -105,6 +105,7 @@ if TYPE_CHECKING:
     from plait.errors import ToolNotFoundError as ToolNotFoundError
     from plait.errors import TransportError as TransportError
     from plait.errors import UnknownServerError as UnknownServerError
+    from plait.execution.call import ToolCall as ToolCall
     from plait.execution.call import run_deadline as run_deadline
     from plait.execution.classify import classify_error as classify_error
     from plait.execution.classify import should_retry as should_retry
@@ -216,7 +217,7 @@ _MODULES = {
         "TransportError",
         "UnknownServerError",
     ),
-    "plait.execution.call": ("run_deadline",),
+    "plait.execution.call": ("ToolCall", "run_deadline"),
     "plait.execution.classify": ("classify_error", "should_retry"),
     "plait.execution.handle": ("ServerHandle",),
     "plait.execution.outcome": ("ToolResult",),
@@ -236,7 +237,14 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'plait' has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415
 
-    value: object = getattr(import_module(module), name)
+    try:
+        value: object = getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        if module.startswith("plait.adapters.langchain") and error.name != module:
+            hint = "pip install 'plait[langchain]'"
+            text = f"plait.{name} needs {error.name}, which is not installed: {hint}"
+            raise ImportError(text, name=error.name) from error
+        raise
     globals()[name] = value
     return value
 

@@ -117,3 +117,21 @@ def test_every_error_is_public() -> None:
     }
 
     assert errors - set(plait.__all__) == set()
+
+
+def test_a_name_whose_extra_is_missing_says_what_to_install() -> None:
+    program = (
+        "import sys\n"
+        "sys.modules['langchain_core'] = None\n"
+        "try:\n"
+        "    from plait import MultiServerMCPClient\n"
+        "except ImportError as error:\n"
+        "    print(error)\n"
+    )
+
+    said = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout
+
+    assert "plait.MultiServerMCPClient" in said
+    assert "plait[langchain]" in said

@@ -1,4 +1,3 @@
-# pyright: basic
 import asyncio
 
 from langchain.agents import create_agent

@@ -1,4 +1,3 @@
-# pyright: basic
 import asyncio
 import os
 import signal

@@ -40,6 +40,11 @@ from plait.config.table import Key, KeyTable
 _LEGACY_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 """They are agreed on in the handshake, so one of them cannot be asked for."""
 
+_LOG_LEVELS = (
+    *("debug", "info", "notice", "warning"),
+    *("error", "critical", "alert", "emergency"),
+)
+
 _SHARED = (
     Key("required", read_bool, "required"),
     Key(
@@ -176,7 +181,7 @@ _OPTIONS = (
     Key("fallbacks", read_text_map, "fallbacks"),
     Key("profile", one_of("default", "openai", "openai_strict", "anthropic", "gemini"), "profile"),
     Key("tool_overrides", read_data_map, "tool_overrides"),
-    Key("log_level", read_text, "log_level"),
+    Key("log_level", one_of(*_LOG_LEVELS), "log_level"),
     *(Key(name, read_bool, name) for name in _FLAGS),
     *(Key(name, read_function, name) for name in _HOOKS),
     *(Key(name, read_data, name) for name in _OBJECTS),

@@ -155,7 +155,7 @@ def read_output_handling(given: Given) -> str | dict[str, str] | Unset:
         if name not in _CONTENT_TYPES:
             hint = did_you_mean(name, _CONTENT_TYPES) or f"known are {_listed(_CONTENT_TYPES)}"
             entry.place.doubt("unknown_key", f'there is no content type "{name}"', hint)
-        elif (word := _read_content_place(entry)) is not UNSET:
+        elif (word := _PLACES.get(name, _read_content_place)(entry)) is not UNSET:
             handling[name] = word
     return handling
 
@@ -183,6 +183,7 @@ def one_of(
 
 
 _read_content_place = one_of("content", "artifact")
+_PLACES = {"structured_content": one_of("auto", "content", "artifact")}
 
 
 def function_or(other: Read) -> Read:

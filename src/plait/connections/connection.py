@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -58,18 +59,18 @@ class ServerConnection(SessionKeeper):
         """
         # Outside the deadline: a call that never left must not look like one that may have run.
         session = await self.lasting_session()
+        begun = False
         with session.borrowed() as client, watched_exchanges() as exchanges:
             try:
-                async with deadline.running():
-                    if self._slots is None:
-                        value = await operation(client)
-                    else:
-                        async with self._slots:
-                            value = await operation(client)
+                async with deadline.running(), self._slots or contextlib.nullcontext():
+                    begun = True
+                    value = await operation(client)
             except Exception as error:  # boundary: the SDK may raise anything
                 if deadline.expired:
                     self._doubt(session)
-                    raise deadline.error(self.name, tool, sent=exchanges.may_have_run()) from error
+                    # Where nothing is seen of the wire, what was begun may have run.
+                    sent = exchanges.may_have_run() if session.wire.tapped else begun
+                    raise deadline.error(self.name, tool, sent=sent) from error
                 leaf = leaf_of(error, exchanges)
                 raise self._explained(error, session, exchanges, method, tool) from leaf
         self._signal("proven")

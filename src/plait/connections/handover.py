@@ -103,6 +103,27 @@ class Handover:
         context = contextvars.copy_context()
         return _Returning(callback, home, context)
 
+    def asking(
+        self, callback: Callable[P, Coroutine[Any, Any, T]]
+    ) -> Callable[P, Coroutine[Any, Any, T]]:
+        """Wrap a callback that answers, so that it runs in the loop and context of who is here now.
+
+        Where there is no loop here, it runs in the owning one.
+        """
+        home = _loop_of_this_thread()
+        context = contextvars.copy_context()
+
+        async def ask(*args: P.args, **kwargs: P.kwargs) -> T:
+            here = asyncio.get_running_loop()
+            if home is None or home is here:
+                return await here.create_task(callback(*args, **kwargs), context=context.copy())
+            answer = context.copy().run(
+                asyncio.run_coroutine_threadsafe, callback(*args, **kwargs), home
+            )
+            return await asyncio.wrap_future(answer)
+
+        return ask
+
     def stop(self) -> None:
         """End the thread, if there is one, and wait for it; the next use starts another."""
         thread = self._stopping()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
+from mcp.client.session import ElicitationFnT
 from mcp_types import LoggingMessageNotificationParams
 
 from plait.config.policies import Timeouts
@@ -43,6 +44,9 @@ class ToolCall:
     timeout_seconds: float | None = None
     on_progress: OnProgress | None = None
     on_log: OnCallLog | None = None
+    on_question: ElicitationFnT | None = None
+    """Answers what the server asks the user during the call."""
+
     access: Access | None = field(default=None, repr=False)
     """Credentials for this call, on top of the server's own."""
 

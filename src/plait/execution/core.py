@@ -8,9 +8,13 @@ from functools import partial
 from typing import TypeVar
 
 from mcp import Client
-from mcp.client.session import IncomingMessage, LoggingFnT
+from mcp.client import ClientRequestContext
+from mcp.client.session import ElicitationFnT, IncomingMessage, LoggingFnT
 from mcp_types import (
     METHOD_NOT_FOUND,
+    ElicitRequestParams,
+    ElicitResult,
+    ErrorData,
     LoggingLevel,
     LoggingMessageNotificationParams,
     ResourceUpdatedNotification,
@@ -134,13 +138,26 @@ class Core:
         voice = self._voice_for(server)
         voice.on_message = partial(self._heard, server)
         voice.on_log = partial(self._logged, server, voice.on_log)
+        if voice.on_elicitation is not None:
+            voice.on_elicitation = self._answering(server, voice.on_elicitation)
         return voice
+
+    def _answering(self, server: str, otherwise: ElicitationFnT) -> ElicitationFnT:
+        """Have a question answered where the call was made that it must belong to."""
+
+        async def answer(
+            context: ClientRequestContext, params: ElicitRequestParams
+        ) -> ElicitResult | ErrorData:
+            ask = self.executor.talk.answers(server) or otherwise
+            return await ask(context, params)
+
+        return answer
 
     async def _logged(
         self, server: str, otherwise: LoggingFnT | None, params: LoggingMessageNotificationParams
     ) -> None:
         """Pass a log message on to the call it must belong to, or else to the whole client."""
-        if not self.executor.logged(server, params) and otherwise is not None:
+        if not self.executor.talk.logged(server, params) and otherwise is not None:
             await otherwise(params)
 
     async def _heard(self, server: str, message: IncomingMessage) -> None:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 
 from mcp import Client
 from mcp_types import LOG_LEVEL_META_KEY, CallToolResult, LoggingLevel, RequestParamsMeta
-from mcp_types import LoggingMessageNotificationParams as LogMessage
 
 from plait.catalog.catalog import ToolCatalog
 from plait.catalog.tool import Tool
@@ -33,6 +32,7 @@ from plait.execution.fallback import BeforeFallback, has_not_run, may_fall_back
 from plait.execution.outcome import ToolResult
 from plait.execution.output_check import output_notes, prepare_check
 from plait.execution.result_cache import ResultCache, ResultCaching
+from plait.execution.talk import Listener, Talk
 from plait.telemetry.observer import CallTool, Observer, observe
 
 __all__ = ["Calling", "OnProgress", "ToolCall", "ToolExecutor"]
@@ -73,16 +73,7 @@ class ToolExecutor:
         self.results = None if caching is None else ResultCache(caching)
         self.log_level: LoggingLevel | None = None
         """From which level on servers shall send log messages during calls."""
-        self._listening: list[tuple[ToolCall, Callable[[LogMessage], None]]] = []
-        """The calls under way whose callers want to hear log messages."""
-
-    def logged(self, server: str, message: LogMessage) -> bool:
-        """Hand a log message to the call it belongs to; say no if that cannot be told."""
-        here = [(call.tool, tell) for call, tell in self._listening if call.server == server]
-        if len({tool for tool, _ in here}) != 1:
-            return False
-        here[0][1](message)
-        return True
+        self.talk = Talk()
 
     async def run(self, call: ToolCall) -> ToolResult:
         """Make the call, and make it again where that can do no harm.
@@ -129,7 +120,7 @@ class ToolExecutor:
 
     async def _run_attempts(self, call: ToolCall, tool: Tool | None) -> ToolResult:
         tell = call.on_progress and self._handover.returning(call.on_progress)
-        tell_log = call.on_log and self._handover.returning(call.on_log)
+        listener = Listener.of(call, self._handover)
         began = time.perf_counter()
         attempt = 0
         while True:
@@ -139,7 +130,7 @@ class ToolExecutor:
                     self._calling.observers,
                     CallTool(server=call.server, tool=call.tool, attempt=attempt),
                 ):
-                    answer = await self._handover.run(self._attempt, call, tool, tell, tell_log)
+                    answer = await self._handover.run(self._attempt, call, tool, tell, listener)
             except PlaitError as error:
                 pause = self._pause_before_retry(call, tool, error, attempt, began)
                 if pause is None:
@@ -163,7 +154,7 @@ class ToolExecutor:
         call: ToolCall,
         tool: Tool | None,
         tell: _Tell | None,
-        tell_log: Callable[[LogMessage], None] | None,
+        listener: Listener | None,
     ) -> Answer[CallToolResult]:
         """Make one attempt; runs in the loop that owns the connections."""
         connection = self._pool.connection(call.server, call.access)
@@ -187,18 +178,10 @@ class ToolExecutor:
                 meta=meta,
             )
 
-        if tell_log is None:
+        with self.talk.heard_by(listener):
             return await connection.request(
                 operation, deadline, method="tools/call", tool=call.tool
             )
-        listener = (call, tell_log)
-        self._listening.append(listener)
-        try:
-            return await connection.request(
-                operation, deadline, method="tools/call", tool=call.tool
-            )
-        finally:
-            self._listening.remove(listener)
 
     def _pause_before_retry(
         self, call: ToolCall, tool: Tool | None, error: PlaitError, attempt: int, began: float

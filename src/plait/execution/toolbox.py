@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Unpack, cast
 
 import mcp_types as types
+from mcp.client.session import ElicitationFnT
 
 from plait._version import __version__
 from plait.catalog.catalog import Offer
@@ -59,6 +60,7 @@ class Toolbox(ServerFeatures):
         roots: Roots | None = None,
         log_level: types.LoggingLevel | None = None,
         on_log: OnLog | None = None,
+        on_elicitation: Callable[[str], ElicitationFnT] | None = None,
         observers: Sequence[Observer] = (),
         **options: Unpack[ToolOptions],
     ) -> None:
@@ -81,6 +83,7 @@ class Toolbox(ServerFeatures):
                     log_level=log_level
                     or cast("types.LoggingLevel | None", self._options.get("log_level")),
                     on_log=on_log,
+                    on_elicitation=on_elicitation,
                     on_roots=None if roots is None else roots_callback(roots),
                 ),
                 shaping=shaping_from(self._options),

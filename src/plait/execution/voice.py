@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from mcp.client.session import ListRootsFnT, LoggingFnT
+from mcp.client.session import ElicitationFnT, ListRootsFnT, LoggingFnT
 from mcp_types import Implementation, LoggingLevel, LoggingMessageNotificationParams
 
 from plait.connections.opening import Voice
@@ -23,6 +23,8 @@ class VoiceMaker:
     log_level: LoggingLevel | None = None
     on_log: OnLog | None = None
     on_roots: ListRootsFnT | None = None
+    on_elicitation: Callable[[str], ElicitationFnT] | None = None
+    """Makes, for a server, what answers its questions."""
 
     def __call__(self, server: str) -> Voice:
         """Return the voice for one server."""
@@ -31,6 +33,7 @@ class VoiceMaker:
             log_level=self.log_level,
             on_log=None if self.on_log is None else _log_callback(self.on_log, server),
             on_roots=self.on_roots,
+            on_elicitation=None if self.on_elicitation is None else self.on_elicitation(server),
         )
 
 

@@ -106,5 +106,9 @@ async def open_websocket(
             f"{wire.server}: no WebSocket there: {wire.redact.excerpt(str(refused))}",
             server=wire.server,
         ) from refused
-    async with socket:
-        yield _SocketRead(socket, wire), _SocketWrite(socket)
+    try:
+        async with socket:
+            yield _SocketRead(socket, wire), _SocketWrite(socket)
+    finally:
+        # A goodbye that is cancelled would leave the connection open.
+        socket.transport.abort()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import warnings
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, cast
@@ -103,7 +106,7 @@ async def test_tools_are_loaded_over_a_client_of_the_user(
 
 
 @pytest.mark.parametrize("kind", ["stdio", "http", "sse", "websocket"])
-async def test_tools_are_loaded_of_a_connection(
+async def test_tools_of_a_connection_keep_it_open_and_it_is_closed_after_them(
     kind: str, servers: dict[str, ServerProcess]
 ) -> None:
     connection: dict[str, Any] = (
@@ -111,6 +114,14 @@ async def test_tools_are_loaded_of_a_connection(
     )
     tools = by_name(await load_mcp_tools(None, connection=connection))
     assert await tools["add"].ainvoke({"a": 20, "b": 3}) == "23"
+    assert await tools["multiply"].ainvoke({"a": 20, "b": 3}) == "60"
+
+    with warnings.catch_warnings(record=True) as left_open:
+        warnings.simplefilter("always", ResourceWarning)
+        del tools
+        await asyncio.to_thread(gc.collect)
+        await asyncio.to_thread(gc.collect)
+    assert [str(warning.message) for warning in left_open] == []
 
 
 @pytest.mark.parametrize(
@@ -303,22 +314,20 @@ async def test_a_failure_keeps_its_pictures(how: str, kinds: list[str]) -> None:
     }
 
 
-@pytest.mark.parametrize("named", [{}, {"server_name": "math"}], ids=["all servers", "one server"])
-async def test_the_client_passes_on_how_failures_are_handled(named: dict[str, str]) -> None:
+@pytest.mark.parametrize("server_name", [None, "math"], ids=["all servers", "one server"])
+async def test_the_client_passes_on_how_failures_are_handled(server_name: str | None) -> None:
     servers = {"math": math_server(), "weather": weather_server()}
     async with MultiServerMCPClient(servers, handle_tool_errors=False) as client:
-        divide = by_name(await client.get_tools(**named))["divide"]
+        divide = by_name(await client.get_tools(server_name=server_name))["divide"]
         with pytest.raises(ToolException, match="b must not be 0"):
             await divide.ainvoke({"a": 1, "b": 0})
     async with MultiServerMCPClient(servers) as client:
-        divide = by_name(await client.get_tools(**named))["divide"]
+        divide = by_name(await client.get_tools(server_name=server_name))["divide"]
         message = await divide.ainvoke(called(divide, a=1, b=0))
         assert message.status == "error"
 
 
-async def test_a_server_that_is_gone_is_told_to_the_model(
-    servers: dict[str, ServerProcess],
-) -> None:
+async def test_a_server_that_is_gone_is_told_to_the_model() -> None:
     described = Tool(name="add", input_schema=PAIR)
     nobody = {"transport": "http", "url": f"http://127.0.0.1:{free_port()}/mcp"}
     tool = convert_mcp_tool_to_langchain_tool(
@@ -328,7 +337,7 @@ async def test_a_server_that_is_gone_is_told_to_the_model(
 
     assert message.status == "error"
     assert "math" in message.content
-    assert message.artifact["error"]["server"] == "math"
+    assert message.artifact["error"]["client"] == "math"
     assert message.artifact["structured_content"] is None
 
 

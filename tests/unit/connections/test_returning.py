@@ -192,3 +192,47 @@ def test_a_callback_whose_loop_is_gone_is_dropped(handover: Handover) -> None:
     handover.run_blocking(_tell, told, "late")
 
     assert calls == []
+
+
+async def test_who_answers_does_so_in_the_loop_and_context_the_callback_came_from() -> None:
+    mark: ContextVar[str] = ContextVar("mark", default="")
+    handover = Handover()
+    here = asyncio.get_running_loop()
+    mark.set("mine")
+
+    async def answer(question: str) -> tuple[str, str, bool]:
+        return question, mark.get(), asyncio.get_running_loop() is here
+
+    ask = handover.asking(answer)
+    try:
+        assert await handover.run(ask, "why?") == ("why?", "mine", True)
+        assert await ask("here?") == ("here?", "mine", True)
+    finally:
+        await handover.astop()
+
+
+def test_where_there_is_no_loop_the_owning_one_answers() -> None:
+    handover = Handover()
+
+    async def answer() -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+    ask = handover.asking(answer)
+    try:
+        assert handover.run_blocking(ask) is handover.run_blocking(answer)
+    finally:
+        handover.stop()
+
+
+async def test_an_answer_that_fails_fails_the_question() -> None:
+    handover = Handover()
+
+    async def answer() -> None:
+        raise ValueError("no idea")
+
+    ask = handover.asking(answer)
+    try:
+        with pytest.raises(ValueError, match="no idea"):
+            await handover.run(ask)
+    finally:
+        await handover.astop()

@@ -14,7 +14,7 @@ from plait.adapters.langchain.callbacks import Callbacks
 from plait.adapters.langchain.client_features import ClientFeatures
 from plait.adapters.langchain.handling import HandlingLayer
 from plait.adapters.langchain.interceptors import Hook, ToolCallInterceptor
-from plait.adapters.langchain.loading import log_callback
+from plait.adapters.langchain.loading import log_callback, question_callback
 from plait.adapters.langchain.resource_tools import resource_tools
 from plait.adapters.langchain.roster import Roster
 from plait.adapters.langchain.runner import ToolRunner
@@ -96,6 +96,7 @@ class MultiServerMCPClient(ClientFeatures):
             roots=options.get("roots"),
             log_level=level,
             on_log=heard,
+            on_elicitation=question_callback(self.callbacks),
             observers=options.get("observers") or (),
             **own,
         )
@@ -137,7 +138,8 @@ class MultiServerMCPClient(ClientFeatures):
         tools: list[BaseTool] = []
         tools += [MCPTool(tool, runner, profile=shape) for tool in found]
         if self._options.get("resources_as_tools"):
-            tools += resource_tools(self._toolbox, names, taken={tool.name for tool in tools})
+            taken = {tool.name for tool in tools}
+            tools += resource_tools(self._toolbox, names, taken=taken, settings=runner.settings)
         return tools
 
     def get_tools_blocking(

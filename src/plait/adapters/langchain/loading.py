@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 import mcp_types as types
 from langchain_core.tools import BaseTool
 from mcp import Client
 from mcp.client import ClientSession
+from mcp.client.session import ElicitationFnT
 
 from plait.adapters.langchain.callbacks import CallbackContext, Callbacks
 from plait.adapters.langchain.handling import HandlingLayer, OutputHandling
@@ -149,6 +150,7 @@ def toolbox_for(
     return Toolbox(
         {"servers": {name: connection}},
         on_log=heard,
+        on_elicitation=None if callbacks is None else question_callback(callbacks),
         log_level=None if heard is None else "debug",
     )
 
@@ -163,6 +165,18 @@ def log_callback(callbacks: Callbacks) -> OnLog | None:
         await tell(params, CallbackContext(server_name=server))
 
     return told
+
+
+def question_callback(callbacks: Callbacks) -> Callable[[str], ElicitationFnT] | None:
+    """Return what makes the answers to questions that belong to no call."""
+    if callbacks.on_elicitation is None:
+        return None
+
+    def for_server(server: str) -> ElicitationFnT:
+        told = callbacks.to_mcp_format(context=CallbackContext(server_name=server))
+        return cast("ElicitationFnT", told.elicitation_callback)
+
+    return for_server
 
 
 def _settings(

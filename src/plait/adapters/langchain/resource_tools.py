@@ -24,7 +24,11 @@ _READ_ONLY = {"read_only_hint": True, "idempotent_hint": True}
 
 
 def resource_tools(
-    toolbox: Toolbox, servers: Sequence[str], *, taken: Collection[str]
+    toolbox: Toolbox,
+    servers: Sequence[str],
+    *,
+    taken: Collection[str],
+    settings: RunnerSettings,
 ) -> list[MCPTool]:
     """Make the tools for these servers, or for all, under names that are still free."""
     names = list(servers) or list(toolbox.server_names)
@@ -52,7 +56,7 @@ def resource_tools(
         },
         annotations=_READ_ONLY,
     )
-    runner = ToolRunner(_Librarian(toolbox, names, (listing, reading)), RunnerSettings())
+    runner = ToolRunner(_Librarian(toolbox, names, (listing, reading)), settings)
     return [MCPTool(listing, runner), MCPTool(reading, runner)]
 
 

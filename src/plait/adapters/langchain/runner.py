@@ -118,7 +118,7 @@ class ToolRunner:
         self, caller: Caller, settings: RunnerSettings, *, access: Access | None = None
     ) -> None:
         self._caller = caller
-        self._settings = settings
+        self.settings = settings
         self._access = access
 
     async def run(self, tool: Tool, use: Invocation, config: Mapping[str, Any]) -> Outcome:
@@ -127,7 +127,7 @@ class ToolRunner:
         Raises:
             PlaitError: A developer must act, or the settings say that errors are raised.
         """
-        settings = self._settings
+        settings = self.settings
         request = MCPToolCallRequest(
             name=tool.wire_name,
             args=dict(use.arguments),
@@ -174,7 +174,7 @@ class ToolRunner:
         return self._caller.run_blocking(self.run, tool, use, config)
 
     def _chain(self, send: Handler, config: Mapping[str, Any]) -> Handler:
-        settings = self._settings
+        settings = self.settings
         around = list(settings.interceptors)
         if settings.before_tool_call is not None or settings.after_tool_call is not None:
             hooks = Hooks(config, settings.before_tool_call, settings.after_tool_call)
@@ -183,7 +183,7 @@ class ToolRunner:
 
     def _call(self, tool: Tool, request: MCPToolCallRequest, config: Mapping[str, Any]) -> ToolCall:
         context = CallbackContext(server_name=tool.server, tool_name=tool.wire_name)
-        told = self._settings.callbacks.to_mcp_format(context=context)
+        told = self.settings.callbacks.to_mcp_format(context=context)
         asked: Mapping[str, Any] = config.get("configurable") or {}
         return ToolCall(
             server=tool.server,
@@ -192,14 +192,15 @@ class ToolRunner:
             timeout_seconds=_seconds(asked.get("timeout")),
             on_progress=told.progress_callback,
             on_log=told.logging_callback,
+            on_question=told.elicitation_callback,
             access=self._access,
             ends_at=_monotonic(asked.get("deadline")),
         )
 
     def _is_for_model(self, error: PlaitError) -> bool:
-        if error.kind == "config" or not self._settings.handle_tool_errors:
+        if error.kind == "config" or not self.settings.handle_tool_errors:
             return False
-        return error.kind != "auth" or not self._settings.raise_auth_errors
+        return error.kind != "auth" or not self.settings.raise_auth_errors
 
     async def _with_resources(
         self, server: str, result: types.CallToolResult

@@ -7,7 +7,7 @@ call, and would compile them each time if they were text.
 from collections import OrderedDict
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Literal, TypedDict, cast
+from typing import Any, Literal, NotRequired, TypedDict, cast
 
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -39,6 +39,8 @@ class MCPToolArtifact(TypedDict):
     _meta: Mapping[str, Any] | None
     server: str
     tool: str
+    error: NotRequired[dict[str, Any]]
+    """Why there is no answer, where there is none."""
 
 
 class MCPTool(BaseTool):

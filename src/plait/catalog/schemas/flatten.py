@@ -17,8 +17,8 @@ from plait.catalog.schemas.sentences import about_union, notes_for, only_needs
 from plait.catalog.schemas.shaped import Notes
 from plait.catalog.schemas.values import MOST_DEPTH, Schema, as_list, as_schema, distinct, is_schema
 
-_MOST_SPREAD = 2_000
-"""After this many places, alternatives are only described: they multiply when they nest."""
+_MOST_COPIES = 200
+"""What stands beside alternatives is copied into each; after this many they are only described."""
 
 _MOST_PLACES = 20_000
 """After this many places, the rest is left open."""
@@ -50,6 +50,7 @@ class _Flattener:
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
         self._places = 0
+        self._copies = 0
 
     def flatten(self, schema: Any, path: str, depth: int) -> Schema:
         self._places += 1
@@ -69,25 +70,26 @@ class _Flattener:
             return self._plain(narrowed(node, kinds[0]), path, depth)
         about, rest = _parted(node)
         members = [self._plain(narrowed(rest, kind), path, depth) for kind in kinds]
-        return _one_of(members, about)
+        return one_of(members, about)
 
     def _union(self, node: Schema, key: str, path: str, depth: int) -> Schema:
         branches: list[Any] = node[key]
         rest = {name: value for name, value in node.items() if name != key}
         if key == "anyOf" and any(says_nothing(branch) for branch in branches):
             return self.flatten(rest, path, depth + 1)
-        if only_needs(branches) or self._places > _MOST_SPREAD:
+        about, base = _parted(rest)
+        self._copies += len(branches) if base else 0
+        if only_needs(branches) or (base and self._copies > _MOST_COPIES):
             self._notes.add(path, f"{key} moved to the description")
             text = with_words(rest.get("description"), [about_union(key, branches)])
             return self.flatten(described(rest, text), path, depth + 1)
         if key == "oneOf" and not are_disjoint(branches):
             self._notes.add(path, "oneOf became anyOf: several alternatives may fit at once")
-        about, base = _parted(rest)
         members: list[Schema] = []
         for index, branch in enumerate(branches):
             inner = step_into(path, f".{key}[{index}]")
             members += alternatives(self.flatten(merge(base, branch), inner, depth + 1))
-        return _one_of(members, about)
+        return one_of(members, about)
 
     def _plain(self, node: Schema, path: str, depth: int) -> Schema:
         node = evaluated(node)
@@ -132,7 +134,8 @@ def _parted(node: Schema) -> tuple[Schema, Schema]:
     return about, {key: value for key, value in node.items() if key in CONSTRAINTS}
 
 
-def _one_of(members: list[Schema], about: Schema) -> Schema:
+def one_of(members: list[Schema], about: Schema) -> Schema:
+    """Join schemas in the simple form, none of which is a union, with what is said of all."""
     possible = [member for member in members if not is_never(member)]
     if len(possible) > 1:  # nulls are all the same, whatever is said of them
         possible = distinct(

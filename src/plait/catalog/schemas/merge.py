@@ -35,6 +35,7 @@ _UNEVALUATED: Final = (
     ("unevaluatedProperties", "additionalProperties"),
     ("unevaluatedItems", "items"),
 )
+_MOST_COMPARED: Final = 16
 _LOOKS_INSIDE: Final = frozenset({"allOf", "anyOf", "oneOf", "if", "dependentSchemas"})
 
 
@@ -93,7 +94,7 @@ def merge(first: Any, second: Any, depth: int = 0) -> Schema:
 
 
 def _with_member(schema: Schema, member: Schema) -> Schema:
-    return {**schema, "allOf": distinct([*as_list(schema.get("allOf")), member])}
+    return {**schema, "allOf": _union(as_list(schema.get("allOf")), [member])}
 
 
 def _merge_keyword(merged: Schema, key: str, value: Any, behind: Schema, depth: int) -> None:
@@ -261,11 +262,17 @@ def _common_multiple(first: Any, second: Any) -> Any:
 
 
 def _union(first: list[Any], second: list[Any]) -> list[Any]:
-    return distinct([*first, *second])
+    both = [*first, *second]
+    # Long lists only arise from schemas made to be long, and repetition does no harm.
+    return distinct(both) if len(both) <= _MOST_COMPARED else both
+
+
+def _names(first: list[str], second: list[str]) -> list[str]:
+    return list(dict.fromkeys([*first, *second]))
 
 
 _RULES: Final[dict[str, Callable[[Any, Any], Any]]] = {
-    "required": _union,
+    "required": _names,
     "allOf": _union,
     "multipleOf": _common_multiple,
     "uniqueItems": lambda first, second: first or second,

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from plait.catalog.schemas.clean import clean
 from plait.catalog.schemas.describe import limits, with_words
-from plait.catalog.schemas.keywords import ANNOTATIONS, UNIONS, types_of
+from plait.catalog.schemas.keywords import CONSTRAINTS, UNIONS, types_of
 from plait.catalog.schemas.merge import values_of
 from plait.catalog.schemas.refs import inline_refs
 from plait.catalog.schemas.roots import plain_root
@@ -99,28 +99,17 @@ def _properties(schema: Schema) -> tuple[Parameter, ...]:
 def _parameter(name: str, given: Any, *, required: bool) -> Parameter:
     schema, has_null = _without_null(as_schema(given))
     kinds = types_of(schema)
+    kind = kinds[0] if len(kinds) == 1 else "any"
     values = values_of(schema)
-    one = kinds[0] if len(kinds) == 1 else "any"
-    extra = {key: plain(value) for key, value in schema.items() if key not in _OWN}
-    if len(kinds) > 1:
-        extra["type"] = list(kinds)
-    own = schema.get("description")
-    description = with_words(own, _limits(extra)) or ""
-    if own is not None and own != description:
-        extra["description"] = own
     properties = _properties(schema)
-    if properties:
-        named = {one.name for one in properties}
-        unlisted = [each for each in as_list(schema.get("required")) if each not in named]
-    else:
-        unlisted = as_list(schema.get("required"))
-        extra |= {key: schema[key] for key in ("properties",) if key in schema}
-    if unlisted:
-        extra["required"] = unlisted
+    extra = _others(schema, kinds, properties)
+    description = with_words(schema.get("description"), _limits(extra)) or ""
+    if "description" in schema and schema["description"] != description:
+        extra["description"] = schema["description"]
     item_type, items = _items(extra)
     return Parameter(
         name=name,
-        type=one,
+        type=kind,
         description=description,
         required=required,
         enum=None if values is None else tuple(plain(values)),
@@ -128,9 +117,22 @@ def _parameter(name: str, given: Any, *, required: bool) -> Parameter:
         item_type=item_type,
         items=items,
         properties=properties,
-        nullable=has_null or one == "null",
+        nullable=has_null or kind == "null",
         extra=extra,
     )
+
+
+def _others(schema: Schema, kinds: list[str], properties: tuple[Parameter, ...]) -> Schema:
+    """Return what has no field of its own."""
+    others = {key: plain(value) for key, value in schema.items() if key not in _OWN}
+    if len(kinds) > 1:
+        others["type"] = list(kinds)
+    if "properties" in schema and not properties:
+        others["properties"] = {}
+    named = {parameter.name for parameter in properties}
+    if unnamed := [name for name in as_list(schema.get("required")) if name not in named]:
+        others["required"] = unnamed
+    return others
 
 
 def _without_null(schema: Schema) -> tuple[Schema, bool]:
@@ -138,11 +140,12 @@ def _without_null(schema: Schema) -> tuple[Schema, bool]:
     for key in UNIONS:
         branches = as_list(schema.get(key))
         others = [branch for branch in branches if branch != _NULL]
-        if len(others) == 1 and len(branches) == 2 and is_schema(others[0]):
+        if len(branches) == 2 and len(others) == 1 and is_schema(others[0]):
             rest = {name: value for name, value in schema.items() if name != key}
-            if not (rest.keys() - ANNOTATIONS) & others[0].keys() and "null" not in types_of(
-                others[0]
-            ):
+            named = types_of(others[0])
+            # Of exactly one that fits, null must not be another.
+            apart = bool(named) or key == "anyOf"
+            if apart and "null" not in named and not rest.keys() & CONSTRAINTS:
                 return {**others[0], **rest}, True
     kinds = types_of(schema)
     left = [kind for kind in kinds if kind != "null"]

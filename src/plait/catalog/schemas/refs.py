@@ -33,7 +33,7 @@ from plait.catalog.schemas.values import (
     plain,
 )
 
-_MOST_WRITTEN_OUT = 10_000
+_MOST_WRITTEN_OUT = 5_000
 """References to references can stand for more than fits into memory; no model reads this much."""
 
 _MOST_LOOKED_INTO = 8

@@ -13,6 +13,9 @@ Schema = dict[str, Any]
 MOST_DEPTH = 64
 """Deeper levels are left open: no model needs them, and Python's stack is finite."""
 
+_MOST_PAIRED = 16
+"""More values than this are compared by what they are written as, instead of with each other."""
+
 MOST_SHOWN = 400
 """A value longer than this, as JSON, is cut where it stands in a text."""
 
@@ -69,10 +72,8 @@ def json_type(value: object) -> str:
 
 
 def plain(value: Any, above: tuple[int, ...] = ()) -> Any:
-    """Copy a JSON value, so that the copy can be changed; what lies too deep is shared."""
-    if len(above) > MOST_DEPTH:
-        return value
-    if id(value) in above:
+    """Copy a JSON value, so that the copy can be changed; what lies too deep is left out."""
+    if len(above) > MOST_DEPTH or id(value) in above:
         return None
     if isinstance(value, Mapping):
         items = cast("Mapping[object, Any]", value).items()
@@ -89,14 +90,33 @@ def canonical(value: Any) -> str:
     return json.dumps(_comparable(value, 0), sort_keys=True, default=repr)
 
 
-def same(first: Any, second: Any) -> bool:
+def same(first: Any, second: Any, depth: int = 0) -> bool:
     """Say whether two JSON values are equal: 1 and 1.0 are, 1 and true are not."""
-    return canonical(first) == canonical(second)
+    if first is second:
+        return True
+    if depth > MOST_DEPTH:
+        return False
+    if is_schema(first) and is_schema(second):
+        return first.keys() == second.keys() and all(
+            same(value, second[key], depth + 1) for key, value in first.items()
+        )
+    if is_list(first) and is_list(second):
+        return len(first) == len(second) and all(
+            same(one, other, depth + 1) for one, other in zip(first, second, strict=True)
+        )
+    return isinstance(first, bool) == isinstance(second, bool) and first == second
 
 
 def distinct(values: Iterable[Any]) -> list[Any]:
     """Keep the first of each group of equal JSON values."""
-    return list({canonical(value): value for value in reversed(list(values))}.values())[::-1]
+    given = list(values)
+    if len(given) > _MOST_PAIRED:
+        return list({canonical(value): value for value in reversed(given)}.values())[::-1]
+    kept: list[Any] = []
+    for value in given:
+        if not any(same(value, other) for other in kept):
+            kept.append(value)
+    return kept
 
 
 def short_json(value: Any) -> str:

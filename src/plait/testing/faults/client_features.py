@@ -1,4 +1,4 @@
-"""The tools of the fault server that use what clients offer: logs, roots, subscriptions."""
+"""The tools of the fault server that use what clients offer: logs, roots, answers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from typing import Annotated, Any
 
 from mcp.server import MCPServer, Server
 from mcp.server.context import ServerRequestContext
-from mcp.server.mcpserver import Context, ListRoots, Resolve
+from mcp.server.mcpserver import (
+    AcceptedElicitation,
+    Context,
+    Elicit,
+    ElicitationResult,
+    ListRoots,
+    Resolve,
+)
 from mcp.shared.exceptions import MCPDeprecationWarning
 from mcp.types import (
     EmptyResult,
@@ -18,6 +25,7 @@ from mcp.types import (
     UnsubscribeRequestParams,
 )
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import BaseModel
 
 from plait.testing.faults.tools import CHANGES, READ_ONLY
 
@@ -26,6 +34,7 @@ def add_client_features(server: MCPServer, inner: Server[Any]) -> None:
     """Register all of it; the legacy era needs request handlers beside the tools."""
     _add_log(server)
     _add_roots(server)
+    _add_ask(server)
     _add_touch(server)
     _add_legacy_handlers(inner)
 
@@ -50,6 +59,28 @@ def _add_roots(server: MCPServer) -> None:
     async def roots(found: Annotated[ListRootsResult, Resolve(ask_for_roots)]) -> str:
         """Ask the client for its roots and return their URIs, a line each."""
         return "\n".join(str(root.uri) for root in found.roots)
+
+
+class Answer(BaseModel):
+    """What `ask` wants to know."""
+
+    text: str
+
+
+def ask_the_user(question: str) -> Elicit[Answer]:
+    """Have the client ask its user before the tool runs."""
+    return Elicit(question, Answer)
+
+
+def _add_ask(server: MCPServer) -> None:
+    @server.tool(annotations=CHANGES, structured_output=False)
+    async def ask(
+        question: str, answer: Annotated[ElicitationResult[Answer], Resolve(ask_the_user)]
+    ) -> str:
+        """Ask the user, and return the question with the answer."""
+        if isinstance(answer, AcceptedElicitation):
+            return f"{question} {answer.data.text}"
+        return f"{question} ({answer.action})"
 
 
 def _add_touch(server: MCPServer) -> None:

@@ -39,8 +39,7 @@ def places(schema: Any, path: str = "#") -> Iterator[tuple[str, Any]]:
 
 
 def general_problems(schema: Any) -> Iterator[str]:
-    """MCP and every provider: a valid schema of an object, without references."""
-    Draft202012Validator.check_schema(schema)
+    """MCP and every provider: the schema of an object, without references."""
     if schema.get("type") != "object" or not isinstance(schema.get("properties"), dict):
         yield "the top is no object with properties"
     for path, place in places(schema):
@@ -214,6 +213,13 @@ def _gemini(schema: Any, path: str, *, may_be_empty: bool = False) -> Iterator[s
         for name, inner in properties.items():
             yield from _gemini(inner, f"{path}/properties/{name}")
 
+
+def is_valid(schema: Any) -> bool:
+    """Say whether a schema is one of JSON Schema 2020-12."""
+    return _META.is_valid(schema)
+
+
+_META = Draft202012Validator(Draft202012Validator.META_SCHEMA)
 
 PROBLEMS: dict[str, Callable[[Any], Iterator[str]]] = {
     "default": general_problems,

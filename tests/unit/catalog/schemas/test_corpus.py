@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from plait.catalog.schemas import PROFILES, Profile, inline_refs, shape_schema
-from tests.unit.catalog.schemas.subsets import ANTHROPIC_NAME, PROBLEMS, places
+from tests.unit.catalog.schemas.subsets import ANTHROPIC_NAME, PROBLEMS, is_valid, places
 
 CORPUS = Path(__file__).parent / "corpus"
 SCHEMAS = [
@@ -27,6 +27,7 @@ def test_a_provider_accepts_the_schema(schema: Any, profile: Profile) -> None:
 
     shaped = shape_schema(schema, profile)
 
+    assert is_valid(shaped.schema)
     assert list(PROBLEMS[profile](shaped.schema)) == []
     assert schema == before
     json.dumps(shaped.schema)

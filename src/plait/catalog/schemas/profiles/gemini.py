@@ -50,7 +50,7 @@ class _Gemini(Narrowing):
 
     def convert_object(self, node: Schema, path: str, level: int) -> Schema:
         if not node.get("properties"):
-            return self.as_text(node, path)
+            return self.object_as_text(node, path)
         return self._with_properties(node, path, level)
 
     def _with_properties(self, node: Schema, path: str, level: int) -> Schema:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, Final
 
 from plait.catalog.schemas.describe import both_said, with_words
-from plait.catalog.schemas.flatten import alternatives, described
+from plait.catalog.schemas.flatten import alternatives, described, one_of
 from plait.catalog.schemas.keywords import ANNOTATIONS, CONSTRAINTS, step_into
 from plait.catalog.schemas.merge import is_never
 from plait.catalog.schemas.sentences import notes_for, sentences_for
@@ -105,19 +105,16 @@ class Narrowing(ABC):
         text = with_words(node.get("description"), [*sentences, *notes_for(node)])
         return described(done, text)
 
-    def as_text(self, node: Schema, path: str) -> Schema:
-        """Have a value written as a JSON string, since its own type cannot be described."""
-        kind = "object" if node["type"] == "object" else "array"
-        self.notes.add(path, f"an {kind} that cannot be described, written as a JSON string")
-        shape = {key: value for key, value in node.items() if key not in ANNOTATIONS}
-        drawn = sketch(shape)
-        sentence = f"A JSON {kind}, written as a string"
-        if drawn not in ("object", "list"):
-            sentence += f": {drawn}"
-        rest = {key: value for key, value in shape.items() if key not in _SHAPE}
-        rest.pop("patternProperties", None)
-        known = {key: value for key, value in rest.items() if key in CONSTRAINTS}
-        return self.commented({"type": "string"}, node, path, [sentence, *sentences_for(known)])
+    def object_as_text(self, node: Schema, path: str) -> Schema:
+        """Have an object written as a JSON string, since what is in it cannot be described."""
+        self.notes.add(path, "an object that cannot be described, written as a JSON string")
+        drawing = sketch({key: value for key, value in node.items() if key not in ANNOTATIONS})
+        sentence = "A JSON object, written as a string"
+        if drawing != "object":
+            sentence += f": {drawing}"
+        drawn = _SHAPE | {"patternProperties"}
+        moved = {key: node[key] for key in node if key in CONSTRAINTS and key not in drawn}
+        return self.commented({"type": "string"}, node, path, [sentence, *sentences_for(moved)])
 
     def _anything(self, node: Schema, path: str) -> Schema:
         self.notes.add(path, "any value, but objects and lists only as JSON text")
@@ -181,10 +178,5 @@ def _without_tuple(node: Schema) -> tuple[Schema, list[str]]:
 
 
 def _any_of(schemas: list[Schema]) -> Schema:
-    members = distinct(
-        member for schema in schemas if not is_never(schema) for member in alternatives(schema)
-    )
-    if len(members) == 1:
-        return members[0]
-    open_to_all = not members or any("type" not in member for member in members)
-    return {} if open_to_all else {"anyOf": members}
+    joined = one_of([member for schema in schemas for member in alternatives(schema)], {})
+    return {} if is_never(joined) else joined

@@ -60,7 +60,7 @@ class _Strict(Narrowing):
             node.get("additionalProperties") is not False or "patternProperties" in node
         )
         if is_map or level > _MOST_LEVELS:
-            return self.as_text(node, path)
+            return self.object_as_text(node, path)
         return self._closed(node, path, level)
 
     def _closed(self, node: Schema, path: str, level: int) -> Schema:
