@@ -71,12 +71,16 @@ class ToolCatalog:
         servers: Sequence[str] = (),
         *,
         refresh: bool = False,
-        access: Access | None = None,
+        access: Mapping[str, Access | None] | None = None,
     ) -> Offer:
-        """List the tools that these servers offer, or all of them, under their public names."""
+        """List the tools that these servers offer, or all of them, under their public names.
+
+        `access` holds the credentials to list with, by server.
+        """
+        accesses = access or {}
         names = list(servers) or self.shaping.listed_servers(self._pool.connections)
         answers = await asyncio.gather(
-            *(self.tools_of(name, refresh=refresh, access=access) for name in names),
+            *(self.tools_of(name, refresh=refresh, access=accesses.get(name)) for name in names),
             return_exceptions=True,
         )
         found: dict[str, tuple[Tool, ...]] = {}

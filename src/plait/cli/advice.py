@@ -134,7 +134,7 @@ def _command_advice(error: PlaitError, server: StdioServer) -> Advice | None:
 
 
 def _on_path(server: StdioServer) -> bool:
-    return shutil.which(server.command, path=server.env.get("PATH")) is not None
+    return shutil.which(server.command, path=server.fixed_env.get("PATH")) is not None
 
 
 def command_fix(command: str) -> str:

@@ -85,4 +85,4 @@ def open_points(path: Path) -> Iterator[str]:
 
 
 def _is_installed(server: StdioServer) -> bool:
-    return shutil.which(server.command, path=server.env.get("PATH")) is not None
+    return shutil.which(server.command, path=server.fixed_env.get("PATH")) is not None

@@ -28,8 +28,13 @@ RECONNECT_KEYS = KeyTable(
 )
 
 
-def read_env(given: Given) -> dict[str, str] | Unset:
-    """Read environment variables; a number is taken as its text, and null leaves one out."""
+def read_env(given: Given) -> object:
+    """Read environment variables, or a function of the run that gives them.
+
+    A number is taken as its text, and null leaves one out.
+    """
+    if callable(given.value):
+        return given.value
     if not given.is_object("an object of strings"):
         return UNSET
     env: dict[str, str] = {}

@@ -62,7 +62,7 @@ def child_environment(
         if not _is_function(value)
         and (_matches(name.upper(), _USUAL_NAMES) or _matches(name, exact, any_case=windows))
     }
-    return {**inherited, **server.env}
+    return {**inherited, **server.fixed_env}
 
 
 def _matches(name: str, patterns: Iterable[str], *, any_case: bool = False) -> bool:

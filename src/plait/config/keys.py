@@ -69,6 +69,7 @@ _SHARED = (
     Key("reconnect", read_reconnect, "reconnect", ("restart",)),
     Key("idle_timeout", read_idle_seconds, "idle_seconds", takes_null=True),
     Key("max_concurrency", read_count, "max_concurrency"),
+    Key("scope", one_of("client", "thread"), "scope"),
     Key("include", read_patterns, "include"),
     Key("exclude", read_patterns, "exclude"),
     Key("output_handling", read_output_handling, "output_handling"),

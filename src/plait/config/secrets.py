@@ -47,7 +47,7 @@ def secret_values(server: ServerConfig) -> frozenset[str]:
     """Collect the strings to hide: credentials in headers, environment, arguments and URL."""
     found: set[str] = set(server.secrets)
     if isinstance(server, StdioServer):
-        found.update(_in_environment(server.env))
+        found.update(_in_environment(server.fixed_env))
         found.update(_in_arguments([*server.command.split(), *server.args]))
     elif isinstance(server, RemoteOptions):
         found.update(secrets_in_url(server.url))

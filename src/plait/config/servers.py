@@ -43,6 +43,9 @@ class ServerOptions:
     max_concurrency: int | None = None
     """Calls in flight at once; `None` is no limit."""
 
+    scope: Literal["client", "thread"] = "client"
+    """Who shares a session: everyone with the same credentials, or only one conversation."""
+
     include: Sequence[str] | None = None
     """Tools to offer, by wire name or glob; `None` is all of them, an empty list none."""
 
@@ -85,7 +88,8 @@ class StdioServer(ServerOptions):
 
     args: Sequence[str] = field(default=(), repr=False)
 
-    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    env: Mapping[str, str] | Callable[..., Any] = field(default_factory=dict[str, str], repr=False)
+    """Variables, or a function of the run that gives them."""
 
     inherit_env: bool | Sequence[str] = False
     """Variables passed on besides the usual ones: names, or `True` for all of them."""
@@ -98,6 +102,11 @@ class StdioServer(ServerOptions):
 
     stderr: Literal["pipe", "inherit", "ignore", "overlapped"] = "pipe"
     """Where the child's standard error goes; with `pipe` its last lines are kept for errors."""
+
+    @property
+    def fixed_env(self) -> Mapping[str, str]:
+        """The variables that are the same for every run."""
+        return {} if callable(self.env) else self.env
 
     def _address(self) -> tuple[str, ...]:
         # A whole command line may have been written here by mistake, with its arguments.

@@ -11,7 +11,7 @@ from typing import Any
 
 from plait._support.redact import Redactor
 from plait.config.secrets import secret_values
-from plait.config.servers import RemoteServer, ServerConfig
+from plait.config.servers import ServerConfig
 from plait.connections.access import Access
 from plait.connections.connection import ServerConnection
 from plait.connections.home import Home
@@ -38,6 +38,7 @@ class ConnectionPool:
         self._voice_for = voice_for
         self._events: deque[Event] = deque(maxlen=_EVENTS)
         self._private: OrderedDict[tuple[str, str], ServerConnection] = OrderedDict()
+        self._threads: dict[tuple[str, str], str | None] = {}
         self._warned: set[str] = set()
         self.connections = {name: self._connection(name, one) for name, one in servers.items()}
 
@@ -52,18 +53,30 @@ class ConnectionPool:
         shared = self[name]
         if access is None:
             return shared
-        if not isinstance(shared.server, RemoteServer):
-            if name not in self._warned:
-                self._warned.add(name)
-                logger.warning("%s takes no headers: it is not reached over HTTP", name)
-            return shared
         key = (name, access.key)
-        private = self._private.get(key)
-        if private is None:
-            private = self._private[key] = self._connection(name, access.applied_to(shared.server))
+        if (private := self._private.get(key)) is None:
+            server = access.applied_to(shared.server)
+            if server is None:
+                self._say_meaningless(name)
+                return shared
+            private = self._private[key] = self._connection(name, server)
+            self._threads[key] = access.thread
             self._drop_unused()
         self._private.move_to_end(key)
         return private
+
+    async def forget_thread(self, thread: str) -> None:
+        """Close the sessions that a conversation has to itself."""
+        keys = [key for key, owner in self._threads.items() if owner == thread]
+        for key in keys:
+            del self._threads[key]
+        leaving = [self._private.pop(key) for key in keys if key in self._private]
+        await asyncio.gather(*(connection.close() for connection in leaving))
+
+    def _say_meaningless(self, name: str) -> None:
+        if name not in self._warned:
+            self._warned.add(name)
+            logger.warning("%s takes no headers: it is not reached over HTTP", name)
 
     def add(self, name: str, server: ServerConfig) -> None:
         """Take one more server."""

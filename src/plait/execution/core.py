@@ -24,6 +24,7 @@ from mcp_types import (
 from plait.catalog.catalog import ToolCatalog
 from plait.catalog.shaping import Shaping
 from plait.config.servers import ServerConfig
+from plait.connections.access import Access
 from plait.connections.deadline import Deadline
 from plait.connections.handover import Handover
 from plait.connections.opening import Voice, set_log_level
@@ -32,6 +33,7 @@ from plait.connections.pool import ConnectionPool
 from plait.connections.status import Status
 from plait.errors import PlaitError, ProtocolError
 from plait.execution.executor import Calling, ToolExecutor
+from plait.execution.identity import without_run
 from plait.execution.subscriptions import Subscriptions
 
 T = TypeVar("T")
@@ -50,7 +52,8 @@ class Core:
         calling: Calling | None = None,
     ) -> None:
         self._voice_for = voice_for
-        self.pool = ConnectionPool(servers, self._voice)
+        common = {name: without_run(server) for name, server in servers.items()}
+        self.pool = ConnectionPool(common, self._voice)
         self.catalog = ToolCatalog(self.pool, shaping, on_change=self._tools_changed)
         self.subscriptions = Subscriptions(self.pool)
         self.executor = ToolExecutor(self.pool, self.catalog, handover, calling)
@@ -72,7 +75,7 @@ class Core:
         """Take one more server; one of the same name is closed first."""
         if name in self.pool.connections:
             await self.remove(name)
-        self.pool.add(name, server)
+        self.pool.add(name, without_run(server))
 
     async def remove(self, name: str) -> None:
         """Close a server's connections, and forget its tools."""
@@ -103,9 +106,16 @@ class Core:
                 raise error
         return self.pool.status()
 
-    async def ask(self, server: str, operation: Callable[[Client], Awaitable[T]], method: str) -> T:
+    async def ask(
+        self,
+        server: str,
+        operation: Callable[[Client], Awaitable[T]],
+        method: str,
+        *,
+        access: Access | None = None,
+    ) -> T:
         """Make a request that changes nothing."""
-        connection = self.pool[server]
+        connection = self.pool.connection(server, access)
         deadline = Deadline(connection.server.timeouts.read_seconds, setting="read_timeout")
         return await connection.ask(operation, deadline, method=method)
 

@@ -12,6 +12,7 @@ from mcp import Client
 
 from plait.config.read import ClientConfig
 from plait.connections import operations
+from plait.connections.access import Access
 from plait.connections.facts import ServerFacts
 from plait.connections.pool import unknown_server
 from plait.connections.status import Status
@@ -71,13 +72,17 @@ class ServerFeatures(ClientLife):
         """List the prompts of these servers, or of all; those that offer none are left out."""
         return await self._listed(servers, operations.list_prompts, "prompts/list")
 
-    async def read(self, server: str, uri: str) -> types.ReadResourceResult:
+    async def read(
+        self, server: str, uri: str, *, access: Access | None = None
+    ) -> types.ReadResourceResult:
         """Read a resource.
 
         Raises:
             ResourceNotFoundError: The server has no such resource.
         """
-        return await self._ask(server, lambda c: c.read_resource(uri), "resources/read")
+        return await self._ask(
+            server, lambda c: c.read_resource(uri), "resources/read", access=access
+        )
 
     async def prompt(
         self, server: str, name: str, arguments: Mapping[str, str] | None = None
@@ -185,11 +190,13 @@ class ServerFeatures(ClientLife):
         server: str,
         operation: Callable[[Client], Awaitable[T]],
         method: str,
+        *,
+        access: Access | None = None,
     ) -> T:
         self.check_names([server])
 
         async def work(core: Core) -> T:
-            return await core.ask(server, operation, method)
+            return await core.ask(server, operation, method, access=access)
 
         return await self._on_owner(work)
 

@@ -19,11 +19,12 @@ from plait.catalog.overrides import complete_arguments
 from plait.catalog.tool import Tool
 from plait.config.defaults import server_with_defaults
 from plait.config.read import ClientConfig, ConfigSource, read_config, read_options
-from plait.connections.access import Access
+from plait.connections.access import Access, join
 from plait.errors import ConnectError, PlaitError
 from plait.execution.call import OnProgress, ToolCall
 from plait.execution.core import Core
 from plait.execution.features import ServerFeatures
+from plait.execution.identity import Run, access_for
 from plait.execution.options import (
     ToolOptions,
     calling_from,
@@ -121,22 +122,40 @@ class Toolbox(ServerFeatures):
         include: Any = None,
         exclude: Any = None,
         access: Access | None = None,
+        run: Run | None = None,
     ) -> list[Tool]:
         """List the tools of these servers, or of all of them.
 
         An optional server that fails is left out; `status()` says why. `include` and `exclude`
-        narrow this list only.
+        narrow this list only. Servers whose credentials depend on the run are asked for `run`.
 
         Raises:
             PlaitError: A required server failed, one that was named, or every one.
         """
         self.check_names(servers)
         narrow = ToolFilter.of(include=include, exclude=exclude)
+        names = servers or self.server_names
+        accesses = {name: await self.access_for(name, run, access) for name in names}
         offer = await self._on_owner(
-            lambda core: core.catalog.offer(servers, refresh=refresh, access=access)
+            lambda core: core.catalog.offer(servers, refresh=refresh, access=accesses)
         )
         await self._report(offer, named=servers)
         return [tool for tool in offer.tools if narrow.offers(tool)]
+
+    async def access_for(
+        self, server: str, run: Run | None, given: Access | None = None
+    ) -> Access | None:
+        """Find out whom a run acts for on a server; what is given wins.
+
+        Raises:
+            ConfigError: A function of the run failed.
+        """
+        self.check_names([server])
+        return join(await access_for(server, self._servers[server], run), given)
+
+    async def forget(self, thread_id: str) -> None:
+        """Close the sessions that a conversation has to itself (`scope: thread`)."""
+        await self._on_owner(lambda core: core.pool.forget_thread(str(thread_id)))
 
     async def _report(self, offer: Offer, named: Sequence[str]) -> None:
         """Raise, or say once, why servers have no tools to offer."""
@@ -170,8 +189,11 @@ class Toolbox(ServerFeatures):
         *,
         timeout_seconds: float | None = None,
         on_progress: OnProgress | None = None,
+        run: Run | None = None,
     ) -> ToolResult:
         """Call a tool by its wire name; what the tool itself calls a failure is a result.
+
+        `run` is what functions of the run get, such as `{"configurable": {"user": "ann"}}`.
 
         Raises:
             PlaitError: The call could not be made, or its outcome is not known.
@@ -182,6 +204,7 @@ class Toolbox(ServerFeatures):
             arguments=arguments or {},
             timeout_seconds=timeout_seconds,
             on_progress=on_progress,
+            access=await self.access_for(server, run),
         )
         return await self.execute(await self.completed(call, context=call))
 

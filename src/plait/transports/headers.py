@@ -10,7 +10,7 @@ from plait.config.servers import RemoteOptions
 
 
 async def headers_of(server: RemoteOptions) -> dict[str, str]:
-    """Return the headers for a new session; a function is asked for them each time."""
+    """Return the headers as they are now; a function is asked for them."""
     given = server.headers
     made = given() if callable(given) else given
     if inspect.isawaitable(made):

@@ -66,7 +66,7 @@ async def open_http_client(
             )
         client = made
     # `send` is the one door every request goes through, auth flows and redirects included.
-    setattr(client, "send", _Send(client.send, wire))  # noqa: B010
+    setattr(client, "send", _Send(client.send, wire, server))  # noqa: B010
     async with client:
         yield client
 
@@ -74,12 +74,17 @@ async def open_http_client(
 class _Send:
     """`AsyncClient.send`, with a memory."""
 
-    def __init__(self, send: Send, wire: Wire) -> None:
+    def __init__(self, send: Send, wire: Wire, server: HttpServer | SseServer) -> None:
         self._send = send
         self._wire = wire
+        self._server = server
+        self._origin = _origin(httpx2.URL(server.url))
 
     async def __call__(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         exchange = current_exchange()
+        if callable(self._server.headers) and _origin(request.url) == self._origin:
+            # Asked every time: what a function returns, such as a token, may change.
+            request.headers.update(await headers_of(self._server))
         if request.method == "DELETE":
             return await self._farewell(request, **options)
         if request.method != "POST" or exchange is None:
@@ -116,6 +121,10 @@ class _Send:
                     return response
                 await response.aclose()
         return httpx2.Response(204, request=request)
+
+
+def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port
 
 
 class _NotedStream(httpx2.AsyncByteStream):

@@ -115,12 +115,14 @@ class MultiServerMCPClient(ClientFeatures):
         profile: Profile | None = None,
         headers: Mapping[str, Any] | None = None,
         auth: Any = None,
+        config: Mapping[str, Any] | None = None,
     ) -> list[BaseTool]:
         """Return the tools of these servers, or of all of them.
 
         An optional server that fails is left out; `status()` says why. Tools that were returned
         keep working when their server is restarted. With `headers` or `auth` the tools are
-        listed and called with these credentials.
+        listed and called with these credentials; `config` is the run for which they are listed
+        on servers whose credentials depend on the run.
 
         Raises:
             PlaitError: A required server failed, one that was named, or every one.
@@ -131,7 +133,7 @@ class MultiServerMCPClient(ClientFeatures):
             return []
         access = Access.of(headers, auth)
         found = await self._toolbox.tools(
-            *names, refresh=refresh, include=include, exclude=exclude, access=access
+            *names, refresh=refresh, include=include, exclude=exclude, access=access, run=config
         )
         runner = self.runner(access)
         shape = profile or self.profile

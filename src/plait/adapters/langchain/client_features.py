@@ -164,6 +164,10 @@ class ClientFeatures:
         *servers, level = server_and_level
         await self._toolbox.set_log_level(cast("types.LoggingLevel", level), *servers)
 
+    async def forget(self, thread_id: str) -> None:
+        """Close the sessions that a conversation has to itself (`scope: thread`)."""
+        await self._toolbox.forget(thread_id)
+
     async def __aenter__(self) -> Self:
         await self._toolbox.__aenter__()
         return self

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain_core.messages import SystemMessage, ToolMessage
 from langchain_core.tools import BaseTool
+from langgraph.config import get_config
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
@@ -57,7 +58,8 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
         """Add the tools, and ask the model."""
-        return await handler(self._equipped(request, await self._tools(request)))
+        tools = await self._tools(request, _run_of(request))
+        return await handler(self._equipped(request, tools))
 
     def wrap_model_call(
         self,
@@ -65,7 +67,7 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any]:
         """Do what `awrap_model_call` does, in blocking code."""
-        tools = self.client.run_blocking(self._tools, request)
+        tools = self.client.run_blocking(self._tools, request, _run_of(request))
         return handler(self._equipped(request, tools))
 
     async def awrap_tool_call(
@@ -77,7 +79,7 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         if request.tool is not None:
             return await handler(request)
         try:
-            tool = await self._find(request.tool_call["name"])
+            tool = await self._find(request.tool_call["name"], _run_of(request))
         except PlaitError as error:
             return self._failed(request, error)
         return self._gone(request) if tool is None else await handler(request.override(tool=tool))
@@ -89,18 +91,23 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         if request.tool is not None:
             return handler(request)
         try:
-            tool = self.client.run_blocking(self._find, request.tool_call["name"])
+            name = request.tool_call["name"]
+            tool = self.client.run_blocking(self._find, name, _run_of(request))
         except PlaitError as error:
             return self._failed(request, error)
         return self._gone(request) if tool is None else handler(request.override(tool=tool))
 
-    async def _tools(self, request: ModelRequest[Any]) -> list[BaseTool]:
+    async def _tools(self, request: ModelRequest[Any], run: Mapping[str, Any]) -> list[BaseTool]:
         profile: Profile | None = self._profile or self.client.profile
         if profile is None:
             profile = profile_of(request.model)
         try:
             return await self.client.get_tools(
-                *self._servers, include=self._include, exclude=self._exclude, profile=profile
+                *self._servers,
+                include=self._include,
+                exclude=self._exclude,
+                profile=profile,
+                config=run,
             )
         except PlaitError as error:
             if not self._is_outage(error):
@@ -115,9 +122,9 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         status = self.client.status()
         return not any(status[name].required for name in status.failures)
 
-    async def _find(self, name: str) -> BaseTool | None:
+    async def _find(self, name: str, run: Mapping[str, Any]) -> BaseTool | None:
         tools = await self.client.get_tools(
-            *self._servers, include=self._include, exclude=self._exclude
+            *self._servers, include=self._include, exclude=self._exclude, config=run
         )
         return next((tool for tool in tools if tool.name == name), None)
 
@@ -151,6 +158,16 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         name = request.tool_call["name"]
         text = f"There is no tool {name!r} (any more). Use one of those that are offered."
         return _error_message(request, text)
+
+
+def _run_of(request: object) -> Mapping[str, Any]:
+    """Return the run that an agent is in, with the context of its graph."""
+    try:
+        config: Mapping[str, Any] = get_config()
+    except RuntimeError:
+        config = {}
+    runtime = getattr(request, "runtime", None)
+    return {**config, "context": getattr(runtime, "context", None)}
 
 
 def _error_message(request: ToolCallRequest, text: str) -> ToolMessage:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import mcp_types as types
@@ -12,6 +12,7 @@ from plait.adapters.langchain.runner import RunnerSettings, ToolRunner
 from plait.adapters.langchain.tools import MCPTool
 from plait.catalog.tool import Tool
 from plait.catalog.validation import prepare
+from plait.connections.access import Access
 from plait.errors import InvalidArgumentsError, PlaitError
 from plait.execution.arguments import argument_error_text, prepare_arguments
 from plait.execution.call import ToolCall
@@ -76,14 +77,23 @@ class _Librarian:
         self._servers = list(servers)
         self.run_blocking = toolbox.run_blocking
 
+    async def access_for(
+        self, server: str, run: Mapping[str, Any] | None, given: Access | None = None
+    ) -> Access | None:
+        """Return what is given: resources are read as the client itself."""
+        del server, run
+        return given
+
     async def completed(self, call: ToolCall, *, context: object) -> ToolCall:
         """Return the call as it is."""
         del context
         return call
 
-    async def read(self, server: str, uri: str) -> types.ReadResourceResult:
+    async def read(
+        self, server: str, uri: str, *, access: Access | None = None
+    ) -> types.ReadResourceResult:
         """Read a resource."""
-        return await self._toolbox.read(server, uri)
+        return await self._toolbox.read(server, uri, access=access)
 
     async def execute(self, call: ToolCall) -> ToolResult:
         """Answer a call.

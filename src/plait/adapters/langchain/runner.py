@@ -34,7 +34,7 @@ from plait.adapters.langchain.interceptors import (
     chained,
 )
 from plait.catalog.tool import Tool
-from plait.connections.access import Access
+from plait.connections.access import Access, join
 from plait.errors import ConfigError, PlaitError
 from plait.execution.call import ToolCall
 from plait.execution.outcome import ToolResult
@@ -51,6 +51,12 @@ _MANY_SECONDS = 3600.0
 class Caller(Protocol):
     """What makes the calls: a toolbox, or a session that the user manages."""
 
+    async def access_for(
+        self, server: str, run: Mapping[str, Any] | None, given: Access | None = None
+    ) -> Access | None:
+        """Find out whom a run acts for on a server; what is given wins."""
+        ...
+
     async def completed(self, call: ToolCall, *, context: object) -> ToolCall:
         """Return the call as overrides of the tool want it."""
         ...
@@ -59,7 +65,9 @@ class Caller(Protocol):
         """Make the call."""
         ...
 
-    async def read(self, server: str, uri: str) -> types.ReadResourceResult:
+    async def read(
+        self, server: str, uri: str, *, access: Access | None = None
+    ) -> types.ReadResourceResult:
         """Read a resource."""
         ...
 
@@ -134,13 +142,15 @@ class ToolRunner:
             server_name=tool.server,
             runtime=use.runtime,
         )
-        sending = _Sending(self._caller, self._call(tool, request, config), self._access)
+        run = {**config, "context": getattr(use.runtime, "context", None)}
+        access = await self._caller.access_for(tool.server, run, self._access)
+        sending = _Sending(self._caller, self._call(tool, request, config, access), access)
         try:
             request.args = dict((await sending.completed(request)).arguments)
             result = await self._chain(sending.send, config)(request)
             if not isinstance(result, types.CallToolResult):
                 return result
-            result = await self._with_resources(sending.server, result)
+            result = await self._with_resources(sending, result)
         except PlaitError as error:
             if not self._is_for_model(error):
                 raise
@@ -181,7 +191,13 @@ class ToolRunner:
             around.insert(0, hooks)
         return chained(send, around)
 
-    def _call(self, tool: Tool, request: MCPToolCallRequest, config: Mapping[str, Any]) -> ToolCall:
+    def _call(
+        self,
+        tool: Tool,
+        request: MCPToolCallRequest,
+        config: Mapping[str, Any],
+        access: Access | None,
+    ) -> ToolCall:
         context = CallbackContext(server_name=tool.server, tool_name=tool.wire_name)
         told = self.settings.callbacks.to_mcp_format(context=context)
         asked: Mapping[str, Any] = config.get("configurable") or {}
@@ -193,7 +209,7 @@ class ToolRunner:
             on_progress=told.progress_callback,
             on_log=told.logging_callback,
             on_question=told.elicitation_callback,
-            access=self._access,
+            access=access,
             ends_at=_monotonic(asked.get("deadline")),
         )
 
@@ -203,21 +219,22 @@ class ToolRunner:
         return error.kind != "auth" or not self.settings.raise_auth_errors
 
     async def _with_resources(
-        self, server: str, result: types.CallToolResult
+        self, sent: _Sending, result: types.CallToolResult
     ) -> types.CallToolResult:
         """Read the embedded resources of which the server sent only the address."""
         uris = pending_reads(result)
         if not uris:
             return result
         answers = await asyncio.gather(
-            *(self._caller.read(server, uri) for uri in uris), return_exceptions=True
+            *(self._caller.read(sent.server, uri, access=sent.access) for uri in uris),
+            return_exceptions=True,
         )
         contents: dict[str, Sequence[Any]] = {}
         for uri, answer in zip(uris, answers, strict=True):
             if isinstance(answer, types.ReadResourceResult):
                 contents[uri] = answer.contents
             elif isinstance(answer, PlaitError):
-                logger.warning("%s: the resource %s cannot be read: %s", server, uri, answer)
+                logger.warning("%s: cannot read the resource %s: %s", sent.server, uri, answer)
             else:
                 raise answer
         return with_resources(result, contents)
@@ -229,7 +246,8 @@ class _Sending:
     def __init__(self, caller: Caller, call: ToolCall, access: Access | None) -> None:
         self._caller = caller
         self._call = call
-        self._access = access
+        self._given = access
+        self.access = access
         self.server = call.server
         """Who answered: the server, or its backup."""
         self.tool = call.tool
@@ -240,21 +258,13 @@ class _Sending:
         return self._call
 
     async def send(self, request: MCPToolCallRequest) -> MCPToolCallResult:
-        call = replace(
-            self._call,
-            tool=request.name,
-            arguments=request.args,
-            access=_joined(self._access, request.headers),
-        )
+        access = join(self._given, Access.of(request.headers))
+        call = replace(self._call, tool=request.name, arguments=request.args, access=access)
         result = await self._caller.execute(call)
         self.server, self.tool = result.server, result.tool
+        # A backup is asked without the credentials that are meant for another.
+        self.access = access if result.server == call.server else None
         return result.to_mcp()
-
-
-def _joined(access: Access | None, headers: Mapping[str, Any] | None) -> Access | None:
-    if access is None or not headers:
-        return access if access is not None else Access.of(headers)
-    return Access.of({**access.headers, **headers}, access.auth)
 
 
 def _seconds(given: object) -> float | None:

@@ -19,6 +19,7 @@ from plait.config.policies import Timeouts
 from plait.config.read import read_config
 from plait.config.secrets import secret_values
 from plait.config.servers import InProcessServer, ServerConfig
+from plait.connections.access import Access
 from plait.connections.deadline import Deadline
 from plait.connections.opening import Memory, Voice, enter_client
 from plait.connections.operations import call_tool, list_tools
@@ -128,6 +129,13 @@ class SessionCaller:
         self._wire = Wire(name, Redactor(()), lambda: None)
         self._loop = asyncio.get_running_loop()
 
+    async def access_for(
+        self, server: str, run: Mapping[str, Any] | None, given: Access | None = None
+    ) -> Access | None:
+        """Return what is given: the session is somebody's already."""
+        del server, run
+        return given
+
     async def completed(self, call: ToolCall, *, context: object) -> ToolCall:
         """Return the call as it is."""
         del context
@@ -172,13 +180,15 @@ class SessionCaller:
             _as_client(self._session), call.tool, call.arguments, on_progress=progressed
         )
 
-    async def read(self, server: str, uri: str) -> types.ReadResourceResult:
+    async def read(
+        self, server: str, uri: str, *, access: Access | None = None
+    ) -> types.ReadResourceResult:
         """Read a resource.
 
         Raises:
             PlaitError: It cannot be read.
         """
-        del server
+        del server, access
         with watched_exchanges() as exchanges:
             try:
                 return await self._session.read_resource(uri)
