@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from plait.errors import EndpointNotFoundError as EndpointNotFoundError
     from plait.errors import ForbiddenError as ForbiddenError
     from plait.errors import HttpError as HttpError
+    from plait.errors import InputNeededError as InputNeededError
     from plait.errors import InvalidArgumentsError as InvalidArgumentsError
     from plait.errors import ListTimeoutError as ListTimeoutError
     from plait.errors import MCPClientError as MCPClientError
@@ -199,6 +200,7 @@ _MODULES = {
         "EndpointNotFoundError",
         "ForbiddenError",
         "HttpError",
+        "InputNeededError",
         "InvalidArgumentsError",
         "ListTimeoutError",
         "MCPClientError",

@@ -21,6 +21,7 @@ PlaitError
 │   ├── ToolFailedError            the tool ran and said isError
 │   ├── ToolNotFoundError
 │   ├── InvalidArgumentsError      the arguments do not fit the tool; nothing was sent
+│   ├── InputNeededError           the server wants answers that only the caller can get
 │   ├── ResourceNotFoundError
 │   └── PermissionDeniedError      our own policy refused
 ├── HttpError                      any other HTTP status
@@ -35,9 +36,9 @@ PlaitError
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 ErrorKind = Literal["protocol", "transport", "domain", "auth", "config", "unknown"]
 """The coarse class of an error, as `classify_error` reports it."""
@@ -249,6 +250,26 @@ class ToolNotFoundError(DomainError):
 
 class InvalidArgumentsError(DomainError):
     """The arguments do not fit the tool's schema; the call never reached the server."""
+
+
+class InputNeededError(DomainError):
+    """The server asks for input during a call, and whoever called wants to be the one to answer.
+
+    `requests` are the questions by key, as MCP has them; the call goes on when it is made again
+    with answers to them and with `request_state`.
+    """
+
+    def __init__(
+        self,
+        message: str = "the server asks for input",
+        *,
+        requests: Mapping[str, Any] | None = None,
+        request_state: str | None = None,
+        **facts: Any,
+    ) -> None:
+        super().__init__(message, **facts)
+        self.requests = dict(requests or {})
+        self.request_state = request_state
 
 
 class ResourceNotFoundError(DomainError):

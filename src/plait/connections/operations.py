@@ -16,7 +16,7 @@ from mcp.shared.dispatcher import ProgressFnT
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter
 
-from plait.errors import ProtocolError
+from plait.errors import InputNeededError, ProtocolError
 
 T = TypeVar("T")
 
@@ -41,6 +41,14 @@ _listed: WeakSet[ClientSession] = WeakSet()
 """The sessions in which the tools were listed, so that the SDK knows which arguments to mirror."""
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Answers to what a server asked in an earlier round of a call."""
+
+    responses: types.InputResponses
+    request_state: str | None = None
+
+
 async def call_tool(
     client: Client,
     name: str,
@@ -49,19 +57,26 @@ async def call_tool(
     mirrored: bool = False,
     on_progress: ProgressFnT | None = None,
     meta: types.RequestParamsMeta | None = None,
+    given: Given | None = None,
+    hand_back: bool = False,
 ) -> types.CallToolResult:
     """Call a tool, answering what the server asks back on the way.
 
     Not the SDK's own `call_tool`: that one fails after the fact when a result does not match its
     output schema, and lists all tools after the first call of one it has not seen.
 
-    `mirrored` says that some arguments must go into HTTP headers too (`x-mcp-header`).
+    `mirrored` says that some arguments must go into HTTP headers too (`x-mcp-header`). `given`
+    holds answers to what an earlier call asked.
+
+    Raises:
+        InputNeededError: The server asks the user something, and `hand_back` leaves it to the
+            caller to find out.
     """
     relisted = False
     if mirrored and is_modern(client) and client.session not in _listed:
         await list_tools(client)
-    responses: types.InputResponses | None = None
-    state: str | None = None
+    responses = given.responses if given is not None else None
+    state = given.request_state if given is not None else None
     pause = _FIRST_PAUSE_SECONDS
     rounds = 0
     while True:
@@ -92,7 +107,7 @@ async def call_tool(
         if rounds > _MOST_ROUNDS:
             raise ProtocolError(f"the tool {name!r} asked back more than {_MOST_ROUNDS} times")
         if result.input_requests:
-            responses = await _answers(client, result.input_requests)
+            responses = await _answers(client, result, hand_back=hand_back)
         else:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
@@ -101,18 +116,28 @@ async def call_tool(
 
 
 async def _answers(
-    client: Client, requests: Mapping[str, types.InputRequest]
+    client: Client, asked: types.InputRequiredResult, *, hand_back: bool
 ) -> types.InputResponses:
     """Answer what a modern server asks, with the callbacks that legacy servers would reach."""
+    requests = asked.input_requests or {}
+    if hand_back and any(isinstance(one, types.ElicitRequest) for one in requests.values()):
+        raise InputNeededError(requests=requests, request_state=asked.request_state)
     answers: types.InputResponses = {}
     for key, request in requests.items():
-        meta = request.params.meta if request.params else None
-        context = ClientRequestContext(session=client.session, request_id=key, meta=meta)
-        answer = await client.session.dispatch_input_request(context, request)
-        if isinstance(answer, types.ErrorData):
-            raise MCPError.from_error_data(answer)
-        answers[key] = answer
+        answers[key] = await answer_request(client, key, request)
     return answers
+
+
+async def answer_request(
+    client: Client, key: str, request: types.InputRequest
+) -> types.InputResponse:
+    """Answer one question of a modern server with the callback for its kind."""
+    meta = request.params.meta if request.params else None
+    context = ClientRequestContext(session=client.session, request_id=key, meta=meta)
+    answer = await client.session.dispatch_input_request(context, request)
+    if isinstance(answer, types.ErrorData):
+        raise MCPError.from_error_data(answer)
+    return answer
 
 
 async def _pages(

@@ -17,6 +17,7 @@ from mcp_types import LoggingMessageNotificationParams
 from plait.config.policies import Timeouts
 from plait.connections.access import Access
 from plait.connections.deadline import Deadline
+from plait.connections.operations import Given
 from plait.errors import PlaitError, RunDeadlineError
 
 OnProgress = Callable[[float, float | None, str | None], Awaitable[None] | None]
@@ -46,6 +47,12 @@ class ToolCall:
     on_log: OnCallLog | None = None
     on_question: ElicitationFnT | None = None
     """Answers what the server asks the user during the call."""
+
+    given: Given | None = field(default=None, repr=False)
+    """Answers to what the server asked when this call was made before."""
+
+    hand_back: bool = False
+    """Whether a question to the user ends the call with `InputNeededError`."""
 
     access: Access | None = field(default=None, repr=False)
     """Credentials for this call, on top of the server's own."""

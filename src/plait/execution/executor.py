@@ -176,6 +176,8 @@ class ToolExecutor:
                 mirrored=tool is not None and tool.mirrors_arguments,
                 on_progress=on_progress,
                 meta=meta,
+                given=call.given,
+                hand_back=call.hand_back,
             )
 
         with self.talk.heard_by(listener):

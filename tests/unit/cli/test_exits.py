@@ -34,6 +34,7 @@ def test_every_error_of_the_package_has_its_exit_code() -> None:
             "EndpointNotFoundError": "UNREACHABLE",
             "ForbiddenError": "AUTH",
             "HttpError": "UNREACHABLE",
+            "InputNeededError": "PROTOCOL",
             "InvalidArgumentsError": "USAGE",
             "ListTimeoutError": "TIMEOUT",
             "OutcomeUnknownError": "OUTCOME_UNKNOWN",

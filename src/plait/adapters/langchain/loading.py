@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import mcp_types as types
 from langchain_core.tools import BaseTool
 from mcp import Client
-from mcp.client import ClientSession
+from mcp.client import ClientRequestContext, ClientSession
 from mcp.client.session import ElicitationFnT
 
 from plait.adapters.langchain.callbacks import CallbackContext, Callbacks
@@ -150,7 +150,7 @@ def toolbox_for(
     return Toolbox(
         {"servers": {name: connection}},
         on_log=heard,
-        on_elicitation=None if callbacks is None else question_callback(callbacks),
+        on_elicitation=question_callback(callbacks or Callbacks()),
         log_level=None if heard is None else "debug",
     )
 
@@ -167,16 +167,22 @@ def log_callback(callbacks: Callbacks) -> OnLog | None:
     return told
 
 
-def question_callback(callbacks: Callbacks) -> Callable[[str], ElicitationFnT] | None:
-    """Return what makes the answers to questions that belong to no call."""
-    if callbacks.on_elicitation is None:
-        return None
+def question_callback(callbacks: Callbacks) -> Callable[[str], ElicitationFnT]:
+    """Return what makes the answers to questions that nobody else answers."""
 
     def for_server(server: str) -> ElicitationFnT:
         told = callbacks.to_mcp_format(context=CallbackContext(server_name=server))
-        return cast("ElicitationFnT", told.elicitation_callback)
+        return told.elicitation_callback or declined
 
     return for_server
+
+
+async def declined(
+    context: ClientRequestContext, params: types.ElicitRequestParams
+) -> types.ElicitResult:
+    """Answer a question that nobody is there to answer."""
+    del context, params
+    return types.ElicitResult(action="decline")
 
 
 def _settings(

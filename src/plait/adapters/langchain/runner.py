@@ -22,6 +22,7 @@ from plait.adapters.langchain.content import (
     pending_reads,
     with_resources,
 )
+from plait.adapters.langchain.elicitation import answered_by_interrupt, may_interrupt
 from plait.adapters.langchain.failures import ToolFailedException, failed
 from plait.adapters.langchain.handling import DEFAULT_HANDLING, OutputHandling
 from plait.adapters.langchain.interceptors import (
@@ -35,7 +36,7 @@ from plait.adapters.langchain.interceptors import (
 )
 from plait.catalog.tool import Tool
 from plait.connections.access import Access, join
-from plait.errors import ConfigError, PlaitError
+from plait.errors import ConfigError, InputNeededError, PlaitError
 from plait.execution.call import ToolCall
 from plait.execution.outcome import ToolResult
 
@@ -209,6 +210,7 @@ class ToolRunner:
             on_progress=told.progress_callback,
             on_log=told.logging_callback,
             on_question=told.elicitation_callback,
+            hand_back=told.elicitation_callback is None and may_interrupt(config),
             access=access,
             ends_at=_monotonic(asked.get("deadline")),
         )
@@ -260,7 +262,13 @@ class _Sending:
     async def send(self, request: MCPToolCallRequest) -> MCPToolCallResult:
         access = join(self._given, Access.of(request.headers))
         call = replace(self._call, tool=request.name, arguments=request.args, access=access)
-        result = await self._caller.execute(call)
+        while True:
+            try:
+                result = await self._caller.execute(call)
+                break
+            except InputNeededError as asked:
+                # Pauses the graph here; when it goes on, everything up to here is done again.
+                call = replace(call, given=answered_by_interrupt(call, asked))
         self.server, self.tool = result.server, result.tool
         # A backup is asked without the credentials that are meant for another.
         self.access = access if result.server == call.server else None

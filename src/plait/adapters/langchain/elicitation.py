@@ -1,0 +1,113 @@
+"""Questions of servers to the user, put through an interrupt of the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NotRequired, TypedDict, cast
+
+import mcp_types as types
+from langgraph.types import interrupt
+
+from plait.connections.operations import Given
+from plait.errors import ConfigError, InputNeededError
+from plait.execution.call import ToolCall
+
+ELICITATION_INTERRUPT_TYPE = "mcp_elicitation"
+"""What `type` says in the value of such an interrupt."""
+
+_CHECKPOINTER = "__pregel_checkpointer"
+_ACTIONS = ("accept", "decline", "cancel")
+
+
+class ElicitationRequest(TypedDict):
+    """One question: a form to fill in, or an address to visit."""
+
+    key: str
+    message: str
+    mode: Literal["form", "url"]
+    requested_schema: NotRequired[dict[str, Any]]
+    url: NotRequired[str]
+
+
+class ElicitationInterrupt(TypedDict):
+    """The value of the interrupt: every question of one round."""
+
+    type: Literal["mcp_elicitation"]
+    server_name: str
+    tool_name: str
+    requests: list[ElicitationRequest]
+
+
+def may_interrupt(config: Mapping[str, Any]) -> bool:
+    """Say whether a run can be paused and go on later: it is in a graph that keeps its state."""
+    asked: Mapping[str, Any] = config.get("configurable") or {}
+    return bool(asked.get(_CHECKPOINTER))
+
+
+def answered_by_interrupt(call: ToolCall, asked: InputNeededError) -> Given:
+    """Pause the graph until the questions are answered, or take the answers if it goes on.
+
+    Resume with `{"responses": {key: {"action": "accept", "content": {…}}}}`.
+
+    Raises:
+        GraphInterrupt: There is no answer yet.
+        ConfigError: The run goes on with something that answers nothing.
+    """
+    questions = {
+        key: request
+        for key, request in asked.requests.items()
+        if isinstance(request, types.ElicitRequest)
+    }
+    if len(questions) < len(asked.requests):
+        others = sorted(set(asked.requests) - set(questions))
+        raise ConfigError(
+            f"{call.where}: besides questions to the user the server asks for {', '.join(others)}, "
+            "which an interrupt cannot answer",
+            server=call.server,
+        )
+    value: ElicitationInterrupt = {
+        "type": "mcp_elicitation",
+        "server_name": call.server,
+        "tool_name": call.tool,
+        "requests": [_described(key, question) for key, question in questions.items()],
+    }
+    return Given(_responses(interrupt(value), questions, call), asked.request_state)
+
+
+def _described(key: str, question: types.ElicitRequest) -> ElicitationRequest:
+    params = question.params
+    if isinstance(params, types.ElicitRequestURLParams):
+        return {"key": key, "message": params.message, "mode": "url", "url": str(params.url)}
+    return {
+        "key": key,
+        "message": params.message,
+        "mode": "form",
+        "requested_schema": dict(params.requested_schema),
+    }
+
+
+def _responses(
+    resumed: Any, questions: Mapping[str, types.ElicitRequest], call: ToolCall
+) -> types.InputResponses:
+    answers = cast("Any", resumed).get("responses") if isinstance(resumed, Mapping) else None
+    if not isinstance(answers, Mapping):
+        raise _unusable(call, 'resume with {"responses": {key: {"action": …}}}')
+    given = cast("Mapping[str, Any]", answers)
+    if missing := [key for key in questions if key not in given]:
+        raise _unusable(call, f"there is no answer to {', '.join(missing)}")
+    return {key: _result(key, given[key], call) for key in questions}
+
+
+def _result(key: str, answer: Any, call: ToolCall) -> types.ElicitResult:
+    told: Mapping[str, Any] = {}
+    if isinstance(answer, Mapping):
+        told = cast("Mapping[str, Any]", answer)
+    action = told.get("action")
+    if action not in _ACTIONS:
+        raise _unusable(call, f"the action of {key} is accept, decline or cancel")
+    content = told.get("content") if action == "accept" else None
+    return types.ElicitResult(action=cast("Any", action), content=content)
+
+
+def _unusable(call: ToolCall, reason: str) -> ConfigError:
+    return ConfigError(f"{call.where}: cannot go on: {reason}", server=call.server)
