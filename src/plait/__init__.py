@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from plait.catalog.schemas import shape_schema as shape_schema
     from plait.catalog.schemas import to_json_schema as to_json_schema
     from plait.catalog.tool import Tool as Tool
+    from plait.config.oauth import OAuth as OAuth
     from plait.config.read import ClientConfig as ClientConfig
     from plait.config.read import read_config as read_config
     from plait.config.servers import HttpServer as HttpServer
@@ -114,6 +115,11 @@ if TYPE_CHECKING:
     from plait.execution.outcome import ToolResult as ToolResult
     from plait.execution.result_cache import ResultCaching as ResultCaching
     from plait.execution.toolbox import Toolbox as Toolbox
+    from plait.transports.auth.login import finish_sign_in as finish_sign_in
+    from plait.transports.auth.stores.file import FileTokenStore as FileTokenStore
+    from plait.transports.auth.stores.keyring import KeyringTokenStore as KeyringTokenStore
+    from plait.transports.auth.stores.memory import MemoryTokenStore as MemoryTokenStore
+    from plait.transports.auth.stores.port import TokenStore as TokenStore
 
 _MODULES = {
     "plait.adapters.langchain.callbacks": (
@@ -174,6 +180,7 @@ _MODULES = {
         "to_json_schema",
     ),
     "plait.catalog.tool": ("Tool",),
+    "plait.config.oauth": ("OAuth",),
     "plait.config.read": ("ClientConfig", "read_config"),
     "plait.config.servers": (
         "HttpServer",
@@ -225,6 +232,11 @@ _MODULES = {
     "plait.execution.outcome": ("ToolResult",),
     "plait.execution.result_cache": ("ResultCaching",),
     "plait.execution.toolbox": ("Toolbox",),
+    "plait.transports.auth.login": ("finish_sign_in",),
+    "plait.transports.auth.stores.file": ("FileTokenStore",),
+    "plait.transports.auth.stores.keyring": ("KeyringTokenStore",),
+    "plait.transports.auth.stores.memory": ("MemoryTokenStore",),
+    "plait.transports.auth.stores.port": ("TokenStore",),
 }
 """Where each public name lives; it is imported when it is first asked for."""
 

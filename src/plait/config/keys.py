@@ -34,6 +34,7 @@ from plait.config.kinds import (
     read_text_map,
     read_texts,
 )
+from plait.config.oauth import read_auth
 from plait.config.servers import TransportName
 from plait.config.table import Key, KeyTable
 
@@ -95,7 +96,7 @@ _STDIO = (
 _REMOTE = (
     Key("url", read_text, "url"),
     Key("headers", read_headers, "headers"),
-    Key("auth", read_object, "auth", ("auth_provider",)),
+    Key("auth", read_auth, "auth", ("auth_provider",)),
 )
 
 _EXCHANGES = (

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, cast
 
+from plait.config.oauth import OAuth
 from plait.config.secret_names import looks_secret
 from plait.config.servers import RemoteOptions, ServerConfig, StdioServer
 from plait.config.urls import secrets_in_url
@@ -88,6 +89,8 @@ def _in_arguments(args: Sequence[str]) -> Iterator[str]:
 def _in_auth(auth: object) -> Iterator[str]:
     """Collect the texts of credentials given as data; objects keep theirs to themselves."""
     match auth:
+        case OAuth():
+            yield from (key for key in (auth.client_secret, auth.private_key) if key)
         case str():
             yield from _if_telling("auth", auth)
         case Mapping():

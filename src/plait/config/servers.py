@@ -7,6 +7,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
+from plait.config.oauth import person_seconds
 from plait.config.policies import ReconnectPolicy, Timeouts
 from plait.config.urls import public_url
 
@@ -122,7 +123,7 @@ class RemoteOptions(ServerOptions):
     headers: Headers = field(default_factory=dict[str, str], repr=False)
 
     auth: Any = field(default=None, repr=False)
-    """An `httpx2.Auth`, or an OAuth provider."""
+    """An `httpx2.Auth`, `OAuth` settings, or an OAuth provider object."""
 
     def _address(self) -> tuple[str, ...]:
         return (f"url={public_url(self.url)!r}",)
@@ -196,3 +197,9 @@ def transport_of(server: ServerConfig) -> TransportName:
             return "websocket"
         case InProcessServer():
             return "in-process"
+
+
+def connect_seconds_of(server: ServerConfig) -> float:
+    """Say how long opening a session may take, the time of a person who signs in included."""
+    auth = server.auth if isinstance(server, RemoteOptions) else None
+    return server.timeouts.connect_seconds + person_seconds(auth)

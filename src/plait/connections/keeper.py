@@ -12,7 +12,7 @@ from functools import partial
 
 from plait._support.clock import Clock, SystemClock
 from plait._support.redact import Redactor
-from plait.config.servers import ServerConfig
+from plait.config.servers import ServerConfig, connect_seconds_of
 from plait.connections.facts import ServerFacts
 from plait.connections.home import Home
 from plait.connections.opening import Memory, Voice
@@ -105,7 +105,7 @@ class SessionKeeper:
         Raises:
             PlaitError: Why there is none.
         """
-        limit = self.server.timeouts.connect_seconds
+        limit = connect_seconds_of(self.server)
         began = self._clock.monotonic()
         waited = 0.0
         while True:

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, contextmanager
 from mcp import Client
 
 from plait._support.redact import Redactor
-from plait.config.servers import ServerConfig
+from plait.config.servers import ServerConfig, connect_seconds_of
 from plait.connections.opening import Memory, Voice, enter_client
 from plait.connections.translate import connect_timeout
 from plait.errors import ClientClosedError, ConnectError, PlaitError
@@ -108,7 +108,7 @@ class Session:
 
     async def _open(self, stack: AsyncExitStack) -> None:
         began = time.monotonic()
-        limit = self._server.timeouts.connect_seconds
+        limit = connect_seconds_of(self._server)
         try:
             async with asyncio.timeout(limit):
                 self._client = await enter_client(

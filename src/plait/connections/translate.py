@@ -143,7 +143,12 @@ def _answered_with_error(
             )
             return Failure(lost, session_lost="the server has forgotten the session")
         if reply.error_code is None or _by_status(reply.status) is not None:
-            return Failure(http_error(reply, wire, tool=tool, code=error.code))
+            # Where signing in failed, the next session has to tell everybody who asks.
+            unsigned = reply.advice is not None and reply.status == HTTPStatus.UNAUTHORIZED
+            return Failure(
+                http_error(reply, wire, tool=tool, code=error.code),
+                session_lost="the login has ended" if unsigned else None,
+            )
     if error.code == CONNECTION_CLOSED and _was_never_answered(exchange, wire):
         known = wire.ended or wire.exit_code is not None
         reason = wire.ending() if known else wire.redact.excerpt(error.message)
@@ -233,10 +238,10 @@ def http_error(
     kind = _by_status(reply.status) or HttpError
     if reply.status == HTTPStatus.NOT_FOUND and (connecting or reply.error_code is None):
         kind = EndpointNotFoundError
-    body = wire.redact.excerpt(reply.body)
+    said = _advice(reply, wire)
     retry_after = _seconds(reply.retry_after)
     error = kind(
-        f"{name}: HTTP {reply.status}{_ADVICE.get(reply.status, '')}{f': {body}' if body else ''}",
+        f"{name}: HTTP {reply.status}{said}",
         server=wire.server,
         tool=tool,
         code=code,
@@ -247,6 +252,14 @@ def http_error(
     if reply.status == HTTPStatus.SERVICE_UNAVAILABLE and retry_after is not None:
         error.retry = "always"
     return error
+
+
+def _advice(reply: HttpReply, wire: Wire) -> str:
+    """Say what a status means, and what the server said, unless signing in has the better word."""
+    if reply.advice is not None:
+        return f": {wire.redact.excerpt(reply.advice, 400)}"
+    body = wire.redact.excerpt(reply.body)
+    return f"{_ADVICE.get(reply.status, '')}{f': {body}' if body else ''}"
 
 
 _ADVICE = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait.testing.faults.options import FaultOptions
+from plait.testing.oauth.server import OAuthServer, oauth_server
 from plait.testing.ports import blackhole, free_port
 from plait.testing.processes import ServerProcess, running
 from plait.testing.proxy import FaultProxy
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FaultOptions",
     "FaultProxy",
+    "OAuthServer",
     "ScriptedChatModel",
     "ServerProcess",
     "StateDir",
@@ -28,6 +30,7 @@ __all__ = [
     "eventually",
     "fault_server",
     "free_port",
+    "oauth_server",
     "running",
     "running_server",
     "server_stdio_config",

@@ -18,8 +18,10 @@ import httpx2
 
 from plait._support.threads import in_thread
 from plait.config.servers import HttpServer, SseServer
-from plait.errors import ConfigError
+from plait.errors import ConfigError, PlaitError
 from plait.transports.auth import auth_of
+from plait.transports.auth.challenge import ADVICE, SignInNeededError
+from plait.transports.auth.oauth import OAuthAuth
 from plait.transports.headers import headers_of
 from plait.transports.wire import Exchange, HttpReply, Wire, current_exchange
 
@@ -51,7 +53,7 @@ async def open_http_client(
     """Open the HTTP client for one session."""
     timeout = httpx2.Timeout(server.exchange_seconds, read=server.stream_read_seconds)
     headers = await headers_of(server)
-    auth = auth_of(server, wire.server)
+    auth = auth_of(server, wire.server, wire.hide)
     if server.http_client_factory is None:
         # In a thread: it reads the certificates of the machine.
         client = await in_thread(httpx2.AsyncClient, headers=headers, timeout=timeout, auth=auth)
@@ -65,6 +67,8 @@ async def open_http_client(
                 server=wire.server,
             )
         client = made
+    if isinstance(auth, OAuthAuth):
+        auth.attach(client.send)
     # `send` is the one door every request goes through, auth flows and redirects included.
     setattr(client, "send", _Send(client.send, wire, server))  # noqa: B010
     async with client:
@@ -88,7 +92,7 @@ class _Send:
         if request.method == "DELETE":
             return await self._farewell(request, **options)
         if request.method != "POST" or exchange is None:
-            return await self._send(request, **options)
+            return await self._answered(request, **options)
         if exchange.request_id is None:
             timeout = cast("dict[str, float]", request.extensions.get("timeout", {}))
             request.extensions = {
@@ -98,7 +102,7 @@ class _Send:
         response: httpx2.Response | None = None
         try:
             exchange.written = True
-            response = await self._send(request, **options)
+            response = await self._answered(request, **options)
             if response.status_code >= HTTPStatus.BAD_REQUEST:
                 exchange.reply = self._wire.reply = await reply_from(response)
                 return _whole(response, exchange.reply)
@@ -106,16 +110,23 @@ class _Send:
                 await response.aread()
             else:
                 response.stream = _NotedStream(response.stream, exchange)
-        except httpx2.RequestError as fault:
+        except (httpx2.RequestError, PlaitError) as fault:
             if response is not None:
                 await response.aclose()
             return _failed(request, exchange, fault)
         return response
 
+    async def _answered(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Send; where nobody can sign in, the refusal says what to do about it."""
+        try:
+            return await self._send(request, **options)
+        except SignInNeededError as needed:
+            return needed.response(request)
+
     async def _farewell(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """End the session on the server, if there is still one to end."""
         if not self._wire.ended:
-            with contextlib.suppress(httpx2.TransportError):
+            with contextlib.suppress(httpx2.TransportError, PlaitError, SignInNeededError):
                 response = await self._send(request, **options)
                 if response.is_success or response.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
                     return response
@@ -159,6 +170,7 @@ async def reply_from(response: httpx2.Response) -> HttpReply:
         body=body[:_LONGEST_BODY],
         error_code=_error_code(body) if _is_json(response) else None,
         had_session=_SESSION_HEADER in response.request.headers,
+        advice=cast("str | None", response.extensions.get(ADVICE)),
     )
 
 
@@ -187,11 +199,14 @@ def _error_code(body: str) -> int | None:
 
 
 def _failed(
-    request: httpx2.Request, exchange: Exchange, fault: httpx2.RequestError
+    request: httpx2.Request, exchange: Exchange, fault: httpx2.RequestError | PlaitError
 ) -> httpx2.Response:
-    """Answer one request with its network fault, so that the session survives it."""
+    """Answer one request with its fault, so that the session survives it.
+
+    An error of our own comes from signing in, which precedes the request.
+    """
     exchange.failure = fault
-    exchange.written = not isinstance(fault, _NEVER_COMPLETE)
+    exchange.written = not isinstance(fault, (*_NEVER_COMPLETE, PlaitError))
     error = {"code": _FAULT_CODE, "message": f"{type(fault).__name__}: {fault}"}
     body = {"jsonrpc": "2.0", "id": None, "error": error}
     return httpx2.Response(503, request=request, json=body)

@@ -7,7 +7,7 @@ drops are written down here while they pass, and errors are made from them.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -19,6 +19,8 @@ RequestId = str | int
 _STDERR_LINES = 50
 _NOTES = 50
 """How many mended answers one session remembers."""
+_HIDDEN = 20
+"""How many tokens that came and went stay hidden."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,8 @@ class HttpReply:
     """The code of the JSON-RPC error in the body; `None` if it was no MCP server that answered."""
     had_session: bool
     """Whether the request carried a session id."""
+    advice: str | None = None
+    """What to do about it, where signing in was tried."""
 
 
 @dataclass(slots=True)
@@ -127,6 +131,8 @@ class Wire:
     def __init__(self, server: str, redact: Redactor, on_end: Callable[[], None]) -> None:
         self.server = server
         self.redact = redact
+        self._redact = redact
+        self._hidden: deque[str] = deque(maxlen=_HIDDEN)
         self.pending: dict[RequestId, Exchange] = {}
         self.stderr: deque[str] = deque(maxlen=_STDERR_LINES)
         self.notes: deque[str] = deque(maxlen=_NOTES)
@@ -143,6 +149,11 @@ class Wire:
         self.before_end: Callable[[], Awaitable[None]] | None = None
         """What a transport still has to find out once its stream has ended."""
         self._on_end = on_end
+
+    def hide(self, secrets: Iterable[str]) -> None:
+        """Hide these values too in whatever is quoted from now on."""
+        self._hidden.extend(secret for secret in secrets if secret not in self._hidden)
+        self.redact = self._redact.also(self._hidden)
 
     @property
     def ended(self) -> bool:

@@ -1,0 +1,186 @@
+"""The test authorization server and the MCP server it protects, as one web application."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlencode
+
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from plait.testing.oauth.authority import Authority, RefusedError
+
+WRITE_SCOPE = "write"
+"""What `write_note` needs besides."""
+
+
+def build_server(authority: Authority) -> MCPServer:
+    """Make the MCP server; its tools tell what the caller may do."""
+    server = MCPServer("Protected", version="1.0.0", log_level="ERROR")
+
+    @server.tool()
+    def whoami(ctx: Context) -> str:
+        """Tell which client calls, and with which scopes."""
+        grant = authority.grant_of(bearer_in(ctx.headers or {}))
+        return "nobody" if grant is None else f"{grant.client_id} with {grant.scope}"
+
+    @server.tool()
+    def add(a: int, b: int) -> int:
+        """Add two integers."""
+        return a + b
+
+    @server.tool()
+    def write_note(text: str) -> str:
+        """Write a note, for which one more scope is needed."""
+        return f"noted: {text}"
+
+    return server
+
+
+def bearer_in(headers: Any) -> str:
+    """Return the access token of a request."""
+    return str(headers.get("authorization") or "").removeprefix("Bearer ")
+
+
+class Protected:
+    """Lets requests with a good token through to the MCP server."""
+
+    def __init__(
+        self, app: ASGIApp, authority: Authority, take_refusal: Callable[[], bool]
+    ) -> None:
+        self._app = app
+        self._authority = authority
+        self._take_refusal = take_refusal
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check a request; everything else is for the app."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        body = await request.body()
+        self._authority.counts["mcp"] += 1
+        refusal = self._refusal(bearer_in(request.headers), _tool_in(body))
+        if refusal is None:
+            await self._app(scope, _replayed(body, receive), send)
+        else:
+            await refusal(scope, receive, send)
+
+    def _refusal(self, token: str, tool: str | None) -> Response | None:
+        authority = self._authority
+        grant = authority.grant_of(token)
+        wanted = " ".join(authority.scopes)
+        if grant is None or self._take_refusal():
+            authority.counts["unauthorized"] += 1
+            return _refused(401, token, self._challenge("invalid_token", wanted))
+        needed = {*authority.scopes, *([WRITE_SCOPE] if tool == "write_note" else [])}
+        if missing := needed - set(grant.scope.split()):
+            authority.counts["forbidden"] += 1
+            challenge = self._challenge("insufficient_scope", " ".join(sorted(missing)))
+            return _refused(403, token, challenge)
+        return None
+
+    def _challenge(self, error: str, scope: str) -> str:
+        place = f"{self._authority.issuer}/.well-known/oauth-protected-resource/mcp"
+        return f'Bearer error="{error}", scope="{scope}", resource_metadata="{place}"'
+
+
+def build_app(authority: Authority, take_refusal: Callable[[], bool]) -> Starlette:
+    """Make the application: discovery, registration, sign-in, tokens, and `/mcp`."""
+
+    async def resource(_: Request) -> Response:
+        authority.counts["resource_metadata"] += 1
+        return JSONResponse(
+            {
+                "resource": authority.resource,
+                "authorization_servers": [authority.issuer],
+                "scopes_supported": list(authority.scopes),
+            }
+        )
+
+    async def metadata(_: Request) -> Response:
+        authority.counts["metadata"] += 1
+        return JSONResponse(
+            {
+                "issuer": authority.issuer,
+                "authorization_endpoint": f"{authority.issuer}/authorize",
+                "token_endpoint": f"{authority.issuer}/token",
+                "registration_endpoint": f"{authority.issuer}/register",
+                "response_types_supported": ["code"],
+                "code_challenge_methods_supported": ["S256"],
+                "client_id_metadata_document_supported": True,
+                "authorization_response_iss_parameter_supported": True,
+            }
+        )
+
+    async def register(request: Request) -> Response:
+        wanted = await request.json()
+        client = authority.register(tuple(wanted.get("redirect_uris") or ()))
+        known = {"client_id": client.client_id, "token_endpoint_auth_method": "none"}
+        return JSONResponse({**wanted, **known}, 201)
+
+    async def authorize(request: Request) -> Response:
+        query = request.query_params
+        try:
+            code = authority.authorize(query)
+        except (RefusedError, KeyError) as error:
+            return JSONResponse({"error": str(error)}, 400)
+        answer = {"code": code, "iss": authority.issuer, "state": query.get("state", "")}
+        return RedirectResponse(f"{query['redirect_uri']}?{urlencode(answer)}", 302)
+
+    async def token(request: Request) -> Response:
+        form = {name: str(value) for name, value in (await request.form()).items()}
+        try:
+            answer = authority.token(form, request.headers.get("authorization"))
+        except RefusedError as error:
+            return JSONResponse({"error": error.code}, error.status)
+        return JSONResponse(answer, headers={"Cache-Control": "no-store"})
+
+    mcp = build_server(authority).streamable_http_app()
+    guarded = Protected(mcp, authority, take_refusal)
+    well_known = "/.well-known"
+    return Starlette(
+        routes=[
+            Route(f"{well_known}/oauth-protected-resource/mcp", resource),
+            Route(f"{well_known}/oauth-authorization-server", metadata),
+            Route("/register", register, methods=["POST"]),
+            Route("/authorize", authorize),
+            Route("/token", token, methods=["POST"]),
+            Route("/mcp", guarded, methods=["GET", "POST", "DELETE"]),
+        ],
+        lifespan=mcp.router.lifespan_context,
+    )
+
+
+def _refused(status: int, token: str, challenge: str) -> Response:
+    # It quotes what it got, so that a client that shows such texts is found out.
+    body = f"the credentials {token} are not good enough"
+    return Response(body, status, headers={"WWW-Authenticate": challenge})
+
+
+def _tool_in(body: bytes) -> str | None:
+    try:
+        match json.loads(body or b"null"):
+            case {"method": "tools/call", "params": {"name": str() as name}}:
+                return name
+            case _:
+                return None
+    except ValueError:
+        return None
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """Give a body that has been read to whoever reads it next."""
+    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def again() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return again

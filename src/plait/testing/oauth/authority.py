@@ -1,0 +1,201 @@
+"""Who may do what: the clients, codes and tokens of the test authorization server; no I/O."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import secrets
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+import jwt
+
+JWT_BEARER = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+
+
+class RefusedError(Exception):
+    """A request is refused, with an OAuth error code."""
+
+    def __init__(self, code: str, status: int = 400) -> None:
+        super().__init__(code)
+        self.code = code
+        self.status = status
+
+
+@dataclass(slots=True)
+class Client:
+    """A program that may ask for tokens."""
+
+    client_id: str
+    secret: str | None = field(default=None, repr=False)
+    public_key: str | None = None
+    redirect_uris: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """An authorization that has not been traded for tokens yet."""
+
+    client_id: str
+    redirect_uri: str
+    challenge: str
+    scope: str
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What a token is good for."""
+
+    client_id: str
+    scope: str
+    expires_at: float
+
+
+@dataclass(slots=True)
+class Authority:
+    """The state of an authorization server, and the switches that tests turn."""
+
+    issuer: str = ""
+    resource: str = ""
+    scopes: tuple[str, ...] = ("read",)
+    """What every request needs."""
+    token_seconds: float = 3600.0
+    rotate: bool = True
+    """Whether a refresh token can be used only once."""
+    refreshable: bool = True
+    """Whether there are refresh tokens."""
+    clients: dict[str, Client] = field(default_factory=dict[str, Client])
+    counts: Counter[str] = field(default_factory=Counter[str])
+    """How often each endpoint was used, by name; grants by theirs."""
+    _codes: dict[str, Code] = field(default_factory=dict[str, Code])
+    _tokens: dict[str, Token] = field(default_factory=dict[str, Token])
+    _refresh_tokens: dict[str, Token] = field(default_factory=dict[str, Token])
+    issued: list[str] = field(default_factory=list[str])
+    """Every secret that was ever handed out, to look for where it must not be."""
+
+    def register(self, redirect_uris: tuple[str, ...], secret: str | None = None) -> Client:
+        """Take a new client."""
+        self.counts["register"] += 1
+        client = Client(f"client-{len(self.clients) + 1}", secret, redirect_uris=redirect_uris)
+        self.clients[client.client_id] = client
+        return client
+
+    def authorize(self, query: Mapping[str, str]) -> str:
+        """Grant a code at once: everybody says yes here."""
+        self.counts["authorize"] += 1
+        client_id, redirect_uri = query["client_id"], query["redirect_uri"]
+        client = self.clients.get(client_id)
+        if client is None and client_id.startswith("https://"):
+            client = self.clients[client_id] = Client(client_id, redirect_uris=(redirect_uri,))
+        if client is None or redirect_uri not in client.redirect_uris:
+            raise RefusedError("invalid_request")
+        if query.get("code_challenge_method") != "S256" or query.get("resource") != self.resource:
+            raise RefusedError("invalid_request")
+        code = secrets.token_urlsafe(24)
+        scope = query.get("scope") or " ".join(self.scopes)
+        self._codes[code] = Code(client_id, redirect_uri, query["code_challenge"], scope)
+        self.issued.append(code)
+        return code
+
+    def token(self, form: Mapping[str, str], authorization: str | None) -> dict[str, Any]:
+        """Trade a code, a refresh token or the client's own credentials for tokens."""
+        grant = form.get("grant_type", "")
+        self.counts[grant] += 1
+        client = self._client_of(form, authorization)
+        match grant:
+            case "authorization_code":
+                return self._for_code(client, form)
+            case "refresh_token":
+                return self._for_refresh_token(client, form)
+            case "client_credentials":
+                if client.secret is None and client.public_key is None:
+                    raise RefusedError("unauthorized_client")
+                return self._issue(client, form.get("scope") or " ".join(self.scopes), last=True)
+            case _:
+                raise RefusedError("unsupported_grant_type")
+
+    def grant_of(self, access_token: str) -> Token | None:
+        """Return what an access token is good for now."""
+        token = self._tokens.get(access_token)
+        return token if token is not None and token.expires_at > time.time() else None
+
+    def end_access(self) -> None:
+        """End every access token; refresh tokens stay."""
+        self._tokens.clear()
+
+    def revoke(self) -> None:
+        """End every token."""
+        self._tokens.clear()
+        self._refresh_tokens.clear()
+
+    def _for_code(self, client: Client, form: Mapping[str, str]) -> dict[str, Any]:
+        code = self._codes.pop(form.get("code", ""), None)
+        verifier = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
+        if (
+            code is None
+            or code.client_id != client.client_id
+            or code.redirect_uri != form.get("redirect_uri")
+            or code.challenge != base64.urlsafe_b64encode(verifier).decode().rstrip("=")
+        ):
+            raise RefusedError("invalid_grant")
+        return self._issue(client, code.scope)
+
+    def _for_refresh_token(self, client: Client, form: Mapping[str, str]) -> dict[str, Any]:
+        given = form.get("refresh_token", "")
+        known = self._refresh_tokens.get(given)
+        if known is None or known.client_id != client.client_id:
+            raise RefusedError("invalid_grant")
+        if not self.rotate:
+            return self._issue(client, known.scope, last=True)
+        del self._refresh_tokens[given]
+        return self._issue(client, known.scope)
+
+    def _issue(self, client: Client, scope: str, *, last: bool = False) -> dict[str, Any]:
+        """Make tokens; with `last`, no new refresh token."""
+        access, refresh = (f"secret-{secrets.token_urlsafe(24)}" for _ in range(2))
+        token = Token(client.client_id, scope, time.time() + self.token_seconds)
+        self._tokens[access] = token
+        self.issued.append(access)
+        answer: dict[str, Any] = {
+            "access_token": access,
+            "token_type": "Bearer",
+            "expires_in": int(self.token_seconds),
+            "scope": scope,
+        }
+        if self.refreshable and not last:
+            self._refresh_tokens[refresh] = token
+            self.issued.append(refresh)
+            answer["refresh_token"] = refresh
+        return answer
+
+    def _client_of(self, form: Mapping[str, str], authorization: str | None) -> Client:
+        """Find out who asks, and check it."""
+        scheme, _, encoded = (authorization or "").partition(" ")
+        name, secret = form.get("client_id", ""), form.get("client_secret")
+        if scheme.lower() == "basic":
+            name, _, secret = base64.b64decode(encoded).decode().partition(":")
+            name, secret = unquote(name), unquote(secret)
+        if form.get("client_assertion_type") == JWT_BEARER:
+            return self._client_in(form.get("client_assertion", ""))
+        client = self.clients.get(name)
+        if client is None or (client.secret is not None and client.secret != secret):
+            raise RefusedError("invalid_client", 401)
+        if client.public_key is not None:
+            raise RefusedError("invalid_client", 401)
+        return client
+
+    def _client_in(self, assertion: str) -> Client:
+        """Check a signed statement: https://www.rfc-editor.org/rfc/rfc7523#section-3."""
+        try:
+            name = jwt.decode(assertion, options={"verify_signature": False})["sub"]
+            client = self.clients[name]
+            jwt.decode(
+                assertion, client.public_key or "", algorithms=["RS256"], audience=self.issuer
+            )
+        except (jwt.PyJWTError, KeyError) as error:
+            raise RefusedError("invalid_client", 401) from error
+        return client

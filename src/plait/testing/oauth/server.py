@@ -1,0 +1,137 @@
+"""Running the test authorization server in a thread, with its switches at hand."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections import Counter
+from types import TracebackType
+from typing import Self
+
+import uvicorn
+
+from plait.testing.oauth.app import build_app
+from plait.testing.oauth.authority import Authority, Client
+from plait.testing.ports import bind
+
+_START_SECONDS = 30.0
+
+
+class OAuthServer:
+    """An authorization server and a protected MCP server on one port of this machine."""
+
+    def __init__(self, authority: Authority) -> None:
+        self._authority = authority
+        self._refusals = 0
+        self._lock = threading.Lock()
+        self._started = threading.Event()
+
+    def __enter__(self) -> Self:
+        listener = bind()
+        self.issuer = self._authority.issuer = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        self.url = self._authority.resource = f"{self.issuer}/mcp"
+        config = uvicorn.Config(
+            build_app(self._authority, self._take_refusal),
+            http="h11",
+            ws="none",
+            log_level="critical",
+            access_log=False,
+            timeout_graceful_shutdown=0,
+        )
+        self._server = _Announcing(config, self._started)
+        self._thread = threading.Thread(
+            target=self._server.run, kwargs={"sockets": [listener]}, name="oauth server"
+        )
+        self._thread.daemon = True
+        self._thread.start()
+        if not self._started.wait(_START_SECONDS):
+            raise TimeoutError("the test authorization server did not start")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._server.should_exit = True
+        self._thread.join(_START_SECONDS)
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How often each thing was asked for.
+
+        `authorize`, `register`, `metadata`, `resource_metadata`, `mcp`, `unauthorized`,
+        `forbidden`, and the grants `authorization_code`, `refresh_token`, `client_credentials`.
+        """
+        return self._authority.counts
+
+    @property
+    def issued(self) -> tuple[str, ...]:
+        """Every code and token that was handed out, to look for where none may be."""
+        return tuple(self._authority.issued)
+
+    def add_client(
+        self,
+        client_id: str,
+        *,
+        secret: str | None = None,
+        public_key: str | None = None,
+        redirect_uris: tuple[str, ...] = (),
+    ) -> None:
+        """Register a client by hand: with a secret, or with the PEM of its public key."""
+        self._authority.clients[client_id] = Client(client_id, secret, public_key, redirect_uris)
+
+    def end_access(self) -> None:
+        """End every access token, as if its time were over; refresh tokens stay good."""
+        self._authority.end_access()
+
+    def revoke(self) -> None:
+        """End every login."""
+        self._authority.revoke()
+
+    def forget_clients(self) -> None:
+        """Forget every client that registered."""
+        self._authority.clients.clear()
+
+    def refuse_next(self, requests: int) -> None:
+        """Answer the next requests to the MCP server with 401, whatever token they have."""
+        with self._lock:
+            self._refusals = requests
+
+    def _take_refusal(self) -> bool:
+        with self._lock:
+            due = self._refusals > 0
+            self._refusals -= due
+            return due
+
+
+class _Announcing(uvicorn.Server):
+    """Says when it listens."""
+
+    def __init__(self, config: uvicorn.Config, started: threading.Event) -> None:
+        super().__init__(config)
+        self._announce = started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._announce.set()
+
+
+def oauth_server(
+    *,
+    scopes: tuple[str, ...] = ("read",),
+    token_seconds: float = 3600.0,
+    rotate: bool = True,
+    refreshable: bool = True,
+) -> OAuthServer:
+    """Return a server that entering its context starts.
+
+    `scopes` is what every request needs, `token_seconds` how long access tokens last, `rotate`
+    whether a refresh token can be used only once, `refreshable` whether there are any.
+    """
+    return OAuthServer(
+        Authority(
+            scopes=scopes, token_seconds=token_seconds, rotate=rotate, refreshable=refreshable
+        )
+    )

@@ -1,0 +1,177 @@
+"""Signing in and out of one server by hand, and telling how things stand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import httpx2
+from mcp_types import LATEST_PROTOCOL_VERSION
+
+from plait._support.redact import Redactor
+from plait.config.oauth import OAuth
+from plait.config.secrets import secret_values
+from plait.config.servers import HttpServer, ServerConfig, SseServer
+from plait.errors import AuthRequiredError, ConfigError
+from plait.transports.auth.challenge import SignInNeededError, challenge_from
+from plait.transports.auth.keychain import Keychain, key_for
+from plait.transports.auth.oauth import OAuthAuth
+from plait.transports.auth.persons import AskPerson, by_browser
+from plait.transports.auth.provider_object import ProviderAuth, auth_from_provider, is_provider
+from plait.transports.auth.stores.choose import store_of
+from plait.transports.auth.stores.login import Login
+from plait.transports.http_client import open_http_client
+from plait.transports.wire import Wire
+
+_PROBE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": LATEST_PROTOCOL_VERSION,
+        "capabilities": {},
+        "clientInfo": {"name": "plait", "version": "0"},
+    },
+}
+"""A request that any server understands, to see what it asks for."""
+
+_HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+
+
+def oauth_of(server: ServerConfig) -> OAuth | None:
+    """Return how one signs in to a server, if it is with OAuth."""
+    if isinstance(server, HttpServer | SseServer) and isinstance(server.auth, OAuth):
+        return server.auth
+    return None
+
+
+def as_user(server: ServerConfig, user: str | None) -> ServerConfig:
+    """Return the same server, for the login of somebody else."""
+    settings = oauth_of(server)
+    if settings is None or user is None or not isinstance(server, HttpServer | SseServer):
+        return server
+    return replace(server, auth=replace(settings, user=user))
+
+
+async def sign_in(
+    name: str, server: ServerConfig, ask: AskPerson = by_browser, scope: str | None = None
+) -> Login | None:
+    """Sign in anew, and return the login; `None` when the server asks for no credentials.
+
+    Raises:
+        ConfigError: The server is not signed in to with OAuth.
+        AuthRequiredError: It failed.
+    """
+    settings = oauth_of(server)
+    if settings is None or not isinstance(server, HttpServer | SseServer):
+        raise _no_oauth(name)
+    wire = Wire(name, Redactor(secret_values(server)), lambda: None)
+    keychain = Keychain(key_for(settings, server.url), store_of(settings.store), wire.hide)
+    auth = OAuthAuth(name, server.url, settings, keychain, ask)
+    return await _sign_in(auth, replace(server, auth=None), wire, scope)
+
+
+async def finish_sign_in(provider: object, url: str, answer: str) -> None:
+    """Complete the login of a person whom a provider object has sent away.
+
+    `answer` is the address to which the person came back, or the code in it. Whether it belongs
+    to the attempt that was begun (`state`) is for the caller to check.
+
+    Raises:
+        AuthRequiredError: It failed.
+    """
+    if not is_provider(provider):
+        raise ConfigError(f"a {type(provider).__name__} is no OAuth provider object")
+    wire = Wire(url, Redactor(), lambda: None)
+    auth = auth_from_provider(provider, url, url, wire.hide)
+    if isinstance(auth, ProviderAuth):
+        auth.expect(answer)
+    await _sign_in(auth, HttpServer(url=url), wire, None)
+
+
+async def sign_out(server: ServerConfig) -> bool:
+    """Forget the login of a server; says whether there was one."""
+    settings = oauth_of(server)
+    if settings is None or not isinstance(server, HttpServer | SseServer):
+        return False
+    key, store = key_for(settings, server.url), store_of(settings.store)
+    async with store.locked(key):
+        login = await store.load(key)
+        await store.forget(key)
+    return login is not None and login.access_token is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginStatus:
+    """How a login stands; it holds nothing secret."""
+
+    server: str
+    signed_in: bool
+    user: str | None
+    grant: str
+    issuer: str | None = None
+    scopes: tuple[str, ...] = ()
+    expires_at: float | None = None
+    renewable: bool = False
+    """Whether it is renewed without a person."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Describe it as plain data."""
+        return {
+            "server": self.server,
+            "signed_in": self.signed_in,
+            "user": self.user,
+            "grant": self.grant,
+            "issuer": self.issuer,
+            "scopes": list(self.scopes),
+            "expires_at": self.expires_at,
+            "renewable": self.renewable,
+        }
+
+
+async def login_status(name: str, server: ServerConfig) -> LoginStatus | None:
+    """Look at the login of a server, without asking anybody; `None` where OAuth is not used."""
+    settings = oauth_of(server)
+    if settings is None or not isinstance(server, HttpServer | SseServer):
+        return None
+    key = key_for(settings, server.url)
+    login = await store_of(settings.store).load(key) or Login(key=key)
+    by_itself = settings.grant == "client_credentials"
+    return LoginStatus(
+        server=name,
+        signed_in=login.access_token is not None,
+        user=settings.user or None,
+        grant=settings.grant,
+        issuer=login.issuer,
+        scopes=tuple((login.scope or "").split()),
+        expires_at=login.expires_at,
+        renewable=by_itself or login.refresh_token is not None,
+    )
+
+
+async def _sign_in(
+    auth: OAuthAuth, server: HttpServer | SseServer, wire: Wire, scope: str | None
+) -> Login | None:
+    async with open_http_client(server, wire) as client:
+        auth.attach(client.send)
+        try:
+            async with _probing(client, server) as response:
+                challenge = challenge_from(response)
+            if challenge is None:
+                return None
+            return await auth.sign_in(challenge.with_scopes(scope), response.request)
+        except SignInNeededError as failed:
+            said = wire.redact.excerpt(failed.advice, 400)
+            raise AuthRequiredError(
+                f"{wire.server}: {said}", server=wire.server, challenge=failed.challenge.header
+            ) from failed
+
+
+def _probing(client: httpx2.AsyncClient, server: HttpServer | SseServer) -> Any:
+    if isinstance(server, SseServer):
+        return client.stream("GET", server.url, headers={"Accept": "text/event-stream"})
+    return client.stream("POST", server.url, json=_PROBE, headers=_HEADERS)
+
+
+def _no_oauth(name: str) -> ConfigError:
+    return ConfigError(f'{name}: one does not sign in there; set "auth": "oauth"', server=name)
