@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
@@ -58,6 +59,7 @@ class Protected:
         self._app = app
         self._authority = authority
         self._take_refusal = take_refusal
+        self._all_here = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a request; everything else is for the app."""
@@ -71,7 +73,16 @@ class Protected:
         if refusal is None:
             await self._app(scope, _replayed(body, receive), send)
         else:
+            await self._storm()
             await refusal(scope, receive, send)
+
+    async def _storm(self) -> None:
+        """Hold a refusal back until all that belong together are due."""
+        if self._authority.storm > 0:
+            self._authority.storm -= 1
+            if self._authority.storm:
+                await self._all_here.wait()
+            self._all_here.set()
 
     def _refusal(self, token: str, tool: str | None) -> Response | None:
         authority = self._authority

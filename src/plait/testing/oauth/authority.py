@@ -68,6 +68,8 @@ class Authority:
     """Whether a refresh token can be used only once."""
     refreshable: bool = True
     """Whether there are refresh tokens."""
+    storm: int = 0
+    """How many refusals are held back until the last of them is due."""
     clients: dict[str, Client] = field(default_factory=dict[str, Client])
     counts: Counter[str] = field(default_factory=Counter[str])
     """How often each endpoint was used, by name; grants by theirs."""

@@ -82,9 +82,13 @@ class OAuthServer:
         """Register a client by hand: with a secret, or with the PEM of its public key."""
         self._authority.clients[client_id] = Client(client_id, secret, public_key, redirect_uris)
 
-    def end_access(self) -> None:
-        """End every access token, as if its time were over; refresh tokens stay good."""
+    def end_access(self, *, together: int = 0) -> None:
+        """End every access token, as if its time were over; refresh tokens stay good.
+
+        The first `together` requests are refused at the same moment, when all of them are there.
+        """
         self._authority.end_access()
+        self._authority.storm = together
 
     def revoke(self) -> None:
         """End every login."""

@@ -60,6 +60,8 @@ class OAuthAuth(httpx2.Auth):
         self._ask = ask
         self._clock = clock
         self._send: Send | None = None
+        self._ending: str | None = None
+        """Why there is no login any more."""
 
     def attach(self, send: Callable[..., Awaitable[httpx2.Response]]) -> None:
         """Take the client's own way to send, for what is said to the authorization server."""
@@ -116,15 +118,14 @@ class OAuthAuth(httpx2.Auth):
                 login = await self._keychain.reload()
                 if login.access_token not in {None, used.access_token}:
                     return login
-                reason = "not signed in" if login.access_token is None else "no longer signed in"
                 if "refreshed" not in tried and login.refresh_token and not challenge.steps_up:
                     tried.add("refreshed")
                     try:
                         return await self._refresh(login, request)
                     except SignInNeededError as refused:
-                        reason = refused.advice
+                        logger.info("%s: %s", self._name, refused)
             tried.add("authorized")
-            return await self._authorize(challenge, request, reason)
+            return await self._authorize(challenge, request)
 
     async def _renew(self, login: Login, request: httpx2.Request) -> Login:
         if login.refresh_token is not None:
@@ -158,10 +159,8 @@ class OAuthAuth(httpx2.Auth):
         await negotiation.refresh(_sketch(request), send)
         if refused:
             await self._keychain.drop(client=refused[0] == "invalid_client")
-            raise SignInNeededError(
-                Challenge(status=HTTPStatus.UNAUTHORIZED),
-                f"the login has ended or was revoked ({refused[0]})",
-            )
+            self._ending = f"the login has ended or was revoked ({refused[0]})"
+            raise SignInNeededError(Challenge(status=HTTPStatus.UNAUTHORIZED), self._ending)
         return await self._keychain.current()
 
     async def sign_in(self, challenge: Challenge, request: httpx2.Request) -> Login:
@@ -171,9 +170,9 @@ class OAuthAuth(httpx2.Auth):
             SignInNeededError: It failed.
         """
         async with self._keychain.queue():
-            return await self._authorize(challenge, request, "not signed in")
+            return await self._authorize(challenge, request)
 
-    async def _authorize(self, challenge: Challenge, request: httpx2.Request, reason: str) -> Login:
+    async def _authorize(self, challenge: Challenge, request: httpx2.Request) -> Login:
         """Sign in anew: a person does, or the program with its own credentials."""
         login = await self._keychain.current()
         if self._settings.grant == "client_credentials":
@@ -181,7 +180,9 @@ class OAuthAuth(httpx2.Auth):
                 return await self._negotiate(challenge, request, login)
         if self._ask is None:
             known = joined_scopes(self._settings.scope, login.scope)
-            raise SignInNeededError(challenge, sign_in_advice(self._name, challenge, known, reason))
+            refused = "not signed in" if login.access_token is None else "the login is refused"
+            advice = sign_in_advice(self._name, challenge, known, self._ending or refused)
+            raise SignInNeededError(challenge, advice)
         async with self._ask(self._settings, login) as person:
             return await self._negotiate(challenge, request, _usable(login, person), person)
 
@@ -200,6 +201,7 @@ class OAuthAuth(httpx2.Auth):
         except (OAuthFlowError, ValueError, OSError) as error:
             said = one_line(str(error), 300) or type(error).__name__
             raise SignInNeededError(challenge, f"signing in failed: {said}") from error
+        self._ending = None
         return await self._keychain.current()
 
     async def _sender(self, request: httpx2.Request) -> httpx2.Response:

@@ -186,7 +186,8 @@ def _store_for(provider: object) -> ProviderStore:
 
 
 def _found(value: object, name: str) -> Any:
-    return getattr(value, name, getattr(value, camel_case(name), None))
+    spellings = (getattr(value, spelling, None) for spelling in (name, camel_case(name)))
+    return next((found for found in spellings if found is not None), None)
 
 
 def _value(provider: object, name: str) -> Any:
