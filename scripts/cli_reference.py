@@ -66,6 +66,8 @@ is a password; `PLAIT_INPUT_<ID>` answers without asking.
 | `read` | an object: `server`, `uri`, `contents`; `error` when there is none |
 | `prompts` | a list: `server`, and the protocol's own fields |
 | `prompt` | an object: `server`, `prompt`, `description`, `messages`; `error` when there are none |
+| `auth status` | a list: `server`, `signed_in`, `user`, `grant`, `issuer`, `scopes`, \
+`expires_at` (seconds since 1970), `renewable` |
 | `doctor` | an object: `ok`, `servers`, `tokens` (`tools`, `tokens`, `profile`, `servers`, \
 `largest`), and `findings` with `server`, `level` (`ok`, `warn`, `error`), `code`, `message`, \
 `fix`, `details` |
@@ -93,6 +95,11 @@ def page() -> str:
         command = main.get_command(context, name)
         assert isinstance(command, ExampleCommand)
         parts.append("\n".join(command_section(command, context, known)))
+        if isinstance(command, click.Group):
+            within = click.Context(command, info_name=name, parent=context)
+            for inner in command.commands.values():
+                assert isinstance(inner, ExampleCommand)
+                parts.append("\n".join(command_section(inner, within, known)))
         if name == "call":
             parts.append(f"The words after the tool:\n\n{fenced(arguments.__doc__ or '')}\n")
     parts.append(CONFIGURATION)
@@ -107,8 +114,8 @@ def command_section(
     """Write the section of one command."""
     context = click.Context(command, info_name=command.name, parent=parent)
     pieces = " ".join(command.collect_usage_pieces(context))
-    yield f"## plait {command.name}\n"
-    yield f"```text\nplait {command.name} {pieces}\n```\n"
+    yield f"## {context.command_path}\n"
+    yield f"```text\n{context.command_path} {pieces}\n```\n"
     for paragraph in (command.help or "").split("\n\n"):
         yield "\n".join(sentences(paragraph)) + "\n"
     own = [row for row in options_of(command, context) if row[0] not in known]

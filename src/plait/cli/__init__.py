@@ -17,6 +17,9 @@ COMMANDS = {
     "read": LazyCommand("read", "Read one resource and print it."),
     "prompts": LazyCommand("prompts", "List the prompts the servers offer."),
     "prompt": LazyCommand("prompt", "Fill in one prompt and print its messages."),
+    "auth": LazyCommand(
+        "auth", "Sign in to servers that want OAuth, and see how the logins stand."
+    ),
     "doctor": LazyCommand("doctor", "Check every server and say how to fix what is wrong."),
     "init": LazyCommand("init", "Write an mcp.json: a starter, or your editor's servers."),
 }

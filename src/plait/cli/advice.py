@@ -17,6 +17,7 @@ from typing import cast
 from urllib.parse import urlsplit
 
 from plait.cli.targets import address_of, target_of
+from plait.config.oauth import OAuth
 from plait.config.servers import RemoteOptions, ServerConfig, StdioServer
 from plait.errors import (
     AuthRequiredError,
@@ -72,10 +73,7 @@ def advice_for(error: PlaitError, server: ServerConfig | None = None) -> Advice:
         case ConfigError():
             return Advice("config")
         case AuthRequiredError():
-            return Advice(
-                "auth_required",
-                'set the Authorization header: "headers": {"Authorization": "Bearer ${TOKEN}"}',
-            )
+            return Advice("auth_required", _auth_fix(error, server))
         case ForbiddenError():
             return Advice("forbidden", "the credentials are known but not allowed to do this")
         case RateLimitedError():
@@ -101,6 +99,17 @@ def advice_for(error: PlaitError, server: ServerConfig | None = None) -> Advice:
             return Advice("protocol")
         case _:
             return Advice("other")
+
+
+def _auth_fix(error: AuthRequiredError, server: ServerConfig | None) -> str:
+    if isinstance(server, RemoteOptions) and isinstance(server.auth, OAuth):
+        if server.auth.grant == "client_credentials":
+            return "check client_id and its secret or key, and the scopes"
+        return f"plait auth login {error.server or ''}".rstrip()
+    return (
+        'set the Authorization header: "headers": {"Authorization": "Bearer ${TOKEN}"}, '
+        'or sign in: "auth": "oauth"'
+    )
 
 
 def _transport_advice(error: TransportError, server: ServerConfig | None) -> Advice:

@@ -21,6 +21,10 @@ class ExampleCommand(click.Command):
         write_examples(self.examples, formatter)
 
 
+class ExampleGroup(ExampleCommand, click.Group):
+    """A command with commands of its own, and examples below them."""
+
+
 def write_examples(examples: tuple[str, ...], formatter: click.HelpFormatter) -> None:
     """Write lines as they are: wrapped commands cannot be pasted."""
     if not examples:

@@ -65,7 +65,8 @@ def caused_by(cause: BaseException) -> PlaitError:
             WEB,
             Advice(
                 "auth_required",
-                'set the Authorization header: "headers": {"Authorization": "Bearer ${TOKEN}"}',
+                'set the Authorization header: "headers": {"Authorization": "Bearer ${TOKEN}"}, '
+                'or sign in: "auth": "oauth"',
             ),
         ),
         (

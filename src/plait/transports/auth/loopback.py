@@ -39,9 +39,7 @@ async def open_browser(address: str) -> None:
         OAuthFlowError: There is none.
     """
     if not await in_thread(webbrowser.open, address):
-        raise OAuthFlowError(
-            "no browser can be opened here; sign in with: plait auth login --no-browser"
-        )
+        raise OAuthFlowError("no browser can be opened here (plait auth login has --no-browser)")
 
 
 class Loopback:
