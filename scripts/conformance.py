@@ -40,6 +40,10 @@ NEXT = "0.2.0-alpha.12"
 
 LEGACY = "2025-11-25"
 MODERN = "2026-07-28"
+OLD = "2025-03-26"
+DRAFT = "draft"
+EXTENSION = "extension"
+"""Not versions: how the suites file scenarios that belong to no version."""
 
 CLIENT_SECONDS = 60
 SUITE_SECONDS = 120
@@ -100,6 +104,40 @@ class Result:
         return *self.run.cells, checks, str(self.skipped), PASS if self.ok else FAIL
 
 
+_AUTH = (
+    "auth/metadata-default",
+    "auth/metadata-var1",
+    "auth/metadata-var2",
+    "auth/metadata-var3",
+    "auth/basic-cimd",
+    "auth/scope-from-www-authenticate",
+    "auth/scope-from-scopes-supported",
+    "auth/scope-omitted-when-undefined",
+    "auth/scope-step-up",
+    "auth/scope-retry-limit",
+    "auth/token-endpoint-auth-basic",
+    "auth/token-endpoint-auth-post",
+    "auth/token-endpoint-auth-none",
+    "auth/pre-registration",
+)
+_AUTH_OLD = ("auth/2025-03-26-oauth-metadata-backcompat", "auth/2025-03-26-oauth-endpoint-fallback")
+_AUTH_NEW = (
+    "auth/resource-mismatch",
+    "auth/offline-access-scope",
+    "auth/offline-access-not-supported",
+)
+_AUTH_MODERN = (
+    *_AUTH_NEW,
+    "auth/authorization-server-migration",
+    "auth/iss-supported",
+    "auth/iss-not-advertised",
+    "auth/iss-supported-missing",
+    "auth/iss-wrong-issuer",
+    "auth/iss-unexpected",
+    "auth/iss-normalized",
+    "auth/metadata-issuer-mismatch",
+)
+_AUTH_EXTENSIONS = ("auth/client-credentials-jwt", "auth/client-credentials-basic")
 _ON_STABLE = ("initialize", "tools_call", "sse-retry")
 _ON_LEGACY = (*_ON_STABLE, "json-schema-2020-12-preservation")
 _ON_MODERN = (
@@ -119,11 +157,27 @@ LEGS = (
     Leg(NEXT, LEGACY, "legacy", _ON_LEGACY),
     Leg(NEXT, MODERN, "auto", _ON_MODERN),
     Leg(NEXT, MODERN, MODERN, _ON_MODERN),
+    Leg(STABLE, LEGACY, "auto", _AUTH),
+    Leg(STABLE, OLD, "auto", _AUTH_OLD[1:]),
+    Leg(STABLE, DRAFT, "auto", _AUTH_NEW),
+    Leg(STABLE, EXTENSION, "auto", (*_AUTH_EXTENSIONS, "auth/cross-app-access-complete-flow")),
+    Leg(NEXT, LEGACY, "auto", _AUTH),
+    Leg(NEXT, OLD, "auto", _AUTH_OLD),
+    Leg(NEXT, MODERN, "auto", (*_AUTH, *_AUTH_MODERN)),
+    Leg(NEXT, EXTENSION, "auto", (*_AUTH_EXTENSIONS, "auth/enterprise-managed-authorization")),
 )
 """Everything that is run; a scenario that exists on both wires proves nothing about the other."""
 
+KNOWN: Mapping[tuple[str, str], str] = {
+    (STABLE, _AUTH_OLD[0]): "its server publishes metadata that names another issuer; fixed in "
+    f"{NEXT}, where it passes",
+    (NEXT, "auth/dpop"): "the SDK does not bind tokens to keys (DPoP)",
+    (NEXT, "auth/dpop-nonce"): "the same",
+    (NEXT, "auth/wif-jwt-bearer"): "the SDK has no grant for workload identities",
+}
+"""Scenarios that the MCP SDK itself does not pass, and why."""
+
 LEFT_OUT: Mapping[str, str] = {
-    "auth/": "authorization",
     "elicitation-": "questions to the user",
     "sep-2322-": "questions to the user during a call, on the modern wire",
     "sep-2640-": "the skills extension",
@@ -168,7 +222,9 @@ def unknown_scenarios(suite: str) -> list[str]:
         f"{suite} {wire} {scenario}"
         for scenario, versions in re.findall(r"^ +- (\S+) \[(.*)\]$", listed, re.MULTILINE)
         for wire in sorted(wires & set(versions.split(",")))
-        if (wire, scenario) not in run and not scenario.startswith(tuple(LEFT_OUT))
+        if (wire, scenario) not in run
+        and (suite, scenario) not in KNOWN
+        and not scenario.startswith(tuple(LEFT_OUT))
     ]
 
 
@@ -178,7 +234,10 @@ def execute(run: Run) -> Result:
     shutil.rmtree(folder, ignore_errors=True)
     client = shlex.join([sys.executable, str(CLIENT), "--protocol", run.protocol])
     command = node(run.suite, "client", "--command", client, "--scenario", run.scenario)
-    command += ["--spec-version", run.wire, "--timeout", str(CLIENT_SECONDS * 1000)]
+    # For the oldest the suite has only pages about signing in, and speaks a newer protocol.
+    if run.wire not in {OLD, DRAFT, EXTENSION}:
+        command += ["--spec-version", run.wire]
+    command += ["--timeout", str(CLIENT_SECONDS * 1000)]
     command += ["--output-dir", str(folder)]
     try:
         done = subprocess.run(
@@ -208,7 +267,7 @@ def checks_in(folder: Path) -> list[dict[str, Any]]:
     """Read the checks of the one run whose results are in a folder."""
     return [
         check
-        for file in folder.glob("*/checks.json")
+        for file in folder.rglob("checks.json")
         for check in json.loads(file.read_text(encoding="utf-8"))
     ]
 
@@ -216,6 +275,9 @@ def checks_in(folder: Path) -> list[dict[str, Any]]:
 def page(results: Sequence[Result]) -> str:
     """Write the page."""
     left_out = "\n".join(f"- `{start}*`: {what}" for start, what in LEFT_OUT.items())
+    known = "\n".join(
+        f"- `{scenario}` of {suite}: {why}" for (suite, scenario), why in KNOWN.items()
+    )
     return f"""\
 # Conformance
 
@@ -231,13 +293,18 @@ python scripts/conformance.py --write        # and write this page
 python scripts/conformance.py --scenario tools_call
 ```
 
-*Wire* is the protocol version the suite's server speaks.
+*Wire* is the protocol version the suite's server speaks; `{DRAFT}` and `{EXTENSION}` stand where \
+a scenario belongs to none.
 *`protocol`* is the setting of plait: `auto`, the default, finds out which protocol a server \
 speaks; the others are told.
 *Skipped* are checks for what the client does not declare or the wire does not have.
 A warning of the suite counts as a failed check.
 
 {table(HEAD, (result.cells for result in results))}
+Not run, because the MCP SDK does not pass them either:
+
+{known}
+
 Not run:
 
 {left_out}

@@ -16,7 +16,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from plait import PlaitError, Toolbox, ToolResult
+from conformance_auth import REFUSED, auth_for
+
+from plait import AuthRequiredError, ForbiddenError, PlaitError, Toolbox, ToolResult
 
 SERVER = "server"
 
@@ -78,6 +80,15 @@ async def echo_schema(toolbox: Toolbox, context: Context) -> None:
     await call(toolbox, "json_schema_echo", {"schema": schema})
 
 
+async def sign_in(toolbox: Toolbox, context: Context) -> None:
+    """Use every tool as far as the login allows."""
+    try:
+        await call_every_tool(toolbox, context)
+    except ForbiddenError as error:
+        # Some servers want scopes that they never grant; what counts is when a client gives up.
+        print(f"not allowed: {error}", file=sys.stderr)
+
+
 PROGRAMS: Mapping[str, Program] = {
     "initialize": connect,
     "tools_call": call_every_tool,
@@ -123,10 +134,18 @@ def example_of(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
     return EXAMPLES.get(schema.get("type", ""))
 
 
-async def run(scenario: str, server: Mapping[str, str], context: Context) -> str | None:
+async def run(scenario: str, server: Mapping[str, Any], context: Context) -> str | None:
     """Go through one scenario, and return the protocol version that was spoken."""
     async with Toolbox({SERVER: server}, roots=[Path.cwd()]) as toolbox:
-        await PROGRAMS[scenario](toolbox, context)
+        try:
+            await PROGRAMS.get(scenario, sign_in)(toolbox, context)
+        except AuthRequiredError as error:
+            if scenario not in REFUSED:
+                raise
+            print(f"not signed in, as it should be: {error}", file=sys.stderr)
+            return os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION")
+        if scenario in REFUSED:
+            raise UnexpectedError("signed in where it must not")
         return (await toolbox.server_info(SERVER)).protocol_version
 
 
@@ -138,7 +157,9 @@ def main() -> None:
     options = parser.parse_args()
     scenario = os.environ["MCP_CONFORMANCE_SCENARIO"]
     context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
-    server = {"url": options.url, "protocol": options.protocol}
+    server: dict[str, Any] = {"url": options.url, "protocol": options.protocol}
+    if scenario.startswith("auth/"):
+        server["auth"] = auth_for(scenario, options.url, context)
     spoken = asyncio.run(run(scenario, server, context))
     expected = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", spoken)
     if spoken != expected:

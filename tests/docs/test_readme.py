@@ -76,6 +76,8 @@ def test_every_command_that_is_named_exists_with_its_options(line: list[str]) ->
     if not line[1].startswith("-"):
         assert line[1] in COMMANDS
         command = main.get_command(click.Context(main), line[1])
+        if isinstance(command, click.Group) and len(line) > 2:
+            command = command.get_command(click.Context(command), line[2])
         assert command is not None
         known |= {option for parameter in command.params for option in parameter.opts}
 
