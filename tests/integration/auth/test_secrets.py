@@ -60,6 +60,19 @@ async def test_tokens_and_codes_are_in_no_error_status_repr_or_log(
         assert [secret for secret in server.issued if secret in "\n".join(seen)] == []
 
 
+async def test_a_server_that_quotes_the_token_gives_nothing_away(tmp_path: Path) -> None:
+    with oauth_server() as server:
+        server.refuse_next(1000)
+        servers = config(server, tmp_path, on_redirect=Browser())
+        async with Toolbox(servers) as box:
+            with pytest.raises(PlaitError) as caught:
+                await box.tools()
+            seen = everything_of(caught.value) + str(box.status().to_dict())
+
+        assert "the credentials *** are not good enough" in seen
+        assert [secret for secret in server.issued if secret in seen] == []
+
+
 async def test_a_client_secret_is_in_no_error_repr_or_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

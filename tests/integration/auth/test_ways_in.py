@@ -52,6 +52,25 @@ async def test_a_person_signs_in_in_a_browser_and_is_told_so(tmp_path: Path) -> 
         assert server.counts["register"] == 1
 
 
+async def test_servers_on_the_older_transport_are_signed_in_to_too(tmp_path: Path) -> None:
+    with oauth_server() as server:
+        store = FileTokenStore(tmp_path)
+        quiet = {"url": server.sse_url, "transport": "sse", "auth": OAuth(store=store)}
+        asking = {**quiet, "auth": OAuth(store=store, on_redirect=Browser())}
+        async with Toolbox({"shop": quiet}) as box:
+            with pytest.raises(AuthRequiredError, match="plait auth login shop"):
+                await box.tools()
+            assert box.status()["shop"].needs_auth
+        async with Toolbox({"shop": asking}) as box:
+            assert (await box.call("shop", "whoami")).text == "client-1 with read"
+        async with Toolbox({"shop": quiet}) as box:
+            await box.tools()
+            server.end_access()
+            assert (await box.call("shop", "whoami")).text == "client-1 with read"
+
+        assert server.counts["authorize"] == server.counts["refresh_token"] == 1
+
+
 async def test_calls_that_wait_for_one_person_ask_once(tmp_path: Path) -> None:
     with oauth_server() as server:
         browser = Browser()

@@ -17,6 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from plait.testing.oauth.authority import Authority, RefusedError
+from plait.testing.serving import serve_with, sse_app
 
 WRITE_SCOPE = "write"
 """What `write_note` needs besides."""
@@ -69,7 +70,7 @@ class Protected:
         request = Request(scope, receive)
         body = await request.body()
         self._authority.counts["mcp"] += 1
-        refusal = self._refusal(bearer_in(request.headers), _tool_in(body))
+        refusal = self._refusal(request, _tool_in(body))
         if refusal is None:
             await self._app(scope, _replayed(body, receive), send)
         else:
@@ -84,33 +85,34 @@ class Protected:
                 await self._all_here.wait()
             self._all_here.set()
 
-    def _refusal(self, token: str, tool: str | None) -> Response | None:
-        authority = self._authority
+    def _refusal(self, request: Request, tool: str | None) -> Response | None:
+        authority, token = self._authority, bearer_in(request.headers)
+        place = f"{authority.issuer}/.well-known/oauth-protected-resource{request.url.path}"
         grant = authority.grant_of(token)
         wanted = " ".join(authority.scopes)
         if grant is None or self._take_refusal():
             authority.counts["unauthorized"] += 1
-            return _refused(401, token, self._challenge("invalid_token", wanted))
+            return _refused(401, token, _challenge("invalid_token", wanted, place))
         needed = {*authority.scopes, *([WRITE_SCOPE] if tool == "write_note" else [])}
         if missing := needed - set(grant.scope.split()):
             authority.counts["forbidden"] += 1
-            challenge = self._challenge("insufficient_scope", " ".join(sorted(missing)))
-            return _refused(403, token, challenge)
+            scopes = " ".join(sorted(missing))
+            return _refused(403, token, _challenge("insufficient_scope", scopes, place))
         return None
 
-    def _challenge(self, error: str, scope: str) -> str:
-        place = f"{self._authority.issuer}/.well-known/oauth-protected-resource/mcp"
-        return f'Bearer error="{error}", scope="{scope}", resource_metadata="{place}"'
+
+def _challenge(error: str, scope: str, place: str) -> str:
+    return f'Bearer error="{error}", scope="{scope}", resource_metadata="{place}"'
 
 
 def build_app(authority: Authority, take_refusal: Callable[[], bool]) -> Starlette:
     """Make the application: discovery, registration, sign-in, tokens, and `/mcp`."""
 
-    async def resource(_: Request) -> Response:
+    async def resource(request: Request) -> Response:
         authority.counts["resource_metadata"] += 1
         return JSONResponse(
             {
-                "resource": authority.resource,
+                "resource": f"{authority.issuer}/{request.path_params['path']}",
                 "authorization_servers": [authority.issuer],
                 "scopes_supported": list(authority.scopes),
             }
@@ -154,17 +156,21 @@ def build_app(authority: Authority, take_refusal: Callable[[], bool]) -> Starlet
             return JSONResponse({"error": error.code}, error.status)
         return JSONResponse(answer, headers={"Cache-Control": "no-store"})
 
-    mcp = build_server(authority).streamable_http_app()
-    guarded = Protected(mcp, authority, take_refusal)
+    server = build_server(authority)
+    mcp = server.streamable_http_app()
+    older = sse_app(serve_with(server), "127.0.0.1")
+    guarded, older_guarded = (Protected(app, authority, take_refusal) for app in (mcp, older))
     well_known = "/.well-known"
     return Starlette(
         routes=[
-            Route(f"{well_known}/oauth-protected-resource/mcp", resource),
+            Route(f"{well_known}/oauth-protected-resource/{{path}}", resource),
             Route(f"{well_known}/oauth-authorization-server", metadata),
             Route("/register", register, methods=["POST"]),
             Route("/authorize", authorize),
             Route("/token", token, methods=["POST"]),
             Route("/mcp", guarded, methods=["GET", "POST", "DELETE"]),
+            Route("/sse", older_guarded),
+            Route("/messages/", older_guarded, methods=["POST"]),
         ],
         lifespan=mcp.router.lifespan_context,
     )

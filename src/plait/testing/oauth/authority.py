@@ -60,7 +60,6 @@ class Authority:
     """The state of an authorization server, and the switches that tests turn."""
 
     issuer: str = ""
-    resource: str = ""
     scopes: tuple[str, ...] = ("read",)
     """What every request needs."""
     token_seconds: float = 3600.0
@@ -95,7 +94,9 @@ class Authority:
             client = self.clients[client_id] = Client(client_id, redirect_uris=(redirect_uri,))
         if client is None or redirect_uri not in client.redirect_uris:
             raise RefusedError("invalid_request")
-        if query.get("code_challenge_method") != "S256" or query.get("resource") != self.resource:
+        if query.get("code_challenge_method") != "S256" or not query.get("resource", "").startswith(
+            self.issuer
+        ):
             raise RefusedError("invalid_request")
         code = secrets.token_urlsafe(24)
         scope = query.get("scope") or " ".join(self.scopes)

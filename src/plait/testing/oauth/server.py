@@ -29,7 +29,8 @@ class OAuthServer:
     def __enter__(self) -> Self:
         listener = bind()
         self.issuer = self._authority.issuer = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        self.url = self._authority.resource = f"{self.issuer}/mcp"
+        self.url = f"{self.issuer}/mcp"
+        self.sse_url = f"{self.issuer}/sse"
         config = uvicorn.Config(
             build_app(self._authority, self._take_refusal),
             http="h11",
