@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait.testing.faults.options import FaultOptions
-from plait.testing.oauth.server import OAuthServer, oauth_server
 from plait.testing.ports import blackhole, free_port
 from plait.testing.processes import ServerProcess, running
 from plait.testing.proxy import FaultProxy
@@ -18,6 +17,7 @@ from plait.testing.waiting import eventually
 
 if TYPE_CHECKING:
     from plait.testing.chat_model import ScriptedChatModel, tool_call
+    from plait.testing.oauth.server import OAuthServer, oauth_server
 
 __all__ = [
     "FaultOptions",
@@ -38,15 +38,20 @@ __all__ = [
     "tool_call",
 ]
 
-_NEED_LANGCHAIN = ("ScriptedChatModel", "tool_call")
-"""Imported when they are first asked for, because LangChain may not be installed."""
+_LATER = {
+    "OAuthServer": "plait.testing.oauth.server",
+    "ScriptedChatModel": "plait.testing.chat_model",
+    "oauth_server": "plait.testing.oauth.server",
+    "tool_call": "plait.testing.chat_model",
+}
+"""Imported when they are first asked for: what they need is slow, or may not be installed."""
 
 
 def __getattr__(name: str) -> object:
-    if name not in _NEED_LANGCHAIN:
+    if name not in _LATER:
         raise AttributeError(f"module 'plait.testing' has no attribute {name!r}")
-    from plait.testing import chat_model  # noqa: PLC0415
+    from importlib import import_module  # noqa: PLC0415
 
-    value: object = getattr(chat_model, name)
+    value: object = getattr(import_module(_LATER[name]), name)
     globals()[name] = value
     return value

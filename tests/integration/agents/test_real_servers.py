@@ -89,6 +89,8 @@ def _calls(folder: Path) -> list[tuple[str, dict[str, Any], str]]:
         ("toggle-subscriber-updates", {}, "updates"),
         ("trigger-long-running-operation", {"duration": 0.2, "steps": 2}, "completed"),
         ("simulate-research-query", {"topic": "tides"}, ""),
+        ("trigger-elicitation-request", {}, "decline"),
+        ("trigger-url-elicitation", {"url": "https://example.com/"}, ""),
         ("read_file", {"path": hello}, "hello from a file"),
         ("read_text_file", {"path": hello, "head": 1}, "hello from a file"),
         ("read_media_file", {"path": str(folder / "pixel.png")}, ""),

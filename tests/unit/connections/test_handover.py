@@ -21,17 +21,22 @@ pytestmark = pytest.mark.anyio
 who: ContextVar[str] = ContextVar("who", default="nobody")
 
 
+_others: set[threading.Thread] = set()
+"""Threads of clients that other tests left to be collected."""
+
+
 def _threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "plait"]
+    running = [thread for thread in threading.enumerate() if thread.name == "plait"]
+    return [thread for thread in running if thread not in _others]
 
 
 @pytest.fixture
 def handover() -> Iterator[Handover]:
-    before = _threads()  # of clients of other tests that were not closed yet
+    _others.update(_threads())
     made = Handover()
     yield made
     made.stop()
-    assert set(_threads()) <= set(before)
+    assert _threads() == []
 
 
 async def _where(value: str = "") -> tuple[asyncio.AbstractEventLoop, str, str]:
