@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import mcp_types as types
 
-from plait.adapters.langchain.runner import RunnerSettings, ToolRunner
+from plait.adapters.langchain.runner import PlainCaller, RunnerSettings, ToolRunner
 from plait.adapters.langchain.tools import MCPTool
 from plait.catalog.tool import Tool
 from plait.catalog.validation import prepare
@@ -68,7 +68,7 @@ def _free(name: str, taken: Collection[str]) -> str:
     return candidate
 
 
-class _Librarian:
+class _Librarian(PlainCaller):
     """Answers the two tools from a toolbox."""
 
     def __init__(self, toolbox: Toolbox, servers: Sequence[str], tools: Sequence[Tool]) -> None:
@@ -76,18 +76,6 @@ class _Librarian:
         self._schemas = {tool.wire_name: tool.input_schema for tool in tools}
         self._servers = list(servers)
         self.run_blocking = toolbox.run_blocking
-
-    async def access_for(
-        self, server: str, run: Mapping[str, Any] | None, given: Access | None = None
-    ) -> Access | None:
-        """Return what is given: resources are read as the client itself."""
-        del server, run
-        return given
-
-    async def completed(self, call: ToolCall, *, context: object) -> ToolCall:
-        """Return the call as it is."""
-        del context
-        return call
 
     async def read(
         self, server: str, uri: str, *, access: Access | None = None

@@ -79,6 +79,22 @@ class Caller(Protocol):
         ...
 
 
+class PlainCaller:
+    """The part of a caller that knows neither users nor overrides."""
+
+    async def access_for(
+        self, server: str, run: Mapping[str, Any] | None, given: Access | None = None
+    ) -> Access | None:
+        """Return what is given, whatever the run."""
+        del server, run
+        return given
+
+    async def completed(self, call: ToolCall, *, context: object) -> ToolCall:
+        """Return the call as it is."""
+        del context
+        return call
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
     """One use of a tool, as LangChain asks for it."""

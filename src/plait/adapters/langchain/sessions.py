@@ -15,6 +15,7 @@ from mcp.client import ClientSession
 
 from plait._support.redact import Redactor
 from plait.adapters.langchain.callbacks import MCPCallbacks
+from plait.adapters.langchain.runner import PlainCaller
 from plait.config.policies import Timeouts
 from plait.config.read import read_config
 from plait.config.secrets import secret_values
@@ -121,25 +122,13 @@ def _as_client(session: AnySession) -> Client:
     return session if isinstance(session, Client) else cast("Client", _BareSession(session))
 
 
-class SessionCaller:
+class SessionCaller(PlainCaller):
     """Calls tools over a session that the user manages; nothing is healed or repeated here."""
 
     def __init__(self, session: AnySession, name: str) -> None:
         self._session = session
         self._wire = Wire(name, Redactor(()), lambda: None)
         self._loop = asyncio.get_running_loop()
-
-    async def access_for(
-        self, server: str, run: Mapping[str, Any] | None, given: Access | None = None
-    ) -> Access | None:
-        """Return what is given: the session is somebody's already."""
-        del server, run
-        return given
-
-    async def completed(self, call: ToolCall, *, context: object) -> ToolCall:
-        """Return the call as it is."""
-        del context
-        return call
 
     async def execute(self, call: ToolCall) -> ToolResult:
         """Make a call.
