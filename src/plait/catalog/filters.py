@@ -13,7 +13,6 @@ from typing import Any, Self, cast
 from plait.catalog.tool import TRAITS, Tool, Trait, trait_named
 from plait.config.given import as_list, describe
 from plait.config.problems import did_you_mean, nearest
-from plait.config.servers import ServerOptions
 from plait.errors import ConfigError
 
 logger = logging.getLogger("plait.catalog")
@@ -130,11 +129,6 @@ class ToolFilter:
             elif "/" not in name:
                 unknown[name] = nearest(name, sorted(wire_names))
         return list(unknown.items())
-
-
-def is_offered(tool: Tool, options: ServerOptions) -> bool:
-    """Apply the server's own `include`, then its `exclude`."""
-    return ToolFilter.of(options.include, options.exclude).offers(tool)
 
 
 def _patterns(given: Any, setting: str) -> tuple[ToolPattern, ...]:

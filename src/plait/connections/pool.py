@@ -37,8 +37,8 @@ class ConnectionPool:
         self._home = Home()
         self._voice_for = voice_for
         self._events: deque[Event] = deque(maxlen=_EVENTS)
-        self._private: OrderedDict[tuple[str, str], ServerConnection] = OrderedDict()
-        self._threads: dict[tuple[str, str], str | None] = {}
+        self._private: OrderedDict[tuple[str, str, str | None], ServerConnection] = OrderedDict()
+        """By server, credentials and conversation; the longest unused first."""
         self._warned: set[str] = set()
         self.connections = {name: self._connection(name, one) for name, one in servers.items()}
 
@@ -53,24 +53,20 @@ class ConnectionPool:
         shared = self[name]
         if access is None:
             return shared
-        key = (name, access.key)
+        key = (name, access.key, access.thread)
         if (private := self._private.get(key)) is None:
             server = access.applied_to(shared.server)
             if server is None:
                 self._say_meaningless(name)
                 return shared
+            self._make_room()
             private = self._private[key] = self._connection(name, server)
-            self._threads[key] = access.thread
-            self._drop_unused()
         self._private.move_to_end(key)
         return private
 
     async def forget_thread(self, thread: str) -> None:
         """Close the sessions that a conversation has to itself."""
-        keys = [key for key, owner in self._threads.items() if owner == thread]
-        for key in keys:
-            del self._threads[key]
-        leaving = [self._private.pop(key) for key in keys if key in self._private]
+        leaving = [self._private.pop(key) for key in list(self._private) if key[2] == thread]
         await asyncio.gather(*(connection.close() for connection in leaving))
 
     def _say_meaningless(self, name: str) -> None:
@@ -122,8 +118,8 @@ class ConnectionPool:
             on_event=self._events.append,
         )
 
-    def _drop_unused(self) -> None:
-        excess = len(self._private) - _MOST_PRIVATE
+    def _make_room(self) -> None:
+        excess = len(self._private) + 1 - _MOST_PRIVATE
         idle = (key for key, one in self._private.items() if not one.in_flight)
         for key in [key for _, key in zip(range(excess), idle, strict=False)]:
             self._home.start(self._private.pop(key).close, name=f"plait close {key[0]}")

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.catalog.filters import ToolFilter, is_offered
+from plait.catalog.filters import ToolFilter
 from plait.catalog.tool import Tool
-from plait.config.servers import StdioServer
 from plait.errors import ConfigError
 
 
@@ -284,13 +283,3 @@ def test_more_in_exclude_never_offers_more_and_more_in_include_never_less(
 
     assert ToolFilter.of(include, exclude[1:]).offers(tool) or not offered
     assert offered or not ToolFilter.of(include[1:], exclude).offers(tool)
-
-
-def test_the_options_of_a_server_filter_its_tools() -> None:
-    server = StdioServer(command="x", include=["r*"], exclude=["read"])
-
-    assert [is_offered(_tool(name), server) for name in ("read", "rename", "write")] == [
-        False,
-        True,
-        False,
-    ]

@@ -1,0 +1,71 @@
+"""Connections by server, credentials and conversation."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from plait import UnknownServerError
+from plait.config.servers import HttpServer, StdioServer
+from plait.connections.access import Access
+from plait.connections.opening import Voice
+from plait.connections.pool import ConnectionPool
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[ConnectionPool]:
+    servers = {"web": HttpServer(url="http://localhost/mcp"), "shell": StdioServer(command="x")}
+    made = ConnectionPool(servers, lambda server: Voice())
+    await made.open()
+    yield made
+    await made.close()
+
+
+def of_user(number: int) -> Access:
+    return Access(headers={"X-User": str(number)})
+
+
+async def test_the_same_credentials_share_a_connection(pool: ConnectionPool) -> None:
+    assert pool.connection("web", of_user(1)) is pool.connection("web", of_user(1))
+    assert pool.connection("web", of_user(1)) is not pool.connection("web", of_user(2))
+    assert pool.connection("web") is pool["web"]
+
+
+async def test_what_means_nothing_to_a_server_changes_nothing(pool: ConnectionPool) -> None:
+    assert pool.connection("shell", of_user(1)) is pool["shell"]
+
+
+async def test_the_longest_unused_connection_makes_room_and_never_the_new_one(
+    pool: ConnectionPool,
+) -> None:
+    first = pool.connection("web", of_user(0))
+    for number in range(1, 500):
+        new = pool.connection("web", of_user(number))
+        assert pool.connection("web", of_user(number)) is new
+
+    assert pool.connection("web", of_user(0)) is not first
+
+
+async def test_a_conversation_that_is_forgotten_gets_another_connection(
+    pool: ConnectionPool,
+) -> None:
+    one, two = (pool.connection("shell", Access(thread=thread)) for thread in ("1", "2"))
+
+    await pool.forget_thread("1")
+
+    assert pool.connection("shell", Access(thread="1")) is not one
+    assert pool.connection("shell", Access(thread="2")) is two
+
+
+async def test_a_server_that_is_removed_takes_all_its_connections_along(
+    pool: ConnectionPool,
+) -> None:
+    pool.connection("web", of_user(1))
+
+    await pool.remove("web")
+
+    with pytest.raises(UnknownServerError):
+        pool.connection("web", of_user(1))
