@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from plait.connections.keeper import SessionKeeper
 from plait.connections.operations import ping
 from plait.connections.retry import ATTEMPTS, may_retry, pause_before_retry
 from plait.connections.session import Session
+from plait.connections.slots import Slots
 from plait.connections.translate import leaf_of, request_failure
 from plait.errors import ClientClosedError, PlaitError
 from plait.transports.wire import Exchanges, watched_exchanges
@@ -42,7 +42,7 @@ class ServerConnection(SessionKeeper):
     def __init__(self, name: str, server: ServerConfig, **keeping: Any) -> None:
         super().__init__(name, server, **keeping)
         self._doubted: set[Session] = set()
-        self._slots = asyncio.Semaphore(server.max_concurrency) if server.max_concurrency else None
+        self.slots = Slots(server.max_concurrency)
 
     async def request(
         self,
@@ -58,11 +58,12 @@ class ServerConnection(SessionKeeper):
             PlaitError: What went wrong; `OutcomeUnknownError` if the request may have been run.
         """
         # Outside the deadline: a call that never left must not look like one that may have run.
-        session = await self.lasting_session()
+        of_tool = tool is not None
+        session = await (self.unreserved_session() if of_tool else self.lasting_session())
         begun = False
         with session.borrowed() as client, watched_exchanges() as exchanges:
             try:
-                async with deadline.running(), self._slots or contextlib.nullcontext():
+                async with deadline.running(), self.slots.taken():
                     begun = True
                     value = await operation(client)
             except Exception as error:  # boundary: the SDK may raise anything

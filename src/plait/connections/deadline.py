@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 
 from plait.errors import CallTimeoutError, ListTimeoutError, PlaitError
 
@@ -50,6 +50,25 @@ class Deadline:
         if scope is not None and self._running and not scope.expired():
             self._extended = True
             scope.reschedule(min(asyncio.get_running_loop().time() + self.seconds, self._cap))
+
+    @contextmanager
+    def paused(self) -> Generator[None]:
+        """Stop the clock during the block: somebody else than the server is waited for."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        scope = self._scope
+        end = scope.when() if scope is not None and self._running else None
+        if scope is None or end is None or scope.expired():
+            yield
+            return
+        scope.reschedule(None)
+        try:
+            yield
+        finally:
+            if self._running and not scope.expired():
+                waited = loop.time() - began
+                self._cap += waited
+                scope.reschedule(end + waited)
 
     def error(self, server: str, tool: str | None, *, sent: bool) -> PlaitError:
         """Make the error that says which limit was reached."""

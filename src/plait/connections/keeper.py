@@ -10,6 +10,8 @@ from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 
+from mcp.client import ClientSession
+
 from plait._support.clock import Clock, SystemClock
 from plait._support.redact import Redactor
 from plait.config.servers import ServerConfig, connect_seconds_of
@@ -97,7 +99,7 @@ class SessionKeeper:
     @property
     def in_flight(self) -> int:
         """How many requests are under way."""
-        return self._session.in_flight if self._session is not None else 0
+        return sum(session.in_flight for session in self._sessions)
 
     async def lasting_session(self) -> Session:
         """Return the open session, waiting for one while there is hope.
@@ -172,6 +174,30 @@ class SessionKeeper:
             self._session.end()
         self._signal("rested")
 
+    def reserve(self, client: ClientSession, holder: object) -> None:
+        """Leave the session to a call that waits for the user: the next call opens another."""
+        for session in self._sessions:
+            if session.is_of(client):
+                session.holders.add(holder)
+
+    def release(self, holder: object) -> None:
+        """Let everyone use the session of a call that waited."""
+        for session in self._sessions:
+            session.holders.discard(holder)
+
+    async def unreserved_session(self) -> Session:
+        """Return an open session that no waiting call has to itself.
+
+        Raises:
+            PlaitError: Why there is none.
+        """
+        while True:
+            session = await self.lasting_session()
+            if not session.holders:
+                return session
+            self._dropped = session
+            session.end()
+
     async def keep(self) -> None:
         """Hold a session open while it is wanted, and heal it; runs until closed."""
         while True:
@@ -237,7 +263,8 @@ class SessionKeeper:
                     session.end()
                     return
         if session is self._dropped:
-            self._note("dropped", "closed to be opened again")
+            left = "left to a call that waits for an answer"
+            self._note("dropped", left if session.holders else "closed to be opened again")
             self._signal("idled")
         elif self._condition.state == "ready":
             if session.last_used - session.opened_at > _PROOF_SECONDS:

@@ -9,6 +9,7 @@ from collections.abc import Generator
 from contextlib import AsyncExitStack, contextmanager
 
 from mcp import Client
+from mcp.client import ClientSession
 
 from plait._support.redact import Redactor
 from plait.config.servers import ServerConfig, connect_seconds_of
@@ -39,6 +40,8 @@ class Session:
         self.ended = asyncio.Event()
         """Set when the session is of no more use, by whichever side."""
         self.in_flight = 0
+        self.holders: set[object] = set()
+        """Calls that wait for an answer of the user; no other call may run beside them."""
         self.opened_at = self.last_used = time.monotonic()
         self.connect_seconds: float | None = None
 
@@ -48,6 +51,10 @@ class Session:
         if self._client is None:
             raise ClientClosedError(f"{self.wire.server}: the session is closed")
         return self._client
+
+    def is_of(self, client: ClientSession) -> bool:
+        """Say whether this is the SDK's side of the session."""
+        return self._client is not None and self._client.session is client
 
     async def opened(self) -> None:
         """Wait until the session is open.

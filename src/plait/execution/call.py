@@ -33,6 +33,16 @@ _LONGEST_FACTOR = 10
 _run_ends_at: ContextVar[float | None] = ContextVar("plait_run_ends_at", default=None)
 
 
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A call whose caller can be paused, and makes it again to go on with it."""
+
+    key: tuple[str, ...]
+    """By which it is known again."""
+    resumed: bool = False
+    """Whether it is made to go on, and its answers are there."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
     """A call to be made."""
@@ -51,8 +61,8 @@ class ToolCall:
     given: Given | None = field(default=None, repr=False)
     """Answers to what the server asked when this call was made before."""
 
-    hand_back: bool = False
-    """Whether a question to the user ends the call with `InputNeededError`."""
+    pause: Pause | None = None
+    """Given, a question to the user ends the call with `InputNeededError`."""
 
     access: Access | None = field(default=None, repr=False)
     """Credentials for this call, on top of the server's own."""

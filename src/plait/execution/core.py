@@ -149,17 +149,16 @@ class Core:
         voice.on_message = partial(self._heard, server)
         voice.on_log = partial(self._logged, server, voice.on_log)
         if voice.on_elicitation is not None:
-            voice.on_elicitation = self._answering(server, voice.on_elicitation)
+            voice.on_elicitation = self._answering(voice.on_elicitation)
         return voice
 
-    def _answering(self, server: str, otherwise: ElicitationFnT) -> ElicitationFnT:
+    def _answering(self, otherwise: ElicitationFnT) -> ElicitationFnT:
         """Have a question answered where the call was made that it must belong to."""
 
         async def answer(
             context: ClientRequestContext, params: ElicitRequestParams
         ) -> ElicitResult | ErrorData:
-            ask = self.executor.talk.answers(server) or otherwise
-            return await ask(context, params)
+            return await self.executor.talk.answer(context, params, otherwise)
 
         return answer
 

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mcp import Client
@@ -15,7 +15,8 @@ from mcp_types import LOG_LEVEL_META_KEY, CallToolResult, LoggingLevel, RequestP
 from plait.catalog.catalog import ToolCatalog
 from plait.catalog.tool import Tool
 from plait.catalog.validation import prepare
-from plait.connections.connection import Answer
+from plait.connections.connection import Answer, ServerConnection
+from plait.connections.deadline import Deadline
 from plait.connections.handover import Handover
 from plait.connections.operations import call_tool, is_modern
 from plait.connections.pool import ConnectionPool
@@ -29,6 +30,7 @@ from plait.errors import (
 from plait.execution.arguments import argument_error_text, prepare_arguments
 from plait.execution.call import OnProgress, ToolCall, deadline_of, within_run
 from plait.execution.fallback import BeforeFallback, has_not_run, may_fall_back
+from plait.execution.holding import HeldCall, Holding
 from plait.execution.outcome import ToolResult
 from plait.execution.output_check import output_notes, prepare_check
 from plait.execution.result_cache import ResultCache, ResultCaching
@@ -74,6 +76,7 @@ class ToolExecutor:
         self.log_level: LoggingLevel | None = None
         """From which level on servers shall send log messages during calls."""
         self.talk = Talk()
+        self._holding = Holding(pool)
 
     async def run(self, call: ToolCall) -> ToolResult:
         """Make the call, and make it again where that can do no harm.
@@ -150,40 +153,61 @@ class ToolExecutor:
             )
 
     async def _attempt(
-        self,
-        call: ToolCall,
-        tool: Tool | None,
-        tell: _Tell | None,
-        listener: Listener | None,
+        self, call: ToolCall, tool: Tool | None, tell: _Tell | None, listener: Listener
     ) -> Answer[CallToolResult]:
         """Make one attempt; runs in the loop that owns the connections."""
         connection = self._pool.connection(call.server, call.access)
         deadline = deadline_of(call, connection.server.timeouts, self._calling.default_seconds)
 
+        async def send(held: HeldCall | None = None) -> Answer[CallToolResult]:
+            if held is None:
+                return await self._send(call, tool, connection, deadline, tell, listener)
+            listener.ask, listener.pausing = held.ask, True
+            bare = replace(call, given=None, pause=None)
+            return await self._send(bare, tool, connection, deadline, tell, listener)
+
+        if call.pause is not None and await self._asks_meanwhile(call, connection):
+            idempotent = tool is not None and tool.idempotent
+            return await self._holding.run(call, deadline, send, idempotent=idempotent)
+        return await send()
+
+    async def _asks_meanwhile(self, call: ToolCall, connection: ServerConnection) -> bool:
+        """Say whether the server asks in the middle of a call, not by answering with a question."""
+        if self._holding.holds(call):
+            return True
+        return not is_modern((await connection.unreserved_session()).client)
+
+    async def _send(
+        self,
+        call: ToolCall,
+        tool: Tool | None,
+        connection: ServerConnection,
+        deadline: Deadline,
+        tell: _Tell | None,
+        listener: Listener,
+    ) -> Answer[CallToolResult]:
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             deadline.extend()
             if tell is not None:
                 tell(progress, total, message)
 
-        def operation(client: Client) -> Awaitable[CallToolResult]:
+        async def operation(client: Client) -> CallToolResult:
             meta: RequestParamsMeta | None = None
             if self.log_level is not None and is_modern(client):
                 meta = {LOG_LEVEL_META_KEY: self.log_level}
-            return call_tool(
-                client,
-                call.tool,
-                call.arguments,
-                mirrored=tool is not None and tool.mirrors_arguments,
-                on_progress=on_progress,
-                meta=meta,
-                given=call.given,
-                hand_back=call.hand_back,
-            )
+            with self.talk.heard_by(listener, client.session):
+                return await call_tool(
+                    client,
+                    call.tool,
+                    call.arguments,
+                    mirrored=tool is not None and tool.mirrors_arguments,
+                    on_progress=on_progress,
+                    meta=meta,
+                    given=call.given,
+                    hand_back=call.pause is not None,
+                )
 
-        with self.talk.heard_by(listener):
-            return await connection.request(
-                operation, deadline, method="tools/call", tool=call.tool
-            )
+        return await connection.request(operation, deadline, method="tools/call", tool=call.tool)
 
     def _pause_before_retry(
         self, call: ToolCall, tool: Tool | None, error: PlaitError, attempt: int, began: float

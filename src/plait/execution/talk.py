@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import logging
+from collections import Counter
 from collections.abc import Callable, Generator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import cast
 
+from mcp.client import ClientRequestContext, ClientSession
 from mcp.client.session import ElicitationFnT
+from mcp_types import ElicitRequestParams, ElicitResult, ErrorData
 from mcp_types import LoggingMessageNotificationParams as LogMessage
 
 from plait.connections.handover import Handover
 from plait.execution.call import ToolCall
 
+logger = logging.getLogger("plait.execution")
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+@dataclass(slots=True, eq=False)
 class Listener:
     """A call under way, and what its caller wants to hear."""
 
@@ -23,12 +30,15 @@ class Listener:
     tool: str
     tell: Callable[[LogMessage], None] | None = None
     ask: ElicitationFnT | None = None
+    pausing: bool = False
+    """Whether the caller is paused by a question, so that it must not get the answer of another."""
+    session: ClientSession | None = None
+    waits: bool = False
+    """Whether a question of this call is being answered."""
 
     @classmethod
-    def of(cls, call: ToolCall, handover: Handover) -> Listener | None:
-        """Make one where the caller is, or `None` if nobody listens."""
-        if call.on_log is None and call.on_question is None:
-            return None
+    def of(cls, call: ToolCall, handover: Handover) -> Listener:
+        """Make one where the caller is."""
         return cls(
             call.server,
             call.tool,
@@ -45,13 +55,14 @@ class Talk:
 
     def __init__(self) -> None:
         self._now: list[Listener] = []
+        self._changed = asyncio.Event()
+        self._unclear: Counter[ClientSession] = Counter()
+        """Questions of which it is not known yet to which call they belong."""
 
     @contextlib.contextmanager
-    def heard_by(self, listener: Listener | None) -> Generator[None]:
-        """Let the listener hear what is said during the block."""
-        if listener is None:
-            yield
-            return
+    def heard_by(self, listener: Listener, session: ClientSession) -> Generator[None]:
+        """Let the listener hear what is said on the session during the block."""
+        listener.session = session
         self._now.append(listener)
         token = _current.set(listener)
         try:
@@ -59,24 +70,63 @@ class Talk:
         finally:
             _current.reset(token)
             self._now.remove(listener)
+            self._notify()
 
     def logged(self, server: str, message: LogMessage) -> bool:
         """Hand a log message to the call it belongs to; say no if that cannot be told."""
-        listener = self._listener(server)
+        listener = _current.get()
+        if listener is None or listener.server != server:
+            listening = [one for one in self._now if one.server == server and one.tell is not None]
+            listener = listening[0] if len({one.tool for one in listening}) == 1 else None
         if listener is None or listener.tell is None:
             return False
         listener.tell(message)
         return True
 
-    def answers(self, server: str) -> ElicitationFnT | None:
-        """Return who answers a question of a server, if it can be told which call it belongs to."""
-        listener = self._listener(server)
-        return None if listener is None else listener.ask
+    async def answer(
+        self, context: ClientRequestContext, params: ElicitRequestParams, otherwise: ElicitationFnT
+    ) -> ElicitResult | ErrorData:
+        """Have a question answered by whoever made the call it belongs to."""
+        listener = _current.get() or await self._asking(context.session)
+        if listener is None or listener.ask is None:
+            return await otherwise(context, params)
+        listener.waits = True
+        try:
+            return await listener.ask(context, params)
+        finally:
+            listener.waits = False
+            self._notify()
 
-    def _listener(self, server: str) -> Listener | None:
-        """Find the call that the server speaks of: modern servers speak within their answer."""
-        current = _current.get()
-        if current is not None and current.server == server:
-            return current
-        here = [listener for listener in self._now if listener.server == server]
-        return here[0] if len({listener.tool for listener in here}) == 1 else None
+    async def _asking(self, session: ClientSession) -> Listener | None:
+        """Find the call that a server of the handshake era asks for: it does not say.
+
+        Where it could be one of several, those that end without an answer did not ask.
+        """
+        self._unclear[session] += 1
+        try:
+            while True:
+                here = [one for one in self._now if one.session is session]
+                running = [one for one in here if not one.waits] or here
+                if len(running) <= 1:
+                    return running[0] if running else None
+                if not any(one.pausing for one in here):
+                    listening = [one for one in running if one.ask is not None]
+                    same = len({one.tool for one in listening}) == 1
+                    return listening[0] if same else None
+                if self._unclear[session] >= len(running):
+                    logger.warning(
+                        "%s asks the user something, and it cannot be told which of %d calls "
+                        "it is for; the question is declined",
+                        running[0].server,
+                        len(running),
+                    )
+                    return None
+                await self._changed.wait()
+        finally:
+            self._unclear[session] -= 1
+            if not self._unclear[session]:
+                del self._unclear[session]
+
+    def _notify(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()

@@ -100,7 +100,9 @@ class MultiServerMCPClient(ClientFeatures):
             observers=options.get("observers") or (),
             **own,
         )
-        self.tool_interceptors = list(options.get("tool_interceptors") or ())
+        self.tool_interceptors: list[ToolCallInterceptor] = list(
+            options.get("tool_interceptors") or ()
+        )
         self.handle_tool_errors = bool(options.get("handle_tool_errors", True))
         self.profile: Profile | None = options.get("profile")
         self._options = options

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypedDict, cast
 
@@ -10,12 +11,13 @@ from langgraph.types import interrupt
 
 from plait.connections.operations import Given
 from plait.errors import ConfigError, InputNeededError
-from plait.execution.call import ToolCall
+from plait.execution.call import Pause, ToolCall
 
 ELICITATION_INTERRUPT_TYPE = "mcp_elicitation"
 """What `type` says in the value of such an interrupt."""
 
 _CHECKPOINTER = "__pregel_checkpointer"
+_SCRATCHPAD = "__pregel_scratchpad"
 _ACTIONS = ("accept", "decline", "cancel")
 
 
@@ -42,6 +44,30 @@ def may_interrupt(config: Mapping[str, Any]) -> bool:
     """Say whether a run can be paused and go on later: it is in a graph that keeps its state."""
     asked: Mapping[str, Any] = config.get("configurable") or {}
     return bool(asked.get(_CHECKPOINTER))
+
+
+def pause_of(config: Mapping[str, Any], tool_call_id: str | None) -> Pause | None:
+    """Say how a call is known again when its graph goes on, or `None` where it cannot be paused."""
+    if not may_interrupt(config):
+        return None
+    asked: Mapping[str, Any] = config.get("configurable") or {}
+    task = str(asked.get("checkpoint_ns") or "")
+    key = (str(asked.get("thread_id")), tool_call_id or task)
+    return Pause(key, resumed=_answer_waits(asked.get(_SCRATCHPAD)))
+
+
+def _answer_waits(scratchpad: Any) -> bool:
+    """Say whether the next interrupt of this task has its answer already."""
+    if scratchpad is None:
+        return False
+    told: list[Any] = scratchpad.resume
+    for_next = scratchpad.get_null_resume(False)
+    if for_next is not None and not any(one is for_next for one in told[-1:]):
+        return True  # an answer without an address, which no interrupt has taken yet
+    # Other interrupts of the task come first; how many there were is known only to the counter.
+    counter = getattr(scratchpad.interrupt_counter, "_counter", None)
+    count = re.fullmatch(r"count\((\d+)\)", repr(getattr(counter, "__self__", None)))
+    return len(told) > (int(count[1]) if count else 0)
 
 
 def answered_by_interrupt(call: ToolCall, asked: InputNeededError) -> Given:

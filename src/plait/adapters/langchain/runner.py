@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 import mcp_types as types
@@ -22,7 +23,7 @@ from plait.adapters.langchain.content import (
     pending_reads,
     with_resources,
 )
-from plait.adapters.langchain.elicitation import answered_by_interrupt, may_interrupt
+from plait.adapters.langchain.elicitation import answered_by_interrupt, pause_of
 from plait.adapters.langchain.failures import ToolFailedException, failed
 from plait.adapters.langchain.handling import DEFAULT_HANDLING, OutputHandling
 from plait.adapters.langchain.interceptors import (
@@ -37,7 +38,7 @@ from plait.adapters.langchain.interceptors import (
 from plait.catalog.tool import Tool
 from plait.connections.access import Access, join
 from plait.errors import ConfigError, InputNeededError, PlaitError
-from plait.execution.call import ToolCall
+from plait.execution.call import Pause, ToolCall
 from plait.execution.outcome import ToolResult
 
 logger = logging.getLogger("plait.adapters")
@@ -161,7 +162,9 @@ class ToolRunner:
         )
         run = {**config, "context": getattr(use.runtime, "context", None)}
         access = await self._caller.access_for(tool.server, run, self._access)
-        sending = _Sending(self._caller, self._call(tool, request, config, access), access)
+        call = self._call(tool, request, config, access)
+        pause = partial(pause_of, config, use.tool_call_id)
+        sending = _Sending(self._caller, call, access, pause)
         try:
             request.args = dict((await sending.completed(request)).arguments)
             result = await self._chain(sending.send, config)(request)
@@ -226,7 +229,6 @@ class ToolRunner:
             on_progress=told.progress_callback,
             on_log=told.logging_callback,
             on_question=told.elicitation_callback,
-            hand_back=told.elicitation_callback is None and may_interrupt(config),
             access=access,
             ends_at=_monotonic(asked.get("deadline")),
         )
@@ -261,9 +263,16 @@ class ToolRunner:
 class _Sending:
     """The innermost handler of one use of a tool: it makes the call that interceptors left."""
 
-    def __init__(self, caller: Caller, call: ToolCall, access: Access | None) -> None:
+    def __init__(
+        self,
+        caller: Caller,
+        call: ToolCall,
+        access: Access | None,
+        pause: Callable[[], Pause | None],
+    ) -> None:
         self._caller = caller
         self._call = call
+        self._pause = pause
         self._given = access
         self.access = access
         self.server = call.server
@@ -277,7 +286,11 @@ class _Sending:
 
     async def send(self, request: MCPToolCallRequest) -> MCPToolCallResult:
         access = join(self._given, Access.of(request.headers))
-        call = replace(self._call, tool=request.name, arguments=request.args, access=access)
+        # Only here: interceptors may have interrupted the graph before.
+        pause = self._pause() if self._call.on_question is None else None
+        call = replace(
+            self._call, tool=request.name, arguments=request.args, access=access, pause=pause
+        )
         while True:
             try:
                 result = await self._caller.execute(call)

@@ -1,0 +1,50 @@
+"""How many calls a server works on at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class _Slot:
+    taken: bool = True
+
+
+class Slots:
+    """Lets so many tasks in at a time; without a limit, all of them."""
+
+    def __init__(self, limit: int | None) -> None:
+        self._free = asyncio.Semaphore(limit) if limit else None
+        self._by_task: dict[asyncio.Task[object] | None, _Slot] = {}
+
+    @asynccontextmanager
+    async def taken(self) -> AsyncGenerator[None]:
+        """Hold a slot for the present task."""
+        if self._free is None:
+            yield
+            return
+        await self._free.acquire()
+        task = asyncio.current_task()
+        slot = self._by_task[task] = _Slot()
+        try:
+            yield
+        finally:
+            del self._by_task[task]
+            if slot.taken:
+                self._free.release()
+
+    @asynccontextmanager
+    async def lent(self, task: asyncio.Task[object] | None) -> AsyncGenerator[None]:
+        """Let another task in while this one waits for something else than the server."""
+        slot = self._by_task.get(task)
+        if self._free is None or slot is None or not slot.taken:
+            yield
+            return
+        slot.taken = False
+        self._free.release()
+        yield
+        await self._free.acquire()
+        slot.taken = True
