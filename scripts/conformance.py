@@ -138,7 +138,7 @@ _AUTH_MODERN = (
     "auth/metadata-issuer-mismatch",
 )
 _AUTH_EXTENSIONS = ("auth/client-credentials-jwt", "auth/client-credentials-basic")
-_ON_STABLE = ("initialize", "tools_call", "sse-retry")
+_ON_STABLE = ("initialize", "tools_call", "sse-retry", "elicitation-sep1034-client-defaults")
 _ON_LEGACY = (*_ON_STABLE, "json-schema-2020-12-preservation")
 _ON_MODERN = (
     "tools_call",
@@ -148,6 +148,7 @@ _ON_MODERN = (
     "http-invalid-tool-headers",
     "json-schema-ref-no-deref",
     "json-schema-2020-12-preservation",
+    "sep-2322-client-request-state",
 )
 
 LEGS = (
@@ -178,8 +179,6 @@ KNOWN: Mapping[tuple[str, str], str] = {
 """Scenarios that the MCP SDK itself does not pass, and why."""
 
 LEFT_OUT: Mapping[str, str] = {
-    "elicitation-": "questions to the user",
-    "sep-2322-": "questions to the user during a call, on the modern wire",
     "sep-2640-": "the skills extension",
 }
 """Scenarios that are not run, by how their names begin, and what they are about."""

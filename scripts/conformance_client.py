@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from conformance_auth import REFUSED, auth_for
+from mcp.client import ClientRequestContext
+from mcp_types import ElicitRequestFormParams, ElicitRequestParams, ElicitResult
 
 from plait import AuthRequiredError, ForbiddenError, PlaitError, Toolbox, ToolResult
 
@@ -99,6 +101,8 @@ PROGRAMS: Mapping[str, Program] = {
     "http-invalid-tool-headers": call_every_tool,
     "json-schema-ref-no-deref": handle_foreign_schema,
     "json-schema-2020-12-preservation": echo_schema,
+    "elicitation-sep1034-client-defaults": call_every_tool,
+    "sep-2322-client-request-state": call_every_tool,
 }
 """What to do in each scenario."""
 
@@ -134,9 +138,26 @@ def example_of(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
     return EXAMPLES.get(schema.get("type", ""))
 
 
+async def accept(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+    """Accept every question, and leave it to the defaults to say more."""
+    del context
+    if not isinstance(params, ElicitRequestFormParams):
+        return ElicitResult(action="accept")
+    wanted = params.requested_schema
+    required = {**wanted, "required": wanted.get("required", ())}
+    made_up = example_of(required, required)
+    fields = wanted.get("properties", {})
+    return ElicitResult(
+        action="accept",
+        content={name: made_up[name] for name in made_up if "default" not in fields[name]},
+    )
+
+
 async def run(scenario: str, server: Mapping[str, Any], context: Context) -> str | None:
     """Go through one scenario, and return the protocol version that was spoken."""
-    async with Toolbox({SERVER: server}, roots=[Path.cwd()]) as toolbox:
+    async with Toolbox(
+        {SERVER: server}, roots=[Path.cwd()], on_elicitation=lambda _: accept
+    ) as toolbox:
         try:
             await PROGRAMS.get(scenario, sign_in)(toolbox, context)
         except AuthRequiredError as error:

@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 
 import anyio
+import mcp_types as types
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
+from mcp.shared.exceptions import UrlElicitationRequiredError
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel
 
@@ -16,6 +18,7 @@ from plait.testing.serving import HttpServer, exit_when_stdin_closes, url_of
 
 LEDGER = Path(sys.argv[1])
 server = MCPServer("asking")
+allowed: set[str] = set()
 
 
 class Text(BaseModel):
@@ -48,6 +51,20 @@ async def book(name: str, ctx: Context) -> str:
 @server.tool(annotations=ToolAnnotations(read_only_hint=True))
 async def look(name: str, ctx: Context) -> str:
     return await booked(ctx, name)
+
+
+@server.tool(annotations=ToolAnnotations(read_only_hint=False))
+async def fetch(name: str) -> str:
+    if name not in allowed:
+        allowed.add(name)  # whoever visits the address is let in
+        url = types.ElicitRequestURLParams(
+            message=f"sign in for {name}",
+            url="https://example.com/sign-in",
+            elicitation_id=name,
+        )
+        raise UrlElicitationRequiredError([url])
+    note(f"fetched {name}")
+    return f"fetched {name}"
 
 
 @server.tool(annotations=ToolAnnotations(read_only_hint=True))

@@ -14,7 +14,7 @@ from mcp import Client, MCPError
 from mcp.client import ClientRequestContext, ClientSession
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from plait.errors import InputNeededError, ProtocolError
 
@@ -94,6 +94,9 @@ async def call_tool(
                 request, _CALL_RESULT, progress_callback=on_progress
             )
         except MCPError as error:
+            if rounds < _MOST_ROUNDS and await _visited(client, error):
+                rounds += 1
+                continue
             # https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
             # A header that mirrors an argument was missing: learn them from the list, once.
             if error.code != types.HEADER_MISMATCH or relisted:
@@ -113,6 +116,23 @@ async def call_tool(
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
             responses = None
         state = result.request_state
+
+
+async def _visited(client: Client, refused: MCPError) -> bool:
+    """Have the user visit the addresses without which a server refuses the call, if that is it."""
+    # https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation
+    if refused.code != types.URL_ELICITATION_REQUIRED:
+        return False
+    try:
+        wanted = types.ElicitationRequiredErrorData.model_validate(refused.error.data)
+    except ValidationError:
+        return False
+    for number, params in enumerate(wanted.elicitations):
+        key = params.elicitation_id or str(number)
+        answer = await answer_request(client, key, types.ElicitRequest(params=params))
+        if not isinstance(answer, types.ElicitResult) or answer.action != "accept":
+            return False
+    return bool(wanted.elicitations)
 
 
 async def _answers(

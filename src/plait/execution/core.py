@@ -34,6 +34,7 @@ from plait.connections.status import Status
 from plait.errors import PlaitError, ProtocolError
 from plait.execution.executor import Calling, ToolExecutor
 from plait.execution.identity import without_run
+from plait.execution.questions import with_defaults
 from plait.execution.subscriptions import Subscriptions
 
 T = TypeVar("T")
@@ -158,7 +159,8 @@ class Core:
         async def answer(
             context: ClientRequestContext, params: ElicitRequestParams
         ) -> ElicitResult | ErrorData:
-            return await self.executor.talk.answer(context, params, otherwise)
+            answered = await self.executor.talk.answer(context, params, otherwise)
+            return with_defaults(params, answered)
 
         return answer
 

@@ -15,6 +15,7 @@ import pytest
 from langchain.agents import create_agent
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
+from mcp_types import ElicitResult
 
 from plait import MultiServerMCPClient
 from plait.execution import holding
@@ -225,3 +226,34 @@ async def test_a_run_that_is_cancelled_takes_its_call_along(tmp_path: Path) -> N
         with pytest.raises(asyncio.CancelledError):
             await running
         await eventually(lambda: client.status().servers["desk"].in_flight == 0)
+
+
+@pytest.mark.parametrize(("action", "text"), [("accept", "fetched ada"), ("decline", "-32042")])
+async def test_an_address_to_visit_first_is_a_question_too(
+    tmp_path: Path, action: str, text: str
+) -> None:
+    async with opened(tmp_path) as client:
+        agent = await agent_of(client, [[tool_call("fetch", name="ada")], "ok"])
+        (asks,) = (await agent.ainvoke(SAID, THREAD))["__interrupt__"]
+        (request,) = asks.value["requests"]
+        resume = {"responses": {request["key"]: {"action": action}}}
+        done = await agent.ainvoke(Command(resume=resume), THREAD)
+
+    assert (request["mode"], request["url"]) == ("url", "https://example.com/sign-in")
+    assert text in tool_texts(done)[0]
+    assert done_by(tmp_path) == (["fetched ada"] if action == "accept" else [])
+
+
+async def test_an_address_to_visit_first_is_put_to_the_callback(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    async def visit(mcp_context: Any, params: Any, context: Any) -> ElicitResult:
+        seen.append(f"{context.tool_name} {params.url}")
+        return ElicitResult(action="accept")
+
+    async with opened(tmp_path) as client:
+        client.callbacks.on_elicitation = visit
+        (fetch,) = await client.get_tools(include="fetch")
+        answer = await fetch.ainvoke({"name": "ada"})
+
+    assert (answer, seen) == ("fetched ada", ["fetch https://example.com/sign-in"])

@@ -203,3 +203,29 @@ def test_a_call_that_progressed_up_to_the_cap_names_the_cap() -> None:
     _run(lambda: _expires(deadline, lambda: _progress(deadline, every=10, times=1000)))
 
     assert "600 s" in str(deadline.error("files", "write", sent=True))
+
+
+async def _pauses(deadline: Deadline, *, after: float, seconds: float) -> None:
+    await asyncio.sleep(after)
+    with deadline.paused():
+        await asyncio.sleep(seconds)
+    await asyncio.sleep(10_000)
+
+
+def test_the_time_of_a_pause_does_not_count() -> None:
+    deadline = Deadline(60)
+
+    paused = _run(lambda: _expires(deadline, lambda: _pauses(deadline, after=20, seconds=500)))
+
+    assert paused == (True, 560)
+
+
+def test_progress_after_a_pause_still_has_the_cap_ahead() -> None:
+    deadline = Deadline(60, cap_seconds=100)
+
+    async def block() -> None:
+        with deadline.paused():
+            await asyncio.sleep(500)
+        await _progress(deadline, every=50, times=10)
+
+    assert _run(lambda: _expires(deadline, block)) == (True, 600)

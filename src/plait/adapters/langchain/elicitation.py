@@ -12,6 +12,7 @@ from langgraph.types import interrupt
 from plait.connections.operations import Given
 from plait.errors import ConfigError, InputNeededError
 from plait.execution.call import Pause, ToolCall
+from plait.execution.questions import with_defaults
 
 ELICITATION_INTERRUPT_TYPE = "mcp_elicitation"
 """What `type` says in the value of such an interrupt."""
@@ -121,7 +122,10 @@ def _responses(
     given = cast("Mapping[str, Any]", answers)
     if missing := [key for key in questions if key not in given]:
         raise _unusable(call, f"there is no answer to {', '.join(missing)}")
-    return {key: _result(key, given[key], call) for key in questions}
+    return {
+        key: with_defaults(question.params, _result(key, given[key], call))
+        for key, question in questions.items()
+    }
 
 
 def _result(key: str, answer: Any, call: ToolCall) -> types.ElicitResult:
