@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from plait._version import __version__
 
 if TYPE_CHECKING:
-    from plait.adapters.langchain.callbacks import CallbackContext as CallbackContext
     from plait.adapters.langchain.callbacks import Callbacks as Callbacks
     from plait.adapters.langchain.callbacks import ElicitationCallback as ElicitationCallback
     from plait.adapters.langchain.callbacks import LoggingMessageCallback as LoggingMessageCallback
@@ -109,12 +108,15 @@ if TYPE_CHECKING:
     from plait.errors import UnknownServerError as UnknownServerError
     from plait.execution.call import ToolCall as ToolCall
     from plait.execution.call import run_deadline as run_deadline
+    from plait.execution.callbacks import CallbackContext as CallbackContext
     from plait.execution.classify import classify_error as classify_error
     from plait.execution.classify import should_retry as should_retry
     from plait.execution.handle import ServerHandle as ServerHandle
     from plait.execution.outcome import ToolResult as ToolResult
     from plait.execution.result_cache import ResultCaching as ResultCaching
     from plait.execution.toolbox import Toolbox as Toolbox
+    from plait.execution.watching import ResourceUpdate as ResourceUpdate
+    from plait.execution.watching import ResourceWatch as ResourceWatch
     from plait.transports.auth.login import finish_sign_in as finish_sign_in
     from plait.transports.auth.stores.file import FileTokenStore as FileTokenStore
     from plait.transports.auth.stores.keyring import KeyringTokenStore as KeyringTokenStore
@@ -123,7 +125,6 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "plait.adapters.langchain.callbacks": (
-        "CallbackContext",
         "Callbacks",
         "ElicitationCallback",
         "LoggingMessageCallback",
@@ -227,11 +228,13 @@ _MODULES = {
         "UnknownServerError",
     ),
     "plait.execution.call": ("ToolCall", "run_deadline"),
+    "plait.execution.callbacks": ("CallbackContext",),
     "plait.execution.classify": ("classify_error", "should_retry"),
     "plait.execution.handle": ("ServerHandle",),
     "plait.execution.outcome": ("ToolResult",),
     "plait.execution.result_cache": ("ResultCaching",),
     "plait.execution.toolbox": ("Toolbox",),
+    "plait.execution.watching": ("ResourceUpdate", "ResourceWatch"),
     "plait.transports.auth.login": ("finish_sign_in",),
     "plait.transports.auth.stores.file": ("FileTokenStore",),
     "plait.transports.auth.stores.keyring": ("KeyringTokenStore",),

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from plait._support.clock import Clock, SystemClock
-from plait.catalog.changes import ChangeListener, announces_changes
 from plait.catalog.filters import ToolFilter
 from plait.catalog.listing import Listing, listing_from, ttl_of
 from plait.catalog.names import collisions, with_public_names
@@ -19,6 +18,7 @@ from plait.config.servers import ServerConfig
 from plait.connections.access import Access
 from plait.connections.connection import ServerConnection
 from plait.connections.deadline import Deadline
+from plait.connections.listening import ChangeListener, announced_lists
 from plait.connections.operations import list_tools
 from plait.connections.pool import ConnectionPool
 from plait.errors import ListTimeoutError, PlaitError, ProtocolError
@@ -46,17 +46,16 @@ class ToolCatalog:
     def __init__(
         self,
         pool: ConnectionPool,
+        changes: ChangeListener,
         shaping: Shaping | None = None,
         *,
-        on_change: Callable[[str], None] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Take the connections; `on_change` gets the name of a server that announces a change."""
+        """Take the connections, and what has servers announce changes; `forget` acts on those."""
         self._pool = pool
-        self._on_change = on_change
         self.shaping = shaping or Shaping()
         self._clock = clock or SystemClock()
-        self._changes = ChangeListener(pool, self.changed)
+        self._changes = changes
         self._filters: dict[str, ToolFilter] = {}
         self._listings: dict[_Key, Listing] = {}
         self._older: dict[_Key, Listing] = {}
@@ -160,12 +159,6 @@ class ToolCatalog:
         unlisted = Tool(server=server, wire_name=wire_name, name=wire_name)
         return self._filter(server).refusal(tool or unlisted)
 
-    def changed(self, server: str) -> None:
-        """Take note that a server announces other tools."""
-        self.forget(server)
-        if self._on_change is not None:
-            self._on_change(server)
-
     def forget(self, server: str) -> None:
         """Have the server's tools listed again when they are next listed."""
         for key in [key for key in self._listings if key[0] == server]:
@@ -233,7 +226,7 @@ class ToolCatalog:
         answer = await connection.answer(
             list_tools, Deadline(seconds, setting="list_timeout"), method="tools/list"
         )
-        announces = announces_changes(connection)
+        announces = "tools" in announced_lists(connection.facts.capabilities)
         return listing_from(
             connection.name,
             answer.value,

@@ -94,14 +94,17 @@ class Handover:
                 loop.call_soon_threadsafe(errand.cancel)
             raise
 
-    def returning(self, callback: Callable[P, Awaitable[None] | None]) -> Callable[P, None]:
+    def returning(
+        self, callback: Callable[P, Awaitable[None] | None], *, outlasting: bool = False
+    ) -> Callable[P, None]:
         """Wrap a callback so that it runs in the loop and the context of whoever is here now.
 
-        Where there is no loop here, it runs in the owning one.
+        Where there is no loop here, it runs in the owning one. When the loop that is here has
+        ended, nothing runs any more, unless the callback outlasts it: then the owning one is used.
         """
         home = _loop_of_this_thread()
         context = contextvars.copy_context()
-        return _Returning(callback, home, context)
+        return _Returning(callback, home, context, outlasting=outlasting)
 
     def asking(
         self, callback: Callable[P, Coroutine[Any, Any, T]]
@@ -182,8 +185,11 @@ class _Returning(Generic[P]):
         callback: Callable[P, Awaitable[None] | None],
         home: asyncio.AbstractEventLoop | None,
         context: contextvars.Context,
+        *,
+        outlasting: bool,
     ) -> None:
         self._callback = callback
+        self._outlasting = outlasting
         self._home = home
         self._context = context
         self._running: set[asyncio.Future[None]] = set()
@@ -191,6 +197,8 @@ class _Returning(Generic[P]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None:
         here = asyncio.get_running_loop()
         home = self._home or here
+        if self._outlasting and not home.is_running():
+            home = here
         context = self._context.copy()
         if home is here:
             # At once: later, it would come after the answer it belongs before.

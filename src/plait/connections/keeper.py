@@ -60,6 +60,7 @@ class SessionKeeper:
         voice: Voice,
         redact: Redactor,
         on_event: Callable[[Event], None],
+        on_opened: Callable[[Session], None] | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.name = name
@@ -69,6 +70,7 @@ class SessionKeeper:
         self._voice = voice
         self._redact = redact
         self._on_event = on_event
+        self._on_opened = on_opened
         self._clock = clock or SystemClock()
         self._memory = Memory()
         self._condition = Condition()
@@ -100,6 +102,11 @@ class SessionKeeper:
     def in_flight(self) -> int:
         """How many requests are under way."""
         return sum(session.in_flight for session in self._sessions)
+
+    @property
+    def session(self) -> Session | None:
+        """The last session there was, open or not."""
+        return self._session
 
     async def lasting_session(self) -> Session:
         """Return the open session, waiting for one while there is hope.
@@ -232,6 +239,8 @@ class SessionKeeper:
         self._facts = ServerFacts.of(session.client)
         self._note("opened", f"session {self._opened_count}")
         self._signal("opened")
+        if self._on_opened is not None:
+            self._on_opened(session)
 
     def _refused(self, error: PlaitError) -> None:
         self._error = error
@@ -257,7 +266,7 @@ class SessionKeeper:
                 async with asyncio.timeout(self._idle_seconds_left(session)):
                     await session.ended.wait()
             except TimeoutError:
-                if session.in_flight == 0 and self._idle_seconds_left(session) == 0:
+                if not session.in_use and self._idle_seconds_left(session) == 0:
                     self._note("idle", "closed after idling")
                     self._signal("idled")
                     session.end()
@@ -276,7 +285,7 @@ class SessionKeeper:
         limit = self.server.idle_seconds
         if limit is None:
             return None
-        if session.in_flight:
+        if session.in_use:
             return limit
         return max(0.0, session.last_used + limit - self._clock.monotonic())
 

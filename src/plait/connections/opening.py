@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -12,6 +13,7 @@ from typing import Any, Literal
 from mcp import Client, MCPError
 from mcp.client.session import (
     ElicitationFnT,
+    IncomingMessage,
     ListRootsFnT,
     LoggingFnT,
     MessageHandlerFnT,
@@ -68,15 +70,17 @@ class Voice:
     client_info: Implementation | None = None
     log_level: LoggingLevel | None = None
     on_message: MessageHandlerFnT | None = None
+    on_untold: Callable[[str, object], None] | None = None
+    """Gets method and params of notifications that the SDK tells nobody about."""
     on_log: LoggingFnT | None = None
     on_elicitation: ElicitationFnT | None = None
     on_sampling: SamplingFnT | None = None
     on_roots: ListRootsFnT | None = None
     extra: dict[str, Any] = field(default_factory=dict[str, Any])
 
-    def options(self) -> dict[str, Any]:
-        """Return the keyword arguments for the SDK's client."""
-        return {
+    def options(self, own: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the keyword arguments for the SDK's client; those of the server win."""
+        options = {
             "client_info": self.client_info,
             "log_level": self.log_level,
             "message_handler": self.on_message,
@@ -87,7 +91,20 @@ class Voice:
             # The catalogue caches for all sessions; a second cache below it could only be stale.
             "cache": None,
             **self.extra,
+            **own,
         }
+        theirs: MessageHandlerFnT | None = own.get("message_handler")
+        if theirs is not None and self.on_message is not None:
+            options["message_handler"] = _both(self.on_message, theirs)
+        return options
+
+
+def _both(first: MessageHandlerFnT, second: MessageHandlerFnT) -> MessageHandlerFnT:
+    async def hear(message: IncomingMessage) -> None:
+        await first(message)
+        await second(message)
+
+    return hear
 
 
 async def enter_client(
@@ -161,7 +178,7 @@ async def set_log_level(client: Client, level: LoggingLevel) -> None:
 async def _enter_as(
     stack: AsyncExitStack, server: ServerConfig, wire: Wire, mode: str, voice: Voice
 ) -> Client:
-    options = voice.options() | dict(server.client_options)
+    options = voice.options(server.client_options)
     if isinstance(server, InProcessServer):
         client = Client(server.server, mode=mode, **options)
     else:

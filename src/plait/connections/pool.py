@@ -16,6 +16,7 @@ from plait.connections.access import Access
 from plait.connections.connection import ServerConnection
 from plait.connections.home import Home
 from plait.connections.opening import Voice
+from plait.connections.session import Session
 from plait.connections.status import Event, Status
 from plait.errors import UnknownServerError
 
@@ -32,10 +33,16 @@ class ConnectionPool:
     """Holds one connection per server and credentials; they open when they are first used."""
 
     def __init__(
-        self, servers: Mapping[str, ServerConfig], voice_for: Callable[[str], Voice]
+        self,
+        servers: Mapping[str, ServerConfig],
+        voice_for: Callable[[str], Voice],
+        *,
+        on_opened: Callable[[Session], None] | None = None,
     ) -> None:
+        """Take the servers, and how to speak to each; `on_opened` gets each session that opens."""
         self._home = Home()
         self._voice_for = voice_for
+        self._on_opened = on_opened
         self._events: deque[Event] = deque(maxlen=_EVENTS)
         self._private: OrderedDict[tuple[str, str, str | None], ServerConnection] = OrderedDict()
         """By server, credentials and conversation; the longest unused first."""
@@ -116,6 +123,7 @@ class ConnectionPool:
             voice=self._voice_for(name),
             redact=Redactor(secret_values(server)),
             on_event=self._events.append,
+            on_opened=self._on_opened,
         )
 
     def _make_room(self) -> None:

@@ -37,11 +37,13 @@ class Session:
         self._free = asyncio.Event()
         self._free.set()
         self.wire = Wire(name, redact, self.end)
+        self.wire.on_notification = voice.on_untold
         self.ended = asyncio.Event()
         """Set when the session is of no more use, by whichever side."""
         self.in_flight = 0
         self.holders: set[object] = set()
         """Calls that wait for an answer of the user; no other call may run beside them."""
+        self._listeners = 0
         self.opened_at = self.last_used = time.monotonic()
         self.connect_seconds: float | None = None
 
@@ -84,6 +86,21 @@ class Session:
             self.last_used = time.monotonic()
             if self.in_flight == 0:
                 self._free.set()
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a request is under way, or somebody listens."""
+        return self.in_flight > 0 or self._listeners > 0
+
+    @contextmanager
+    def listened_to(self) -> Generator[None]:
+        """Keep the session from being closed for idleness; unlike a request, this delays no end."""
+        self._listeners += 1
+        try:
+            yield
+        finally:
+            self._listeners -= 1
+            self.last_used = time.monotonic()
 
     def end(self) -> None:
         """Declare the session of no more use; calls under way may still finish."""

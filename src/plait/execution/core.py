@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from mcp import Client
 from mcp.client import ClientRequestContext
-from mcp.client.session import ElicitationFnT, IncomingMessage, LoggingFnT
+from mcp.client.session import ElicitationFnT
 from mcp_types import (
     METHOD_NOT_FOUND,
     ElicitRequestParams,
@@ -17,8 +17,6 @@ from mcp_types import (
     ErrorData,
     LoggingLevel,
     LoggingMessageNotificationParams,
-    ResourceUpdatedNotification,
-    ToolListChangedNotification,
 )
 
 from plait.catalog.catalog import ToolCatalog
@@ -30,9 +28,12 @@ from plait.connections.handover import Handover
 from plait.connections.opening import Voice, set_log_level
 from plait.connections.operations import is_modern
 from plait.connections.pool import ConnectionPool
+from plait.connections.session import Session
 from plait.connections.status import Status
 from plait.errors import PlaitError, ProtocolError
+from plait.execution.callbacks import ServerCallbacks
 from plait.execution.executor import Calling, ToolExecutor
+from plait.execution.hearing import Hearing
 from plait.execution.identity import without_run
 from plait.execution.questions import with_defaults
 from plait.execution.subscriptions import Subscriptions
@@ -49,14 +50,22 @@ class Core:
         handover: Handover,
         *,
         voice_for: Callable[[str], Voice],
+        callbacks: ServerCallbacks | None = None,
         shaping: Shaping | None = None,
         calling: Calling | None = None,
     ) -> None:
         self._voice_for = voice_for
         common = {name: without_run(server) for name, server in servers.items()}
-        self.pool = ConnectionPool(common, self._voice)
-        self.catalog = ToolCatalog(self.pool, shaping, on_change=self._tools_changed)
+        self.pool = ConnectionPool(common, self._voice, on_opened=self._session_opened)
         self.subscriptions = Subscriptions(self.pool)
+        self._hearing = Hearing(
+            callbacks or ServerCallbacks(),
+            handover,
+            on_tools_changed=self._tools_changed,
+            on_resource_updated=self.subscriptions.updated,
+        )
+        self._changes = self._hearing.listener(self.pool)
+        self.catalog = ToolCatalog(self.pool, self._changes, shaping)
         self.executor = ToolExecutor(self.pool, self.catalog, handover, calling)
 
     @property
@@ -75,11 +84,15 @@ class Core:
     async def add(self, name: str, server: ServerConfig) -> None:
         """Take one more server; one of the same name is closed first."""
         if name in self.pool.connections:
-            await self.remove(name)
+            await self._close(name)
         self.pool.add(name, without_run(server))
 
     async def remove(self, name: str) -> None:
-        """Close a server's connections, and forget its tools."""
+        """Close a server's connections, and forget its tools and who follows its resources."""
+        self.subscriptions.drop(name)
+        await self._close(name)
+
+    async def _close(self, name: str) -> None:
         self.catalog.drop(name)
         await self.pool.remove(name)
 
@@ -142,13 +155,16 @@ class Core:
                 await self.ask(name, partial(set_log_level, level=level), "logging/setLevel")
 
     def _tools_changed(self, server: str) -> None:
+        self.catalog.forget(server)
         if self.executor.results is not None:
             self.executor.results.forget(server)
 
     def _voice(self, server: str) -> Voice:
         voice = self._voice_for(server)
-        voice.on_message = partial(self._heard, server)
-        voice.on_log = partial(self._logged, server, voice.on_log)
+        # Connections are made before there is anybody to hear them.
+        voice.on_message = lambda message: self._hearing.message(server, message)
+        voice.on_untold = lambda method, params: self._hearing.untold(server, method, params)
+        voice.on_log = partial(self._logged, server)
         if voice.on_elicitation is not None:
             voice.on_elicitation = self._answering(voice.on_elicitation)
         return voice
@@ -164,19 +180,10 @@ class Core:
 
         return answer
 
-    async def _logged(
-        self, server: str, otherwise: LoggingFnT | None, params: LoggingMessageNotificationParams
-    ) -> None:
+    async def _logged(self, server: str, params: LoggingMessageNotificationParams) -> None:
         """Pass a log message on to the call it must belong to, or else to the whole client."""
-        if not self.executor.talk.logged(server, params) and otherwise is not None:
-            await otherwise(params)
+        if not self.executor.talk.logged(server, params):
+            self._hearing.logged(server, params)
 
-    async def _heard(self, server: str, message: IncomingMessage) -> None:
-        """Act on what a server says without being asked."""
-        match message:
-            case ToolListChangedNotification():
-                self.catalog.changed(server)
-            case ResourceUpdatedNotification():
-                self.subscriptions.updated(server, message.params.uri)
-            case _:
-                pass
+    def _session_opened(self, session: Session) -> None:
+        self._hearing.opened(self.pool, self._changes, session)

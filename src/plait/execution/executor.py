@@ -29,6 +29,7 @@ from plait.errors import (
 )
 from plait.execution.arguments import argument_error_text, prepare_arguments
 from plait.execution.call import OnProgress, ToolCall, deadline_of, within_run
+from plait.execution.callbacks import OnAnyProgress, progress_callback
 from plait.execution.fallback import BeforeFallback, has_not_run, may_fall_back
 from plait.execution.holding import HeldCall, Holding
 from plait.execution.outcome import ToolResult
@@ -55,6 +56,8 @@ class Calling:
     before_fallback: BeforeFallback | None = None
     result_caching: ResultCaching | None = None
     observers: Sequence[Observer] = ()
+    on_progress: OnAnyProgress | None = None
+    """Is told of the progress of every call, besides its caller."""
 
 
 class ToolExecutor:
@@ -122,7 +125,9 @@ class ToolExecutor:
                 self.results.forget(call.server)
 
     async def _run_attempts(self, call: ToolCall, tool: Tool | None) -> ToolResult:
-        tell = call.on_progress and self._handover.returning(call.on_progress)
+        everywhere = progress_callback(self._calling.on_progress, call.server, call.tool)
+        told = [one for one in (call.on_progress, everywhere) if one is not None]
+        tell = tuple(self._handover.returning(one) for one in told)
         listener = Listener.of(call, self._handover)
         began = time.perf_counter()
         attempt = 0
@@ -153,7 +158,7 @@ class ToolExecutor:
             )
 
     async def _attempt(
-        self, call: ToolCall, tool: Tool | None, tell: _Tell | None, listener: Listener
+        self, call: ToolCall, tool: Tool | None, told: Sequence[_Tell], listener: Listener
     ) -> Answer[CallToolResult]:
         """Make one attempt; runs in the loop that owns the connections."""
         connection = self._pool.connection(call.server, call.access)
@@ -161,10 +166,10 @@ class ToolExecutor:
 
         async def send(held: HeldCall | None = None) -> Answer[CallToolResult]:
             if held is None:
-                return await self._send(call, tool, connection, deadline, tell, listener)
+                return await self._send(call, tool, connection, deadline, told, listener)
             listener.ask, listener.pausing = held.ask, True
             bare = replace(call, given=None, pause=None)
-            return await self._send(bare, tool, connection, deadline, tell, listener)
+            return await self._send(bare, tool, connection, deadline, told, listener)
 
         if call.pause is not None and await self._asks_meanwhile(call, connection):
             idempotent = tool is not None and tool.idempotent
@@ -183,12 +188,12 @@ class ToolExecutor:
         tool: Tool | None,
         connection: ServerConnection,
         deadline: Deadline,
-        tell: _Tell | None,
+        told: Sequence[_Tell],
         listener: Listener,
     ) -> Answer[CallToolResult]:
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             deadline.extend()
-            if tell is not None:
+            for tell in told:
                 tell(progress, total, message)
 
         async def operation(client: Client) -> CallToolResult:

@@ -20,6 +20,7 @@ from plait.errors import PlaitError
 from plait.execution.core import Core
 from plait.execution.life import ClientLife
 from plait.execution.subscriptions import Subscription
+from plait.execution.watching import ResourceWatch
 
 T = TypeVar("T")
 
@@ -111,9 +112,34 @@ class ServerFeatures(ClientLife):
 
         The subscription outlives restarts of the server; `cancel()` on it ends it.
         """
-        self.check_names([server])
-        tell = self._handover.returning(on_update)
-        return await self._on_owner(lambda core: core.subscriptions.add(server, uri, tell))
+        subscription = Subscription(server, uri, self._handover.returning(on_update))
+        await self.follow(subscription)
+        return subscription
+
+    def watch_resource(
+        self, server: str, uri: str, *more_uris: str, read: bool = False
+    ) -> ResourceWatch:
+        """Follow resources: `async for update in box.watch_resource("server", uri): ...`.
+
+        An update comes whenever one of them has changed, and after a restart of the server, when
+        it may have. With `read`, updates have the contents, and the first comes at once. As
+        `async with box.watch_resource(...) as updates` the subscription begins and ends with the
+        block; see `ResourceWatch`.
+        """
+        return ResourceWatch(server, (uri, *more_uris), self.follow, self.read if read else None)
+
+    async def follow(self, subscription: Subscription) -> None:
+        """Begin a subscription, and wait until the server has agreed.
+
+        Raises:
+            PlaitError: The server cannot be reached, or refuses.
+        """
+        self.check_names([subscription.server])
+        try:
+            await self._on_owner(lambda core: core.subscriptions.add(subscription))
+        except BaseException:
+            subscription.cancel()
+            raise
 
     async def set_log_level(self, level: types.LoggingLevel, *servers: str) -> None:
         """Say from which level on servers shall send log messages; servers without logs are left.

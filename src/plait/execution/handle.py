@@ -12,6 +12,7 @@ from plait.connections.facts import ServerFacts
 from plait.execution.call import OnProgress, ToolCall
 from plait.execution.outcome import ToolResult
 from plait.execution.toolbox import Toolbox
+from plait.execution.watching import ResourceWatch
 
 
 class ServerHandle:
@@ -90,6 +91,10 @@ class ServerHandle:
     async def read_resource(self, uri: str) -> types.ReadResourceResult:
         """Read a resource."""
         return await self._toolbox.read(self.name, str(uri))
+
+    def watch_resource(self, uri: str, *more_uris: str, read: bool = False) -> ResourceWatch:
+        """Follow resources; each update is one that has changed, or may have."""
+        return self._toolbox.watch_resource(self.name, uri, *more_uris, read=read)
 
     async def list_prompts(self, *, cursor: str | None = None) -> types.ListPromptsResult:
         """List the prompts."""

@@ -37,8 +37,9 @@ class ClientLife:
         self._check_open()
         if self._handover.started:
             await self._shut()
-            self._core = self._build(self._handover)
         self._handover.use_current_loop()
+        # Again, so that callbacks run in this loop and this context.
+        self._core = self._build(self._handover)
         return self
 
     async def __aexit__(

@@ -11,6 +11,7 @@ from plait.catalog.overrides import read_overrides
 from plait.catalog.shaping import Shaping
 from plait.connections.pool import unknown_server
 from plait.errors import ConfigError
+from plait.execution.callbacks import NOTICES, OnAnyProgress, OnNotice
 from plait.execution.executor import Calling
 from plait.execution.fallback import backups_only
 from plait.execution.result_cache import ResultCaching
@@ -35,6 +36,8 @@ APPLIED = frozenset(
         "tool_overrides",
         "tool_timeouts",
         "validate_arguments",
+        "on_progress",
+        *NOTICES,
     }
 )
 
@@ -58,6 +61,15 @@ class ToolOptions(TypedDict, total=False):
     cache: bool | float
     result_cache: Any
     validate_arguments: bool
+    on_message: OnNotice
+    on_progress: OnAnyProgress
+    on_initialized: OnNotice
+    on_cancelled: OnNotice
+    on_tools_list_changed: OnNotice
+    on_prompts_list_changed: OnNotice
+    on_resources_list_changed: OnNotice
+    on_roots_list_changed: OnNotice
+    on_resources_updated: OnNotice
 
 
 def unused_options(options: Iterable[str]) -> list[str]:
@@ -97,6 +109,7 @@ def calling_from(
         before_fallback=options.get("before_fallback"),
         result_caching=ResultCaching.of(options.get("result_cache")),
         observers=tuple(observers),
+        on_progress=options.get("on_progress"),
     )
 
 

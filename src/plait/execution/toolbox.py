@@ -22,6 +22,7 @@ from plait.config.read import ClientConfig, ConfigSource, read_config, read_opti
 from plait.connections.access import Access, join
 from plait.errors import ConnectError, PlaitError
 from plait.execution.call import OnProgress, ToolCall
+from plait.execution.callbacks import OnLog, ServerCallbacks
 from plait.execution.core import Core
 from plait.execution.features import ServerFeatures
 from plait.execution.identity import Run, access_for
@@ -34,7 +35,7 @@ from plait.execution.options import (
 )
 from plait.execution.outcome import ToolResult
 from plait.execution.roots import Roots, roots_callback
-from plait.execution.voice import OnLog, VoiceMaker
+from plait.execution.voice import VoiceMaker
 from plait.telemetry.observer import Observer
 
 logger = logging.getLogger("plait.execution")
@@ -75,18 +76,21 @@ class Toolbox(ServerFeatures):
             for name, server in self.config.servers.items()
         }
         self._reported: set[str] = set()
+        callbacks = ServerCallbacks.of(self._options, on_log)
+        level = log_level or self._options.get("log_level")
+        if level is None and callbacks.on_message is not None:
+            level = "debug"  # without being asked, modern servers send none
         super().__init__(
             partial(
                 Core,
                 self._servers,
                 voice_for=VoiceMaker(
                     client_info=_implementation(client_info),
-                    log_level=log_level
-                    or cast("types.LoggingLevel | None", self._options.get("log_level")),
-                    on_log=on_log,
+                    log_level=cast("types.LoggingLevel | None", level),
                     on_elicitation=on_elicitation,
                     on_roots=None if roots is None else roots_callback(roots),
                 ),
+                callbacks=callbacks,
                 shaping=shaping_from(self._options),
                 calling=calling_from(
                     self._options,

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from mcp.client.session import ElicitationFnT, ListRootsFnT, LoggingFnT
-from mcp_types import Implementation, LoggingLevel, LoggingMessageNotificationParams
+from mcp.client.session import ElicitationFnT, ListRootsFnT
+from mcp_types import Implementation, LoggingLevel
 
 from plait.connections.opening import Voice
-
-OnLog = Callable[[str, LoggingMessageNotificationParams], Awaitable[None] | None]
-"""Gets the server's name and the log message it sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +17,6 @@ class VoiceMaker:
 
     client_info: Implementation
     log_level: LoggingLevel | None = None
-    on_log: OnLog | None = None
     on_roots: ListRootsFnT | None = None
     on_elicitation: Callable[[str], ElicitationFnT] | None = None
     """Makes, for a server, what answers its questions."""
@@ -31,16 +26,6 @@ class VoiceMaker:
         return Voice(
             client_info=self.client_info,
             log_level=self.log_level,
-            on_log=None if self.on_log is None else _log_callback(self.on_log, server),
             on_roots=self.on_roots,
             on_elicitation=None if self.on_elicitation is None else self.on_elicitation(server),
         )
-
-
-def _log_callback(tell: OnLog, server: str) -> LoggingFnT:
-    async def told(params: LoggingMessageNotificationParams) -> None:
-        answer = tell(server, params)
-        if inspect.isawaitable(answer):
-            await answer
-
-    return told

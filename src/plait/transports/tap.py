@@ -31,6 +31,8 @@ _LONGEST_ID = 20
 _HANDSHAKE_VERSION = "2025-11-25"
 """What the SDK validates handshake-era answers against, whichever version was agreed on."""
 
+_UNTOLD = frozenset({"notifications/cancelled", "notifications/roots/list_changed"})
+"""Notifications that the SDK acts on by itself, or does not know from a server."""
 
 StreamT = TypeVar("StreamT", bound="ReadStream[Any] | WriteStream[Any]")
 
@@ -99,7 +101,15 @@ class TappedRead(_Tapped["ReadStream[SessionMessage | Exception]"]):
         self._wire.last_heard = time.monotonic()
         if isinstance(item, SessionMessage):
             self._settle(item)
+            self._overhear(item)
         return item
+
+    def _overhear(self, item: SessionMessage) -> None:
+        message = item.message
+        if isinstance(message, JSONRPCNotification) and message.method in _UNTOLD:
+            tell = self._wire.on_notification
+            if tell is not None:
+                tell(message.method, message.params)
 
     def _settle(self, item: SessionMessage) -> None:
         message = item.message

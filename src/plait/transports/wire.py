@@ -148,6 +148,8 @@ class Wire:
         """The last HTTP answer that was not a success, whichever request it answered."""
         self.before_end: Callable[[], Awaitable[None]] | None = None
         """What a transport still has to find out once its stream has ended."""
+        self.on_notification: Callable[[str, object], None] | None = None
+        """Gets method and params of what servers announce and the SDK tells nobody."""
         self._on_end = on_end
 
     def hide(self, secrets: Iterable[str]) -> None:

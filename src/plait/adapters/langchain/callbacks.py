@@ -1,14 +1,18 @@
-"""What users are told about while tools run: log messages, progress, questions."""
+"""What users are told about: log messages, progress, questions, and what servers announce."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
 
 from mcp.client import ClientRequestContext
 from mcp.client.session import ElicitationFnT, LoggingFnT
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import ElicitRequestParams, ElicitResult, LoggingMessageNotificationParams
+
+from plait.errors import ConfigError
+from plait.execution.callbacks import NOTICES, CallbackContext, OnAnyProgress, OnNotice, settled
 
 __all__ = [
     "CallbackContext",
@@ -20,14 +24,6 @@ __all__ = [
     "LoggingMessageNotificationParams",
     "ProgressCallback",
 ]
-
-
-@dataclass
-class CallbackContext:
-    """Which server, and where it can be told which of its tools, a callback is about."""
-
-    server_name: str
-    tool_name: str | None = None
 
 
 @runtime_checkable
@@ -77,27 +73,65 @@ class MCPCallbacks:
 
 @dataclass
 class Callbacks:
-    """The callbacks of a client."""
+    """The callbacks of a client.
+
+    Those after the first three hold for the connections of a client, and may be plain functions.
+    """
 
     on_logging_message: LoggingMessageCallback | None = None
-    on_progress: ProgressCallback | None = None
+    on_progress: ProgressCallback | OnAnyProgress | None = None
     on_elicitation: ElicitationCallback | None = None
+    on_message: OnNotice | None = None
+    """Gets log messages, as `on_logging_message` does."""
+    on_initialized: OnNotice | None = None
+    on_cancelled: OnNotice | None = None
+    on_tools_list_changed: OnNotice | None = None
+    on_prompts_list_changed: OnNotice | None = None
+    on_resources_list_changed: OnNotice | None = None
+    on_roots_list_changed: OnNotice | None = None
+    on_resources_updated: OnNotice | None = None
+
+    def joined(self, options: Mapping[str, Any]) -> Callbacks:
+        """Return these, and those among the options of a client.
+
+        Raises:
+            ConfigError: One is in both places.
+        """
+        given = {name: options[name] for name in (*NOTICES, "on_progress") if options.get(name)}
+        for name in given:
+            if getattr(self, name) is not None:
+                raise ConfigError(f"{name} is given twice: as an option, and in `callbacks`")
+        return replace(self, **given) if given else self
+
+    def notices(self) -> dict[str, OnNotice]:
+        """Return those of the connections of a client, but for log messages."""
+        found = {name: getattr(self, name) for name in NOTICES if name != "on_message"}
+        return {name: callback for name, callback in found.items() if callback is not None}
+
+    async def logged(
+        self, params: LoggingMessageNotificationParams, context: CallbackContext
+    ) -> None:
+        """Tell of a log message."""
+        if self.on_logging_message is not None:
+            await settled(self.on_logging_message(params, context))
+        if self.on_message is not None:
+            await settled(self.on_message(params, context))
+
+    @property
+    def hears_logs(self) -> bool:
+        """Whether anybody wants log messages."""
+        return self.on_logging_message is not None or self.on_message is not None
 
     def to_mcp_format(self, *, context: CallbackContext) -> MCPCallbacks:
         """Bind the callbacks to a context, in the form that the MCP SDK takes."""
-        on_log, on_progress, on_question = (
-            self.on_logging_message,
-            self.on_progress,
-            self.on_elicitation,
-        )
+        on_progress, on_question = self.on_progress, self.on_elicitation
 
         async def log(params: LoggingMessageNotificationParams) -> None:
-            if on_log is not None:
-                await on_log(params, context)
+            await self.logged(params, context)
 
         async def progressed(progress: float, total: float | None, message: str | None) -> None:
             if on_progress is not None:
-                await on_progress(progress, total, message, context)
+                await settled(on_progress(progress, total, message, context))
 
         about = context
 
@@ -107,7 +141,7 @@ class Callbacks:
             return await on_question(context, params, about)
 
         return MCPCallbacks(
-            logging_callback=log if on_log is not None else None,
+            logging_callback=log if self.hears_logs else None,
             progress_callback=progressed if on_progress is not None else None,
             elicitation_callback=ask if on_question is not None else None,
         )

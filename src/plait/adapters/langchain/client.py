@@ -18,11 +18,12 @@ from plait.adapters.langchain.loading import log_callback, question_callback
 from plait.adapters.langchain.resource_tools import resource_tools
 from plait.adapters.langchain.roster import Roster
 from plait.adapters.langchain.runner import ToolRunner
-from plait.adapters.langchain.settings import OPTIONS, settings_from
+from plait.adapters.langchain.settings import HEARD, OPTIONS, settings_from
 from plait.adapters.langchain.tools import MCPTool
 from plait.catalog.schemas import Profile
 from plait.config.read import ConfigSource, read_options
 from plait.connections.access import Access
+from plait.execution.callbacks import OnAnyProgress, OnNotice
 from plait.execution.fallback import BeforeFallback
 from plait.execution.roots import Roots
 from plait.execution.toolbox import Toolbox
@@ -77,6 +78,15 @@ class MultiServerMCPClient(ClientFeatures):
         roots: Roots | None = None,
         log_level: types.LoggingLevel | None = None,
         observers: Sequence[Observer] | None = None,
+        on_message: OnNotice | None = None,
+        on_progress: OnAnyProgress | None = None,
+        on_initialized: OnNotice | None = None,
+        on_cancelled: OnNotice | None = None,
+        on_tools_list_changed: OnNotice | None = None,
+        on_prompts_list_changed: OnNotice | None = None,
+        on_resources_list_changed: OnNotice | None = None,
+        on_roots_list_changed: OnNotice | None = None,
+        on_resources_updated: OnNotice | None = None,
     ) -> None:
         given = {name: value for name, value in locals().items() if name in OPTIONS}
         given = read_options({name: value for name, value in given.items() if value is not None})
@@ -85,17 +95,17 @@ class MultiServerMCPClient(ClientFeatures):
         options: dict[str, Any] = {**config.options, **given}
         if unused := ", ".join(sorted(options.keys() - OPTIONS)):
             logger.warning("a LangChain client makes no use of these options: %s", unused)
-        self.callbacks = cast("Callbacks", options.get("callbacks") or Callbacks())
-        heard = log_callback(self.callbacks)
-        level = options.get("log_level") or (None if heard is None else "debug")
-        own = {name: value for name, value in options.items() if name in Toolbox.OPTIONS}
+        callbacks = cast("Callbacks", options.get("callbacks") or Callbacks())
+        self.callbacks = callbacks.joined(options)
+        own = {name: options[name] for name in options.keys() & Toolbox.OPTIONS - HEARD}
+        own |= self.callbacks.notices()
         self._toolbox = Toolbox(
             replace(config, options={}),
             default_tool_timeout=given.get("default_tool_timeout"),
             client_info=options.get("client_info"),
             roots=options.get("roots"),
-            log_level=level,
-            on_log=heard,
+            log_level=options.get("log_level"),
+            on_log=log_callback(self.callbacks),
             on_elicitation=question_callback(self.callbacks),
             observers=options.get("observers") or (),
             **own,

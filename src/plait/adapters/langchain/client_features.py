@@ -23,7 +23,9 @@ from plait.connections.status import Status
 from plait.errors import ConnectError, PlaitError
 from plait.execution.features import Listed
 from plait.execution.handle import ServerHandle
+from plait.execution.subscriptions import Subscription
 from plait.execution.toolbox import Toolbox
+from plait.execution.watching import ResourceWatch
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -157,6 +159,23 @@ class ClientFeatures:
         """Read one resource."""
         await self._synced()
         return await self._toolbox.read(server_name, uri)
+
+    def watch_resource(
+        self, server_name: str, uri: str, *more_uris: str, read: bool = False
+    ) -> ResourceWatch:
+        """Follow resources: `async for update in client.watch_resource("server", uri): ...`.
+
+        An update comes whenever one of them has changed, and after a restart of the server, when
+        it may have. With `read`, updates have the contents, and the first comes at once. As
+        `async with client.watch_resource(...) as updates` the subscription begins and ends with
+        the block; see `ResourceWatch`.
+        """
+        read_now = self.read_resource if read else None
+        return ResourceWatch(server_name, (uri, *more_uris), self._follow, read_now)
+
+    async def _follow(self, subscription: Subscription) -> None:
+        await self._synced()
+        await self._toolbox.follow(subscription)
 
     async def set_logging_level(self, *server_and_level: str) -> None:
         """Say from which level on servers send log messages: `(level)`, or `(server, level)`."""

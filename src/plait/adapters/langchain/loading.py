@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import mcp_types as types
 from langchain_core.tools import BaseTool
@@ -27,8 +27,9 @@ from plait.catalog.names import NamePolicy, with_public_names
 from plait.catalog.schemas import Profile
 from plait.catalog.tool import Tool
 from plait.connections.facts import ServerFacts
+from plait.execution.callbacks import OnLog
+from plait.execution.options import ToolOptions
 from plait.execution.toolbox import Toolbox
-from plait.execution.voice import OnLog
 
 _UNNAMED = "unknown"
 _NEITHER = "give a session or a connection"
@@ -146,23 +147,22 @@ def toolbox_for(
     name: str, connection: Mapping[str, Any], callbacks: Callbacks | None = None
 ) -> Toolbox:
     """Make a toolbox of one connection."""
-    heard = log_callback(callbacks) if callbacks is not None else None
+    told = callbacks or Callbacks()
     return Toolbox(
         {"servers": {name: connection}},
-        on_log=heard,
-        on_elicitation=question_callback(callbacks or Callbacks()),
-        log_level=None if heard is None else "debug",
+        on_log=log_callback(told),
+        on_elicitation=question_callback(told),
+        **cast("ToolOptions", told.notices()),
     )
 
 
 def log_callback(callbacks: Callbacks) -> OnLog | None:
     """Return what takes the log messages that belong to no call."""
-    tell = callbacks.on_logging_message
-    if tell is None:
+    if not callbacks.hears_logs:
         return None
 
     async def told(server: str, params: types.LoggingMessageNotificationParams) -> None:
-        await tell(params, CallbackContext(server_name=server))
+        await callbacks.logged(params, CallbackContext(server_name=server))
 
     return told
 

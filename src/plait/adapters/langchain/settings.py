@@ -9,6 +9,7 @@ from plait.adapters.langchain.callbacks import Callbacks
 from plait.adapters.langchain.handling import HandlingLayer, OutputHandling
 from plait.adapters.langchain.runner import RunnerSettings
 from plait.config.servers import ServerConfig
+from plait.execution.callbacks import NOTICES
 from plait.execution.options import ToolOptions
 
 OWN = frozenset(
@@ -30,6 +31,9 @@ OWN = frozenset(
         "use_standard_content_blocks",
     }
 )
+
+HEARD = frozenset({"on_progress", *NOTICES})
+"""The options that are callbacks."""
 
 OPTIONS = OWN | frozenset(ToolOptions.__annotations__)
 """Every option of the client."""
