@@ -51,8 +51,9 @@ class Hearing:
 
     def listener(self, pool: ConnectionPool) -> ChangeListener:
         """Make what listens to modern servers; the catalogue always wants to hear of tools."""
-        lists = [kind for kind, name in _LIST_CALLBACKS.items() if name in self._callbacks]
-        return ChangeListener(pool, ["tools", *lists], self._list_changed)
+        lists: set[ListKind] = {"tools"}
+        lists.update(kind for kind, name in _LIST_CALLBACKS.items() if name in self._callbacks)
+        return ChangeListener(pool, lists, self._list_changed)
 
     def opened(self, pool: ConnectionPool, changes: ChangeListener, session: Session) -> None:
         """Tell of a new session, and have the server tell what is wanted of it."""

@@ -106,10 +106,14 @@ class TappedRead(_Tapped["ReadStream[SessionMessage | Exception]"]):
 
     def _overhear(self, item: SessionMessage) -> None:
         message = item.message
-        if isinstance(message, JSONRPCNotification) and message.method in _UNTOLD:
-            tell = self._wire.on_notification
-            if tell is not None:
-                tell(message.method, message.params)
+        tell = self._wire.on_notification
+        if tell is None or not isinstance(message, JSONRPCNotification):
+            return
+        # A modern server ends with it a stream that this client has asked for.
+        asked = self._wire.pending.get(_cancelled_id(item) or "")
+        ours = asked is not None and asked.method == "subscriptions/listen"
+        if message.method in _UNTOLD and not ours:
+            tell(message.method, message.params)
 
     def _settle(self, item: SessionMessage) -> None:
         message = item.message

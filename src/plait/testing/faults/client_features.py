@@ -1,9 +1,9 @@
-"""The tools of the fault server that use what clients offer: logs, roots, answers."""
+"""The tools of the fault server that talk to clients: logs, roots, questions, changes."""
 
 from __future__ import annotations
 
 import warnings
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, cast
 
 from mcp.server import MCPServer, Server
 from mcp.server.context import ServerRequestContext
@@ -17,26 +17,36 @@ from mcp.server.mcpserver import (
 )
 from mcp.shared.exceptions import MCPDeprecationWarning
 from mcp.types import (
+    CancelledNotification,
+    CancelledNotificationParams,
     EmptyResult,
     ListRootsResult,
     LoggingLevel,
+    PromptListChangedNotification,
+    ResourceListChangedNotification,
+    RootsListChangedNotification,
+    ServerNotification,
     SetLevelRequestParams,
     SubscribeRequestParams,
+    ToolListChangedNotification,
     UnsubscribeRequestParams,
 )
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel
 
+from plait.testing.faults.run import Run
 from plait.testing.faults.tools import CHANGES, READ_ONLY
 
 
-def add_client_features(server: MCPServer, inner: Server[Any]) -> None:
+def add_client_features(server: MCPServer, inner: Server[Any], run: Run) -> None:
     """Register all of it; the legacy era needs request handlers beside the tools."""
     _add_log(server)
     _add_roots(server)
     _add_ask(server)
     _add_touch(server)
-    _add_legacy_handlers(inner)
+    _add_announce(server)
+    _add_followed(server, run)
+    _add_legacy_handlers(inner, run)
 
 
 def _add_log(server: MCPServer) -> None:
@@ -93,10 +103,61 @@ def _add_touch(server: MCPServer) -> None:
         return f"touched {uri}"
 
 
-def _add_legacy_handlers(inner: Server[Any]) -> None:
+def _add_announce(server: MCPServer) -> None:
+    @server.tool(annotations=CHANGES, structured_output=False)
+    async def announce(
+        what: Literal["tools", "prompts", "resources", "roots", "cancelled"], ctx: Context
+    ) -> str:
+        """Announce a change that did not happen; roots and cancelled only in the older era."""
+        match what:
+            case "tools":
+                await ctx.notify_tools_changed()
+            case "prompts":
+                await ctx.notify_prompts_changed()
+            case "resources":
+                await ctx.notify_resources_changed()
+            case _:
+                pass
+        if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            # Not every one of them is a server's to send, which is what the SDK's types say.
+            await ctx.session.send_notification(cast("ServerNotification", _ANNOUNCED[what]))
+        return f"announced {what}"
+
+
+_ANNOUNCED = {
+    "tools": ToolListChangedNotification(),
+    "prompts": PromptListChangedNotification(),
+    "resources": ResourceListChangedNotification(),
+    "roots": RootsListChangedNotification(),
+    "cancelled": CancelledNotification(
+        params=CancelledNotificationParams(request_id=7, reason="no longer needed")
+    ),
+}
+
+
+def _add_followed(server: MCPServer, run: Run) -> None:
+    @server.tool(annotations=READ_ONLY, structured_output=False)
+    async def followed() -> str:
+        """Return the URIs that clients of the older era are subscribed to, a line each."""
+        return "\n".join(run.followed)
+
+
+def _add_legacy_handlers(inner: Server[Any], run: Run) -> None:
     async def accept(_: ServerRequestContext[Any, Any], params: object) -> EmptyResult:  # noqa: ARG001
         return EmptyResult()
 
+    async def subscribe(
+        _: ServerRequestContext[Any, Any], params: SubscribeRequestParams
+    ) -> EmptyResult:
+        run.followed.append(str(params.uri))
+        return EmptyResult()
+
+    async def unsubscribe(
+        _: ServerRequestContext[Any, Any], params: UnsubscribeRequestParams
+    ) -> EmptyResult:
+        run.followed.remove(str(params.uri))
+        return EmptyResult()
+
     inner.add_request_handler("logging/setLevel", SetLevelRequestParams, accept)
-    inner.add_request_handler("resources/subscribe", SubscribeRequestParams, accept)
-    inner.add_request_handler("resources/unsubscribe", UnsubscribeRequestParams, accept)
+    inner.add_request_handler("resources/subscribe", SubscribeRequestParams, subscribe)
+    inner.add_request_handler("resources/unsubscribe", UnsubscribeRequestParams, unsubscribe)

@@ -33,6 +33,9 @@ class Run:
     grown: int = 0
     """How many tools `grow` has added."""
 
+    followed: list[str] = field(default_factory=list[str])
+    """The resources that clients of the older era are subscribed to."""
+
     exit_due: bool = False
     """Whether the process ends as soon as the answer on its way is written."""
 

@@ -46,7 +46,7 @@ def build_server(run: Run) -> MCPServer:
     )
     add_tools(server, run)
     add_content(server)
-    add_client_features(server, lowlevel_server(server))
+    add_client_features(server, lowlevel_server(server), run)
     return server
 
 
