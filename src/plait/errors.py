@@ -285,15 +285,33 @@ class HttpError(PlaitError):
 
     kind = "transport"
 
+    scopes: tuple[str, ...] = ()
+    """The scopes that the server asks for, where other credentials may help."""
+
+    login: str | None = None
+    """The command that signs in, where there is one."""
+
+    authorization_url: str | None = None
+    """Where a person was sent to sign in, if one was."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Describe the error as plain data; absent facts are left out."""
+        facts: dict[str, object] = {
+            "scopes": list(self.scopes),
+            "login": self.login,
+            "authorization_url": self.authorization_url,
+        }
+        return {**super().to_dict(), **{name: value for name, value in facts.items() if value}}
+
 
 class AuthRequiredError(HttpError):
-    """HTTP 401: credentials are missing, wrong or expired; see `challenge`."""
+    """HTTP 401: credentials are missing, wrong or expired; see `scopes` and `login`."""
 
     kind = "auth"
 
 
 class ForbiddenError(HttpError):
-    """HTTP 403: the credentials do not allow this."""
+    """HTTP 403: the credentials do not allow this; `scopes` names those that would."""
 
     kind = "auth"
 

@@ -22,6 +22,9 @@ _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 _LAST_PORT: Final = 65535
 
+_SENDS_AWAY: Final = ("redirect_to_authorization", "redirectToAuthorization")
+"""What the method of a provider object is called that asks a person."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OAuth:
@@ -107,6 +110,13 @@ class OAuth:
     def scope(self) -> str | None:
         """The scopes as the protocol writes them."""
         return " ".join(self.scopes) or None
+
+
+def may_ask_person(auth: object) -> bool:
+    """Say whether signing in with this may involve a person: by these settings, or by an object."""
+    if isinstance(auth, OAuth):
+        return auth.may_ask
+    return any(hasattr(auth, name) for name in _SENDS_AWAY)
 
 
 def person_seconds(auth: object) -> float:

@@ -115,6 +115,8 @@ class ServerConnection(SessionKeeper):
             self._signal("proven")
         failure = request_failure(error, exchanges, session.wire, method=method, tool=tool)
         if failure.session_lost is not None and not session.ended.is_set():
+            if failure.error.kind == "auth":
+                self.note_lost_login(session, failure.error)
             session.wire.end(failure.session_lost)
         return failure.error
 

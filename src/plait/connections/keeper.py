@@ -14,7 +14,8 @@ from mcp.client import ClientSession
 
 from plait._support.clock import Clock, SystemClock
 from plait._support.redact import Redactor
-from plait.config.servers import ServerConfig, connect_seconds_of
+from plait.config.oauth import may_ask_person
+from plait.config.servers import RemoteOptions, ServerConfig, connect_seconds_of
 from plait.connections.facts import ServerFacts
 from plait.connections.home import Home
 from plait.connections.opening import Memory, Voice
@@ -117,14 +118,19 @@ class SessionKeeper:
         limit = connect_seconds_of(self.server)
         began = self._clock.monotonic()
         waited = 0.0
+        fresh = True
         while True:
             session = self._session
             if session is not None and self._condition.state == "ready":
                 if not session.ended.is_set():
                     return session
+            elif fresh and self._lacks_login() and not self._asks_person:
+                # Somebody may have signed in elsewhere; finding out costs one request.
+                self._signal("cured")
             elif not self._worth_waiting(limit - waited):
-                raise self._refusal(limit, fresh=waited == 0.0)
+                raise self._refusal(limit, fresh=fresh)
             self.want()
+            fresh = False
             changed = self._changed
             self._waiting += 1
             try:
@@ -135,6 +141,14 @@ class SessionKeeper:
             finally:
                 self._waiting -= 1
             waited = self._clock.monotonic() - began
+
+    def _lacks_login(self) -> bool:
+        return self._error is not None and self._error.kind == "auth"
+
+    @property
+    def _asks_person(self) -> bool:
+        """Whether an attempt may open a browser, which is done only when a caller wants one."""
+        return isinstance(self.server, RemoteOptions) and may_ask_person(self.server.auth)
 
     def _worth_waiting(self, seconds: float) -> bool:
         """Say whether a session may still come within this time."""
@@ -204,6 +218,12 @@ class SessionKeeper:
                 return session
             self._dropped = session
             session.end()
+
+    def note_lost_login(self, session: Session, error: PlaitError) -> None:
+        """Remember that a session ends for want of a login."""
+        self._error = error
+        if self._asks_person:
+            self._dropped = session
 
     async def keep(self) -> None:
         """Hold a session open while it is wanted, and heal it; runs until closed."""
@@ -296,7 +316,7 @@ class SessionKeeper:
             async with asyncio.timeout(self.next_try_seconds):
                 await changed.wait()
         self._next_try = None
-        self._signal("rested")
+        self._signal("idled" if self._lacks_login() and self._asks_person else "rested")
 
     async def close(self) -> None:
         """End every session, and whatever runs on them, within the time allowed for closing."""

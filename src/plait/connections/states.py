@@ -4,9 +4,9 @@
           wanted              opened
   idle ──────────► connecting ───────► ready ──── idled ────► idle
                      ▲     │             │
-               rested│     │refused      │lost
+        rested, cured│     │refused      │lost
                      │     ▼             ▼
-                    waiting           lost ──► connecting
+      idle ◄─ idled ─ waiting         lost ──► connecting
                            │
                            └─► failed   (only when reconnecting is switched off)
   any ── closed ──► closed
@@ -24,8 +24,12 @@ State = Literal["idle", "connecting", "ready", "lost", "waiting", "failed", "clo
 
 Breaker = Literal["closed", "open", "half-open"]
 
-Signal = Literal["wanted", "opened", "proven", "refused", "lost", "rested", "idled", "closed"]
+Signal = Literal[
+    "wanted", "opened", "proven", "refused", "lost", "rested", "cured", "idled", "closed"
+]
 """What can happen to a connection.
+
+`cured` means that what made the last attempt fail may have been mended meanwhile.
 
 `proven` is the first answer after the handshake. A session that is lost before it counts as a
 refusal, so that a server that dies at once is not started in a tight loop.
@@ -76,11 +80,13 @@ def step(
             return replace(condition, state="connecting", proven=False)
         case "rested" if state in {"waiting", "lost", "failed"}:
             return replace(condition, state="connecting", proven=False)
+        case "cured" if state in {"waiting", "failed"}:
+            return Condition("connecting")
         case "opened" if state == "connecting":
             return replace(condition, state="ready", final=False)
         case "proven" if state == "ready":
             return Condition("ready", proven=True)
-        case "idled" if state == "ready":
+        case "idled" if state in {"ready", "waiting"}:
             return Condition("idle")
         case "lost" if state == "ready" and condition.proven and policy.enabled:
             return Condition("lost")

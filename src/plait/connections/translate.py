@@ -38,6 +38,7 @@ from plait.errors import (
     SendError,
     ServerError,
 )
+from plait.transports.auth.challenge import challenge_in
 from plait.transports.wire import Exchange, Exchanges, HttpReply, Wire
 
 _RESOURCE_NOT_FOUND = -32002
@@ -251,13 +252,25 @@ def http_error(
     )
     if reply.status == HTTPStatus.SERVICE_UNAVAILABLE and retry_after is not None:
         error.retry = "always"
+    if isinstance(error, HttpError):
+        _add_way_in(error, reply, wire)
     return error
+
+
+def _add_way_in(error: HttpError, reply: HttpReply, wire: Wire) -> None:
+    """Say which scopes are wanted, and how to get them, where credentials are the matter."""
+    asked = challenge_in(reply.status, reply.challenge)
+    scopes = asked.scopes if asked is not None else ()
+    if reply.advice is not None:
+        scopes = reply.advice.scopes or scopes
+        error.login, error.authorization_url = reply.advice.login, reply.advice.address
+    error.scopes = tuple(wire.redact.excerpt(scope) for scope in scopes)
 
 
 def _advice(reply: HttpReply, wire: Wire) -> str:
     """Say what a status means, and what the server said, unless signing in has the better word."""
     if reply.advice is not None:
-        return f": {wire.redact.excerpt(reply.advice, 400)}"
+        return f": {wire.redact.excerpt(reply.advice.text, 400)}"
     body = wire.redact.excerpt(reply.body)
     return f"{_ADVICE.get(reply.status, '')}{f': {body}' if body else ''}"
 

@@ -23,7 +23,7 @@ from plait.transports.auth import auth_of
 from plait.transports.auth.challenge import ADVICE, SignInNeededError
 from plait.transports.auth.oauth import OAuthAuth
 from plait.transports.headers import headers_of
-from plait.transports.wire import Exchange, HttpReply, Wire, current_exchange
+from plait.transports.wire import Exchange, HttpReply, SignInAdvice, Wire, current_exchange
 
 Send = Callable[..., Awaitable[httpx2.Response]]
 
@@ -170,7 +170,7 @@ async def reply_from(response: httpx2.Response) -> HttpReply:
         body=body[:_LONGEST_BODY],
         error_code=_error_code(body) if _is_json(response) else None,
         had_session=_SESSION_HEADER in response.request.headers,
-        advice=cast("str | None", response.extensions.get(ADVICE)),
+        advice=cast("SignInAdvice | None", response.extensions.get(ADVICE)),
     )
 
 

@@ -23,6 +23,19 @@ _HIDDEN = 20
 """How many tokens that came and went stay hidden."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignInAdvice:
+    """Why there is no login, and how to get one."""
+
+    text: str
+    scopes: tuple[str, ...] = ()
+    """What the server asks for."""
+    login: str | None = None
+    """The command that signs in."""
+    address: str | None = None
+    """Where a person was sent."""
+
+
 @dataclass(frozen=True, slots=True)
 class HttpReply:
     """An HTTP answer that was not a success."""
@@ -35,7 +48,7 @@ class HttpReply:
     """The code of the JSON-RPC error in the body; `None` if it was no MCP server that answered."""
     had_session: bool
     """Whether the request carried a session id."""
-    advice: str | None = None
+    advice: SignInAdvice | None = None
     """What to do about it, where signing in was tried."""
 
 

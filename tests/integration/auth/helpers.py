@@ -8,7 +8,7 @@ import subprocess
 import sys
 import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from plait import FileTokenStore, OAuth, Toolbox
 from plait.testing import OAuthServer
@@ -36,6 +36,42 @@ class Browser:
 def _page_at(address: str) -> str:
     with urllib.request.urlopen(address, timeout=30) as answer:
         return answer.read().decode()
+
+
+class Keeper:
+    """A provider object as applications write it."""
+
+    redirect_url = "https://app.example.com/callback"
+    client_metadata: ClassVar[dict[str, Any]] = {
+        "redirect_uris": ["https://app.example.com/callback"],
+        "client_name": "My App",
+        "scope": "read extra",
+    }
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Any] = {}
+        self.sent_to: list[str] = []
+
+    def client_information(self) -> Any:
+        return self.kept.get("client")
+
+    def save_client_information(self, client: Any) -> None:
+        self.kept["client"] = client
+
+    def tokens(self) -> Any:
+        return self.kept.get("tokens")
+
+    async def save_tokens(self, tokens: Any) -> None:
+        self.kept["tokens"] = tokens
+
+    async def redirect_to_authorization(self, address: str) -> None:
+        self.sent_to.append(address)
+
+    def save_code_verifier(self, verifier: str) -> None:
+        self.kept["verifier"] = verifier
+
+    def code_verifier(self) -> str:
+        return self.kept["verifier"]
 
 
 def config(server: OAuthServer, folder: Path, **settings: Any) -> dict[str, Any]:

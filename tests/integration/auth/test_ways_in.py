@@ -6,7 +6,7 @@ import asyncio
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
@@ -29,7 +29,7 @@ from plait.testing import free_port, oauth_server
 from plait.transports.auth.keychain import key_for
 from plait.transports.auth.login import login_status, sign_in, sign_out
 from plait.transports.auth.persons import by_terminal
-from tests.integration.auth.helpers import Browser, config, signed_in
+from tests.integration.auth.helpers import Browser, Keeper, config, signed_in
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
 
@@ -318,42 +318,6 @@ async def test_nobody_who_signs_in_is_waited_for_only_so_long(tmp_path: Path) ->
 async def test_settings_that_do_not_go_together_are_refused() -> None:
     with pytest.raises(ConfigError, match="client_id"):
         OAuth(grant="client_credentials")
-
-
-class Keeper:
-    """A provider object as applications write it."""
-
-    redirect_url = "https://app.example.com/callback"
-    client_metadata: ClassVar[dict[str, Any]] = {
-        "redirect_uris": ["https://app.example.com/callback"],
-        "client_name": "My App",
-        "scope": "read extra",
-    }
-
-    def __init__(self) -> None:
-        self.kept: dict[str, Any] = {}
-        self.sent_to: list[str] = []
-
-    def client_information(self) -> Any:
-        return self.kept.get("client")
-
-    def save_client_information(self, client: Any) -> None:
-        self.kept["client"] = client
-
-    def tokens(self) -> Any:
-        return self.kept.get("tokens")
-
-    async def save_tokens(self, tokens: Any) -> None:
-        self.kept["tokens"] = tokens
-
-    async def redirect_to_authorization(self, address: str) -> None:
-        self.sent_to.append(address)
-
-    def save_code_verifier(self, verifier: str) -> None:
-        self.kept["verifier"] = verifier
-
-    def code_verifier(self) -> str:
-        return self.kept["verifier"]
 
 
 class JavaScriptKeeper(Keeper):

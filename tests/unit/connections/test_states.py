@@ -37,6 +37,9 @@ TRANSITIONS: dict[tuple[State, Signal], State] = {
     ("lost", "rested"): "connecting",
     ("waiting", "rested"): "connecting",
     ("failed", "rested"): "connecting",
+    ("waiting", "cured"): "connecting",
+    ("failed", "cured"): "connecting",
+    ("waiting", "idled"): "idle",
     **{(state, "closed"): "closed" for state in STATES},
 }
 
@@ -106,7 +109,7 @@ def test_failures_are_counted_one_by_one_or_forgotten(
     if after.failures > condition.failures:
         assert signal in {"refused", "lost"}
     if after.failures < condition.failures:
-        assert signal in {"proven", "idled"} or (signal == "lost" and condition.proven)
+        assert signal in {"proven", "idled", "cured"} or (signal == "lost" and condition.proven)
 
 
 @pytest.mark.parametrize(
@@ -206,6 +209,13 @@ def test_without_reconnecting_a_failure_is_the_end(signals: list[Signal]) -> Non
     assert failed.state == "failed"
     assert breaker_of(failed) == "open"
     assert not may_wait(failed)
+
+
+def test_what_was_cured_is_tried_at_once_and_waited_for() -> None:
+    refused = _life("wanted", "refused", final=True)
+    assert not may_wait(refused)
+
+    assert may_wait(_life("cured", start=refused))
 
 
 def test_a_session_closed_for_idling_leaves_no_grudge() -> None:

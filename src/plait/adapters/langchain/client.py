@@ -114,6 +114,7 @@ class MultiServerMCPClient(ClientFeatures):
             options.get("tool_interceptors") or ()
         )
         self.handle_tool_errors = bool(options.get("handle_tool_errors", True))
+        self.raises_auth_errors = options.get("on_auth_error") == "raise"
         self.profile: Profile | None = options.get("profile")
         self._options = options
 

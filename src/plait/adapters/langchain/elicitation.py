@@ -9,6 +9,7 @@ from typing import Any, Literal, NotRequired, TypedDict, cast
 import mcp_types as types
 from langgraph.types import interrupt
 
+from plait.adapters.langchain.sign_in import is_sign_in_answer
 from plait.connections.operations import Given
 from plait.errors import ConfigError, InputNeededError
 from plait.execution.call import Pause, ToolCall
@@ -61,14 +62,12 @@ def _answer_waits(scratchpad: Any) -> bool:
     """Say whether the next interrupt of this task has its answer already."""
     if scratchpad is None:
         return False
-    told: list[Any] = scratchpad.resume
-    for_next = scratchpad.get_null_resume(False)
-    if for_next is not None and not any(one is for_next for one in told[-1:]):
-        return True  # an answer without an address, which no interrupt has taken yet
     # Other interrupts of the task come first; how many there were is known only to the counter.
     counter = getattr(scratchpad.interrupt_counter, "_counter", None)
     count = re.fullmatch(r"count\((\d+)\)", repr(getattr(counter, "__self__", None)))
-    return len(told) > (int(count[1]) if count else 0)
+    left = scratchpad.resume[int(count[1]) if count else 0 :]
+    given = [*left, scratchpad.get_null_resume(False)]
+    return any(isinstance(one, Mapping) and "responses" in one for one in given)
 
 
 def answered_by_interrupt(call: ToolCall, asked: InputNeededError) -> Given:
@@ -98,7 +97,11 @@ def answered_by_interrupt(call: ToolCall, asked: InputNeededError) -> Given:
         "tool_name": call.tool,
         "requests": [_described(key, question) for key, question in questions.items()],
     }
-    return Given(_responses(interrupt(value), questions, call), asked.request_state)
+    answer = interrupt(value)
+    while is_sign_in_answer(answer):
+        # It let the call be made for which nobody had signed in; the question came after it.
+        answer = interrupt(value)
+    return Given(_responses(answer, questions, call), asked.request_state)
 
 
 def _described(key: str, question: types.ElicitRequest) -> ElicitationRequest:

@@ -30,8 +30,8 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
     Tools that appear are offered from the next turn on; one that went away answers with an error
     that the model can read. Schemas are shaped for the model that is asked, and content which
     that model cannot take is described to it instead. With `report_unavailable`, the model is
-    told which servers cannot be reached, and the run goes on even when there are none left;
-    servers that are `required` end it.
+    told which servers cannot be reached or need somebody to sign in, and the run goes on even
+    when there are none left; servers that are `required` end it.
     """
 
     def __init__(
@@ -117,7 +117,8 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _is_outage(self, error: PlaitError) -> bool:
         """Say whether the model can be told of it, because no one insists on these servers."""
-        if error.kind != "transport" or not self._report_unavailable:
+        kinds = {"transport"} if self.client.raises_auth_errors else {"transport", "auth"}
+        if error.kind not in kinds or not self._report_unavailable:
             return False
         status = self.client.status()
         return not any(status[name].required for name in status.failures)
@@ -139,14 +140,22 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         return changed.override(system_message=_with_note(request.system_message, note))
 
     def _note(self) -> str | None:
-        """Name the servers that cannot be reached now."""
+        """Name the servers that cannot be used now."""
         if not self._report_unavailable:
             return None
-        failures = self.client.status().failures
-        names = [name for name in failures if not self._servers or name in self._servers]
-        if not names:
-            return None
-        return f"These tool servers are unavailable at the moment: {', '.join(sorted(names))}."
+        status = self.client.status()
+        names = [name for name in status.failures if not self._servers or name in self._servers]
+        unsigned = [name for name in names if status[name].needs_auth]
+        groups = {
+            "are unavailable at the moment": [name for name in names if name not in unsigned],
+            "need the user to sign in first": unsigned,
+        }
+        said = [
+            f"These tool servers {what}: {', '.join(sorted(some))}."
+            for what, some in groups.items()
+            if some
+        ]
+        return " ".join(said) or None
 
     def _failed(self, request: ToolCallRequest, error: PlaitError) -> ToolMessage:
         """Answer a call whose tool cannot be looked up; every call needs an answer."""

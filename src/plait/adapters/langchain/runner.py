@@ -35,6 +35,11 @@ from plait.adapters.langchain.interceptors import (
     ToolCallInterceptor,
     chained,
 )
+from plait.adapters.langchain.sign_in import (
+    check_not_declined,
+    is_cured_by_signing_in,
+    wait_for_sign_in,
+)
 from plait.catalog.tool import Tool
 from plait.connections.access import Access, join
 from plait.errors import ConfigError, InputNeededError, PlaitError
@@ -162,10 +167,16 @@ class ToolRunner:
         )
         run = {**config, "context": getattr(use.runtime, "context", None)}
         access = await self._caller.access_for(tool.server, run, self._access)
-        call = self._call(tool, request, config, access)
-        pause = partial(pause_of, config, use.tool_call_id)
-        sending = _Sending(self._caller, call, access, pause)
+        sending = _Sending(
+            self._caller,
+            self._call(tool, request, config, access),
+            access,
+            pause=partial(pause_of, config, use.tool_call_id),
+            pauses=self._pauses(config),
+        )
         try:
+            if sending.pauses:
+                check_not_declined(sending.call, config)
             request.args = dict((await sending.completed(request)).arguments)
             result = await self._chain(sending.send, config)(request)
             if not isinstance(result, types.CallToolResult):
@@ -238,6 +249,12 @@ class ToolRunner:
             return False
         return error.kind != "auth" or not self.settings.raise_auth_errors
 
+    def _pauses(self, config: Mapping[str, Any]) -> bool:
+        """Say whether a call that needs a login waits for it, with the whole graph."""
+        settings = self.settings
+        told = settings.handle_tool_errors and not settings.raise_auth_errors
+        return told and may_interrupt(config)
+
     async def _with_resources(
         self, sent: _Sending, result: types.CallToolResult
     ) -> types.CallToolResult:
@@ -268,11 +285,15 @@ class _Sending:
         caller: Caller,
         call: ToolCall,
         access: Access | None,
+        *,
         pause: Callable[[], Pause | None],
+        pauses: bool,
     ) -> None:
         self._caller = caller
-        self._call = call
+        self.call = call
         self._pause = pause
+        self.pauses = pauses
+        """Whether the graph is interrupted where somebody has to sign in."""
         self._given = access
         self.access = access
         self.server = call.server
@@ -281,15 +302,15 @@ class _Sending:
         """What was called; an interceptor may have chosen another."""
 
     async def completed(self, context: object) -> ToolCall:
-        self._call = await self._caller.completed(self._call, context=context)
-        return self._call
+        self.call = await self._caller.completed(self.call, context=context)
+        return self.call
 
     async def send(self, request: MCPToolCallRequest) -> MCPToolCallResult:
         access = join(self._given, Access.of(request.headers))
         # Only here: interceptors may have interrupted the graph before.
-        pause = self._pause() if self._call.on_question is None else None
+        pause = self._pause() if self.call.on_question is None else None
         call = replace(
-            self._call, tool=request.name, arguments=request.args, access=access, pause=pause
+            self.call, tool=request.name, arguments=request.args, access=access, pause=pause
         )
         while True:
             try:
@@ -298,6 +319,10 @@ class _Sending:
             except InputNeededError as asked:
                 # Pauses the graph here; when it goes on, everything up to here is done again.
                 call = replace(call, given=answered_by_interrupt(call, asked))
+            except PlaitError as refused:
+                if not self.pauses or not is_cured_by_signing_in(refused):
+                    raise
+                wait_for_sign_in(call, refused)
         self.server, self.tool = result.server, result.tool
         # A backup is asked without the credentials that are meant for another.
         self.access = access if result.server == call.server else None

@@ -10,6 +10,8 @@ from http import HTTPStatus
 import httpx2
 from mcp.client.auth.utils import extract_field_from_www_auth
 
+from plait.transports.wire import SignInAdvice
+
 ADVICE = "plait.advice"
 """Under this name a response made here carries what to do about it."""
 
@@ -27,6 +29,11 @@ class Challenge:
 
     header: str | None = None
     """The whole `WWW-Authenticate`, as it was sent."""
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """The scopes, one by one."""
+        return tuple((self.scope or "").split())
 
     @property
     def steps_up(self) -> bool:
@@ -73,6 +80,12 @@ def challenge_from(response: httpx2.Response) -> Challenge | None:
     )
 
 
+def challenge_in(status: int, header: str | None) -> Challenge | None:
+    """Read what a server asks for with a status and a `WWW-Authenticate`."""
+    headers = {} if header is None else {"WWW-Authenticate": header}
+    return challenge_from(httpx2.Response(status, headers=headers))
+
+
 def joined_scopes(*scopes: str | None) -> str | None:
     """Join lists of scopes, each scope once, in order."""
     words = (word for scope in scopes for word in (scope or "").split())
@@ -82,8 +95,8 @@ def joined_scopes(*scopes: str | None) -> str | None:
 class SignInNeededError(Exception):
     """Nobody can be asked to sign in, or signing in failed; says what to do."""
 
-    def __init__(self, challenge: Challenge, advice: str) -> None:
-        super().__init__(advice)
+    def __init__(self, challenge: Challenge, advice: SignInAdvice) -> None:
+        super().__init__(advice.text)
         self.challenge = challenge
         self.advice = advice
 
@@ -98,14 +111,21 @@ class SignInNeededError(Exception):
         )
 
 
-def sign_in_advice(server: str, challenge: Challenge, scope: str | None, reason: str) -> str:
+def sign_in_advice(
+    server: str, challenge: Challenge, scope: str | None, reason: str
+) -> SignInAdvice:
     """Say why there is no login, which scopes it takes, and how to get one."""
     scopes = challenge.scope if challenge.steps_up else joined_scopes(challenge.scope, scope)
     words = ["plait", "auth", "login", server]
     if challenge.steps_up and scopes:
         words += ["--scope", scopes]
     needs = f"; it asks for the {named_scopes(scopes.split())}" if scopes else ""
-    return f"{reason}{needs}; sign in: {shlex.join(words)}"
+    login = shlex.join(words)
+    return SignInAdvice(
+        text=f"{reason}{needs}; sign in: {login}",
+        scopes=tuple((scopes or "").split()),
+        login=login,
+    )
 
 
 def named_scopes(scopes: Iterable[str]) -> str:

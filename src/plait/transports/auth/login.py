@@ -161,7 +161,7 @@ async def _sign_in(
                 return None
             return await auth.sign_in(challenge.with_scopes(scope), response.request)
         except SignInNeededError as failed:
-            said = wire.redact.excerpt(failed.advice, 400)
+            said = wire.redact.excerpt(failed.advice.text, 400)
             raise AuthRequiredError(
                 f"{wire.server}: {said}", server=wire.server, challenge=failed.challenge.header
             ) from failed

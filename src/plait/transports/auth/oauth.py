@@ -26,8 +26,9 @@ from plait.transports.auth.challenge import (
 )
 from plait.transports.auth.keychain import Keychain
 from plait.transports.auth.persons import AskPerson
-from plait.transports.auth.sdk import Negotiation, Person, Send
+from plait.transports.auth.sdk import Negotiation, Person, Send, SentAwayError
 from plait.transports.auth.stores.login import Login
+from plait.transports.wire import SignInAdvice
 
 logger = logging.getLogger("plait.transports.auth")
 
@@ -160,7 +161,8 @@ class OAuthAuth(httpx2.Auth):
         if refused:
             await self._keychain.drop(client=refused[0] == "invalid_client")
             self._ending = f"the login has ended or was revoked ({refused[0]})"
-            raise SignInNeededError(Challenge(status=HTTPStatus.UNAUTHORIZED), self._ending)
+            ended = SignInAdvice(text=self._ending)
+            raise SignInNeededError(Challenge(status=HTTPStatus.UNAUTHORIZED), ended)
         return await self._keychain.current()
 
     async def sign_in(self, challenge: Challenge, request: httpx2.Request) -> Login:
@@ -200,7 +202,12 @@ class OAuthAuth(httpx2.Auth):
             await negotiation.authorize(sketch, wanted.response(sketch), self._sender)
         except (OAuthFlowError, ValueError, OSError) as error:
             said = one_line(str(error), 300) or type(error).__name__
-            raise SignInNeededError(challenge, f"signing in failed: {said}") from error
+            advice = SignInAdvice(
+                text=f"signing in failed: {said}",
+                scopes=challenge.scopes,
+                address=error.address if isinstance(error, SentAwayError) else None,
+            )
+            raise SignInNeededError(challenge, advice) from error
         self._ending = None
         return await self._keychain.current()
 

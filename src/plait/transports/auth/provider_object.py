@@ -18,7 +18,6 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from weakref import WeakValueDictionary
 
 import httpx2
-from mcp.client.auth import OAuthFlowError
 from mcp.shared.auth import AuthorizationCodeResult
 from mcp.shared.auth_utils import resource_url_from_server_url
 from pydantic import BaseModel
@@ -28,7 +27,7 @@ from plait.config.table import camel_case
 from plait.transports.auth.answers import answer_from_text, state_in
 from plait.transports.auth.keychain import Keychain
 from plait.transports.auth.oauth import OAuthAuth
-from plait.transports.auth.sdk import Person
+from plait.transports.auth.sdk import Person, SentAwayError
 from plait.transports.auth.stores.login import Login, LoginKey
 from plait.transports.auth.stores.memory import MemoryTokenStore
 
@@ -67,22 +66,23 @@ class ProviderAuth(OAuthAuth):
         async def show(address: str) -> None:
             asked[0] = state_in(address)
             if self._answer is None:
-                await self._send_away(address)
+                sent = await self._send_away(address)
+                raise SentAwayError(
+                    "the person was sent to sign in; hand over what comes back with "
+                    "plait.finish_sign_in(provider, url, answer)",
+                    sent,
+                )
 
         async def hear() -> AuthorizationCodeResult:
-            if self._answer is None:
-                raise OAuthFlowError(
-                    "the person was sent to sign in; hand over what comes back with "
-                    "plait.finish_sign_in(provider, url, answer)"
-                )
             # Which attempt the answer belongs to is known to whoever received it.
-            answer = answer_from_text(self._answer, state_in(self._answer))
+            given = self._answer or ""
+            answer = answer_from_text(given, state_in(given))
             return AuthorizationCodeResult(code=answer.code, state=asked[0], iss=answer.iss)
 
         yield Person(settings.redirect_uri or "http://127.0.0.1/", show, hear)
 
-    async def _send_away(self, address: str) -> None:
-        """Send the person off with a verifier that outlives this process."""
+    async def _send_away(self, address: str) -> str:
+        """Send the person off with a verifier that outlives this process; return the address."""
         verifier = secrets.token_urlsafe(64)
         await _ask(self._provider, "save_code_verifier", verifier)
         digest = hashlib.sha256(verifier.encode()).digest()
@@ -93,6 +93,7 @@ class ProviderAuth(OAuthAuth):
         query = {**dict(parse_qsl(parts.query)), **changes}
         sent = urlunsplit(parts._replace(query=urlencode(query)))
         await _ask(self._provider, "redirect_to_authorization", sent)
+        return sent
 
     async def _sender(self, request: httpx2.Request) -> httpx2.Response:
         """Put the verifier that the provider kept in place of the SDK's own."""

@@ -60,6 +60,14 @@ class Person:
     """Waits for what came back."""
 
 
+class SentAwayError(OAuthFlowError):
+    """A person was sent to sign in, and their answer comes by another way."""
+
+    def __init__(self, message: str, address: str) -> None:
+        super().__init__(message)
+        self.address = address
+
+
 class Negotiation:
     """One run of the SDK's flow for one server."""
 
