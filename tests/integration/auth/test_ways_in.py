@@ -256,8 +256,8 @@ async def test_where_there_is_no_browser_the_answer_is_pasted(tmp_path: Path) ->
         assert status.issuer == server.issuer
         assert status.renewable
         assert await whoami(settings, server.url) == "client-1 with write read"
-        assert await sign_out(shop)
-        assert not await sign_out(shop)
+        assert (await sign_out("shop", shop)).was_signed_in
+        assert not (await sign_out("shop", shop)).was_signed_in
         with pytest.raises(AuthRequiredError):
             await whoami(settings, server.url)
 

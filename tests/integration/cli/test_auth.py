@@ -104,7 +104,9 @@ def test_the_status_tells_everything_but_secrets(with_login: Plait, server: OAut
 def test_signing_out_forgets_the_login(with_login: Plait, server: OAuthServer) -> None:
     with_login("auth", "login", "shop", **browser_in(with_login))
 
-    assert with_login("auth", "logout", "shop").stderr == "signed out of shop\n"
+    done = with_login("auth", "logout", "shop")
+    assert done.stderr == ("signed out of shop; the authorization server has ended the login\n")
+    assert server.counts["revoke"] == 2
     assert with_login("auth", "logout", "shop").stderr == "not signed in to shop\n"
     assert with_login("call", "shop", "whoami").returncode == 5
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from plait.transports.auth.login import LoginStatus
+    from plait.transports.auth.login import LoginStatus, SignedOut
     from plait.transports.auth.persons import AskPerson
 
 
@@ -124,15 +124,32 @@ def status(ctx: click.Context, servers: tuple[str, ...], user: str | None, as_js
 @common_options
 @click.pass_context
 def logout(ctx: click.Context, server: str, user: str | None) -> None:
-    """Forget the login of SERVER, and the client that was registered for it."""
+    """Forget the login of SERVER, and the client that was registered for it.
+
+    The authorization server is told to end the login too, where it knows how;
+    whatever it says, the login is gone from this machine.
+    """
     import asyncio
 
     from plait.cli import session
     from plait.transports.auth.login import as_user, sign_out
 
     config = session.load_config(ctx, [server])
-    was = asyncio.run(sign_out(as_user(config.servers[server], user)))
-    click.echo(f"signed out of {server}" if was else f"not signed in to {server}", err=True)
+    done = asyncio.run(sign_out(server, as_user(config.servers[server], user)))
+    click.echo(_farewell(server, done), err=True)
+
+
+def _farewell(server: str, done: SignedOut) -> str:
+    if not done.was_signed_in:
+        return f"not signed in to {server}"
+    if done.revoked:
+        return f"signed out of {server}; the authorization server has ended the login"
+    if done.failure is not None:
+        return (
+            f"signed out of {server} on this machine only: {done.failure}; until it ends by "
+            "itself, the login can be ended where you manage your account"
+        )
+    return f"signed out of {server}; the authorization server offers no way to end a login early"
 
 
 def status_table(logins: Sequence[LoginStatus], now: float) -> Table:

@@ -120,8 +120,10 @@ def build_app(authority: Authority, take_refusal: Callable[[], bool]) -> Starlet
 
     async def metadata(_: Request) -> Response:
         authority.counts["metadata"] += 1
+        ending = {"revocation_endpoint": f"{authority.issuer}/revoke"}
         return JSONResponse(
             {
+                **(ending if authority.revocable else {}),
                 "issuer": authority.issuer,
                 "authorization_endpoint": f"{authority.issuer}/authorize",
                 "token_endpoint": f"{authority.issuer}/token",
@@ -156,6 +158,14 @@ def build_app(authority: Authority, take_refusal: Callable[[], bool]) -> Starlet
             return JSONResponse({"error": error.code}, error.status)
         return JSONResponse(answer, headers={"Cache-Control": "no-store"})
 
+    async def revoke(request: Request) -> Response:
+        form = {name: str(value) for name, value in (await request.form()).items()}
+        try:
+            authority.take_back(form, request.headers.get("authorization"))
+        except RefusedError as error:
+            return JSONResponse({"error": error.code}, error.status)
+        return Response()
+
     server = build_server(authority)
     mcp = server.streamable_http_app()
     older = sse_app(serve_with(server), "127.0.0.1")
@@ -168,6 +178,7 @@ def build_app(authority: Authority, take_refusal: Callable[[], bool]) -> Starlet
             Route("/register", register, methods=["POST"]),
             Route("/authorize", authorize),
             Route("/token", token, methods=["POST"]),
+            Route("/revoke", revoke, methods=["POST"]),
             Route("/mcp", guarded, methods=["GET", "POST", "DELETE"]),
             Route("/sse", older_guarded),
             Route("/messages/", older_guarded, methods=["POST"]),

@@ -67,6 +67,8 @@ class Authority:
     """Whether a refresh token can be used only once."""
     refreshable: bool = True
     """Whether there are refresh tokens."""
+    revocable: bool = True
+    """Whether clients may end their tokens."""
     storm: int = 0
     """How many refusals are held back until the last of them is due."""
     clients: dict[str, Client] = field(default_factory=dict[str, Client])
@@ -126,6 +128,10 @@ class Authority:
         token = self._tokens.get(access_token)
         return token if token is not None and token.expires_at > time.time() else None
 
+    def is_known(self, token: str) -> bool:
+        """Say whether an access or refresh token is good for anything now."""
+        return token in self._refresh_tokens or self.grant_of(token) is not None
+
     def end_access(self) -> None:
         """End every access token; refresh tokens stay."""
         self._tokens.clear()
@@ -134,6 +140,30 @@ class Authority:
         """End every token."""
         self._tokens.clear()
         self._refresh_tokens.clear()
+
+    def take_back(self, form: Mapping[str, str], authorization: str | None) -> None:
+        """End a token that its client returns; with a refresh token, all that the client has.
+
+        https://www.rfc-editor.org/rfc/rfc7009#section-2.1
+        """
+        self.counts["revoke"] += 1
+        client = self._client_of(form, authorization)
+        token = form.get("token", "")
+        known = self._refresh_tokens.get(token) or self._tokens.get(token)
+        if known is None or known.client_id != client.client_id:
+            return
+        ended = [token]
+        if token in self._refresh_tokens:
+            kept = (self._refresh_tokens, self._tokens)
+            ended = [
+                name
+                for one in kept
+                for name, its in one.items()
+                if its.client_id == known.client_id
+            ]
+        for name in ended:
+            self._refresh_tokens.pop(name, None)
+            self._tokens.pop(name, None)
 
     def _for_code(self, client: Client, form: Mapping[str, str]) -> dict[str, Any]:
         code = self._codes.pop(form.get("code", ""), None)

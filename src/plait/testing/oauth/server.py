@@ -63,7 +63,8 @@ class OAuthServer:
         """How often each thing was asked for.
 
         `authorize`, `register`, `metadata`, `resource_metadata`, `mcp`, `unauthorized`,
-        `forbidden`, and the grants `authorization_code`, `refresh_token`, `client_credentials`.
+        `forbidden`, `revoke`, and the grants `authorization_code`, `refresh_token`,
+        `client_credentials`.
         """
         return self._authority.counts
 
@@ -71,6 +72,10 @@ class OAuthServer:
     def issued(self) -> tuple[str, ...]:
         """Every code and token that was handed out, to look for where none may be."""
         return tuple(self._authority.issued)
+
+    def knows(self, token: str) -> bool:
+        """Say whether an access or refresh token is good for anything."""
+        return self._authority.is_known(token)
 
     def add_client(
         self,
@@ -129,14 +134,20 @@ def oauth_server(
     token_seconds: float = 3600.0,
     rotate: bool = True,
     refreshable: bool = True,
+    revocable: bool = True,
 ) -> OAuthServer:
     """Return a server that entering its context starts.
 
     `scopes` is what every request needs, `token_seconds` how long access tokens last, `rotate`
-    whether a refresh token can be used only once, `refreshable` whether there are any.
+    whether a refresh token can be used only once, `refreshable` whether there are any, and
+    `revocable` whether clients may end their tokens.
     """
     return OAuthServer(
         Authority(
-            scopes=scopes, token_seconds=token_seconds, rotate=rotate, refreshable=refreshable
+            scopes=scopes,
+            token_seconds=token_seconds,
+            rotate=rotate,
+            refreshable=refreshable,
+            revocable=revocable,
         )
     )

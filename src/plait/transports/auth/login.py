@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import httpx2
@@ -15,9 +16,10 @@ from plait.config.servers import HttpServer, ServerConfig, SseServer
 from plait.errors import AuthRequiredError, ConfigError
 from plait.transports.auth.challenge import SignInNeededError, challenge_from
 from plait.transports.auth.keychain import Keychain, key_for
-from plait.transports.auth.oauth import OAuthAuth
+from plait.transports.auth.oauth import OAuthAuth, exchange
 from plait.transports.auth.persons import AskPerson, by_browser
 from plait.transports.auth.provider_object import ProviderAuth, auth_from_provider, is_provider
+from plait.transports.auth.revoke import RevocationError, revoke
 from plait.transports.auth.stores.choose import store_of
 from plait.transports.auth.stores.login import Login
 from plait.transports.http_client import open_http_client
@@ -89,16 +91,45 @@ async def finish_sign_in(provider: object, url: str, answer: str) -> None:
     await _sign_in(auth, HttpServer(url=url), wire, None)
 
 
-async def sign_out(server: ServerConfig) -> bool:
-    """Forget the login of a server; says whether there was one."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedOut:
+    """What signing out came to; the login is gone from this machine in any case."""
+
+    was_signed_in: bool = False
+
+    revoked: bool = False
+    """Whether the authorization server ended the login too."""
+
+    failure: str | None = None
+    """Why it did not, where it could have."""
+
+
+async def sign_out(name: str, server: ServerConfig, wait_seconds: float = 5.0) -> SignedOut:
+    """Forget the login of a server, and have the authorization server end it if it can.
+
+    The authorization server has `wait_seconds` to answer; the login is gone from here before.
+
+    Raises:
+        ConfigError: The login cannot be removed.
+    """
     settings = oauth_of(server)
     if settings is None or not isinstance(server, HttpServer | SseServer):
-        return False
+        return SignedOut()
     key, store = key_for(settings, server.url), store_of(settings.store)
     async with store.locked(key):
         login = await store.load(key)
         await store.forget(key)
-    return login is not None and login.access_token is not None
+    if login is None or login.access_token is None:
+        return SignedOut()
+    wire = Wire(name, Redactor(secret_values(server)), lambda: None)
+    wire.hide(login.secrets)
+    async with open_http_client(replace(server, auth=None), wire) as client:
+        try:
+            send = partial(exchange, client.send)
+            done = await revoke(settings, server.url, login, send, wait_seconds)
+        except RevocationError as error:
+            return SignedOut(was_signed_in=True, failure=wire.redact.excerpt(str(error)))
+    return SignedOut(was_signed_in=True, revoked=done)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,7 +68,7 @@ class OAuthAuth(httpx2.Auth):
         """Take the client's own way to send, for what is said to the authorization server."""
 
         async def send_plain(request: httpx2.Request) -> httpx2.Response:
-            return await _exchange(send, request)
+            return await exchange(send, request)
 
         self._send = send_plain
 
@@ -217,7 +217,7 @@ class OAuthAuth(httpx2.Auth):
         return await self._send(request)
 
 
-async def _exchange(
+async def exchange(
     send: Callable[..., Awaitable[httpx2.Response]], request: httpx2.Request
 ) -> httpx2.Response:
     """Send one request to an authorization server, without the credentials of the client."""

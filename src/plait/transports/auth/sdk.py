@@ -48,6 +48,8 @@ Save = Callable[[Login], Awaitable[None]]
 
 _ASSERTION_SECONDS = 300
 
+_JWT_BEARER = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+
 
 @dataclass(frozen=True, slots=True)
 class Person:
@@ -103,6 +105,19 @@ class Negotiation:
         # The SDK refreshes tokens that it believes to have ended.
         self._provider.context.token_expiry_time = 1.0
         await self._run(request, None, send)
+
+    async def signed_post(self, address: str, form: dict[str, str]) -> httpx2.Request:
+        """Make a request of the client to its authorization server, with its credentials."""
+        context = self._provider.context
+        client = context.client_info = await self.get_client_info()
+        if client is not None and client.client_id:
+            form = {**form, "client_id": client.client_id}
+        headers = {"Content-Type": "application/x-www-form-urlencoded"}
+        form, headers = context.prepare_token_auth(form, headers)
+        if self._settings.private_key or self._settings.private_key_file:
+            form["client_assertion"] = await self._assertion(self.login.issuer or address)
+            form["client_assertion_type"] = _JWT_BEARER
+        return httpx2.Request("POST", address, data=form, headers=headers)
 
     async def discover(
         self, request: httpx2.Request, refusal: httpx2.Response, send: Send
