@@ -65,8 +65,11 @@ def _answer_waits(scratchpad: Any) -> bool:
     # Other interrupts of the task come first; how many there were is known only to the counter.
     counter = getattr(scratchpad.interrupt_counter, "_counter", None)
     count = re.fullmatch(r"count\((\d+)\)", repr(getattr(counter, "__self__", None)))
-    left = scratchpad.resume[int(count[1]) if count else 0 :]
-    given = [*left, scratchpad.get_null_resume(False)]
+    taken: list[Any] = scratchpad.resume
+    given = taken[int(count[1]) if count else 0 :]
+    for_next = scratchpad.get_null_resume(False)
+    if not any(one is for_next for one in taken):
+        given.append(for_next)
     return any(isinstance(one, Mapping) and "responses" in one for one in given)
 
 

@@ -23,7 +23,7 @@ from plait.adapters.langchain.content import (
     pending_reads,
     with_resources,
 )
-from plait.adapters.langchain.elicitation import answered_by_interrupt, pause_of
+from plait.adapters.langchain.elicitation import answered_by_interrupt, may_interrupt, pause_of
 from plait.adapters.langchain.failures import ToolFailedException, failed
 from plait.adapters.langchain.handling import DEFAULT_HANDLING, OutputHandling
 from plait.adapters.langchain.interceptors import (
