@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from plait._support.failures import one_line
+from plait._support.spellings import spellings
 
 HIDDEN = "***"
 
@@ -50,9 +51,10 @@ class Redactor:
     """Replaces known secret values, and what looks like one, in any text."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._known = frozenset(secret for secret in secrets if _is_long_enough(secret))
         # Longest first, so that a secret inside another does not leave a rest behind.
         self._secrets = sorted(
-            {secret for secret in secrets if len(secret) >= _SHORTEST_SECRET},
+            filter(_is_long_enough, {text for one in self._known for text in spellings(one)}),
             key=len,
             reverse=True,
         )
@@ -67,8 +69,12 @@ class Redactor:
 
     def also(self, secrets: Iterable[str]) -> Redactor:
         """Return a redactor that hides these values too."""
-        return Redactor([*self._secrets, *secrets])
+        return Redactor([*self._known, *secrets])
 
     def excerpt(self, text: str, limit: int = 200) -> str:
         """Return one short, safe line of the text, fit for an error message."""
         return one_line(self(text), limit)
+
+
+def _is_long_enough(secret: str) -> bool:
+    return len(secret.strip()) >= _SHORTEST_SECRET

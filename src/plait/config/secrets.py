@@ -52,9 +52,9 @@ def secret_values(server: ServerConfig) -> frozenset[str]:
         found.update(_in_arguments([*server.command.split(), *server.args]))
     elif isinstance(server, RemoteOptions):
         found.update(secrets_in_url(server.url))
-        found.update(_in_auth(server.auth))
+        found.update(secrets_in_auth(server.auth))
         if not callable(server.headers):
-            found.update(_in_headers(server.headers))
+            found.update(secrets_in_headers(server.headers))
     return frozenset(value for value in found if value.strip())
 
 
@@ -66,7 +66,8 @@ def _in_environment(env: Mapping[str, str]) -> Iterator[str]:
         yield from secrets_in_url(value)
 
 
-def _in_headers(headers: Mapping[str, str]) -> Iterator[str]:
+def secrets_in_headers(headers: Mapping[str, str]) -> Iterator[str]:
+    """Yield what must not be shown of the headers of a request."""
     for name, value in headers.items():
         if not _HARMLESS_HEADER.fullmatch(name):
             yield from _if_telling(name, value)
@@ -86,7 +87,7 @@ def _in_arguments(args: Sequence[str]) -> Iterator[str]:
             yield from _credentials(pair["value"])
 
 
-def _in_auth(auth: object) -> Iterator[str]:
+def secrets_in_auth(auth: object) -> Iterator[str]:
     """Collect the texts of credentials given as data; objects keep theirs to themselves."""
     match auth:
         case OAuth():

@@ -16,6 +16,10 @@ _SHORTEST_PARAMETER = 6
 """Shorter query values would blank out ordinary words of a message."""
 
 
+_SHORTEST_USER = 8
+"""Some services take a key as the name of the user; names of people are often shorter."""
+
+
 def public_url(url: str) -> str:
     """Return the URL as it may be shown: no user, no query, no fragment, no key in the path."""
     try:
@@ -33,11 +37,15 @@ def secrets_in_url(url: str) -> frozenset[str]:
     except ValueError:
         return frozenset()
     userinfo = parts.netloc.rpartition("@")[0]
-    found = {userinfo, userinfo.partition(":")[2]}
+    user, _, password = userinfo.partition(":")
+    found = {userinfo, password}
+    if len(user) >= _SHORTEST_USER:
+        found.add(user)
     found.update(step for step in parts.path.split("/") if _KEY_IN_PATH.fullmatch(step))
     for pair in parts.query.split("&"):
         name, _, value = pair.partition("=")
-        if looks_secret(unquote_plus(name)) and len(value) >= _SHORTEST_PARAMETER:
+        is_telling = looks_secret(unquote_plus(name)) and len(value) >= _SHORTEST_PARAMETER
+        if is_telling or _KEY_IN_PATH.fullmatch(value):
             found |= {value, unquote_plus(value)}
     return frozenset(text for one in found for text in (one, unquote(one)) if text)
 

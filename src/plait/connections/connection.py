@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from mcp import Client
 
+from plait._support.causes import without_secrets
 from plait.config.servers import ServerConfig
 from plait.connections.deadline import Deadline
 from plait.connections.keeper import SessionKeeper
@@ -19,7 +20,7 @@ from plait.connections.operations import ping
 from plait.connections.retry import ATTEMPTS, may_retry, pause_before_retry
 from plait.connections.session import Session
 from plait.connections.slots import Slots
-from plait.connections.translate import leaf_of, request_failure
+from plait.connections.translate import leaf_of, request_failure, with_cause
 from plait.errors import ClientClosedError, PlaitError
 from plait.transports.wire import Exchanges, watched_exchanges
 
@@ -60,22 +61,27 @@ class ServerConnection(SessionKeeper):
         # Outside the deadline: a call that never left must not look like one that may have run.
         of_tool = tool is not None
         session = await (self.unreserved_session() if of_tool else self.lasting_session())
+        wire = session.wire
         begun = False
         with session.borrowed() as client, watched_exchanges() as exchanges:
             try:
                 async with deadline.running(), self.slots.taken():
                     begun = True
                     value = await operation(client)
-            except Exception as error:  # boundary: the SDK may raise anything
+            except Exception as error:  # noqa: BLE001  # boundary: the SDK may raise anything
                 if deadline.expired:
                     self._doubt(session)
                     # Where nothing is seen of the wire, what was begun may have run.
-                    sent = exchanges.may_have_run() if session.wire.tapped else begun
-                    raise deadline.error(self.name, tool, sent=sent) from error
-                leaf = leaf_of(error, exchanges)
-                raise self._explained(error, session, exchanges, method, tool) from leaf
-        self._signal("proven")
-        return Answer(value, exchanges.notes)
+                    sent = exchanges.may_have_run() if wire.tapped else begun
+                    cause = error
+                    failure = deadline.error(self.name, tool, sent=sent)
+                else:
+                    cause = leaf_of(error, exchanges)
+                    failure = self._explained(error, session, exchanges, method, tool)
+            else:
+                self._signal("proven")
+                return Answer(value, exchanges.notes)
+        raise with_cause(failure, cause, wire)
 
     async def ask(
         self, operation: Callable[[Client], Awaitable[T]], deadline: Deadline, *, method: str
@@ -134,7 +140,8 @@ class ServerConnection(SessionKeeper):
                 with session.borrowed() as client:
                     await ping(client)
         except Exception as error:  # boundary: what counts is whether anything was heard
-            logger.debug("%s: the probe failed", self.name, exc_info=error)
+            safe = without_secrets(error, session.wire.redact)
+            logger.debug("%s: the probe failed", self.name, exc_info=safe)
         finally:
             self._doubted.discard(session)
         if session.wire.tapped and session.wire.last_heard < began:

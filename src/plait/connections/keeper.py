@@ -379,5 +379,5 @@ class SessionKeeper:
             connect_seconds=session.connect_seconds if session is not None else None,
             mended=tuple(dict.fromkeys(wire.notes)) if wire is not None else (),
             noise_lines=wire.noise_lines if wire is not None else 0,
-            stderr_tail=tuple(map(self._redact, wire.stderr)) if wire is not None else (),
+            stderr_tail=tuple(map(wire.redact, wire.stderr)) if wire is not None else (),
         )

@@ -31,7 +31,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from plait.config.servers import HttpServer, InProcessServer, ServerConfig, transport_of
-from plait.connections.translate import connect_failure, leaf_of
+from plait.connections.translate import connect_failure, leaf_of, with_cause
 from plait.errors import ConnectError, PlaitError
 from plait.transports.open import open_transport, sse_twin
 from plait.transports.wire import Wire, watched_exchanges
@@ -195,8 +195,9 @@ async def _enter_as(
         except Exception as error:  # noqa: BLE001  # boundary: transports and the SDK may raise anything
             leaf = leaf_of(error, exchanges)
             failure = connect_failure(error, exchanges, wire)
-            raise failure from (leaf if leaf is not failure else leaf.__cause__)
-    return client
+        else:
+            return client
+    raise with_cause(failure, leaf, wire)
 
 
 async def _discover(client: Client, version: str) -> dict[str, Any]:

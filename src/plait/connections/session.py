@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, contextmanager
 from mcp import Client
 from mcp.client import ClientSession
 
+from plait._support.causes import without_secrets
 from plait._support.redact import Redactor
 from plait.config.servers import ServerConfig, connect_seconds_of
 from plait.connections.opening import Memory, Voice, enter_client
@@ -123,7 +124,8 @@ class Session:
                 async with asyncio.timeout(self._server.timeouts.close_seconds):
                     await stack.aclose()
         except Exception as error:  # boundary: the SDK's own tasks may fail in any way
-            logger.debug("%s: the session broke", self.wire.server, exc_info=error)
+            safe = without_secrets(error, self.wire.redact)
+            logger.debug("%s: the session broke", self.wire.server, exc_info=safe)
         finally:
             self._client = None
             self.wire.end("the session was closed")

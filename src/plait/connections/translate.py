@@ -20,6 +20,7 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
+from plait._support.causes import without_secrets
 from plait._support.failures import first_cause
 from plait.errors import (
     AuthRequiredError,
@@ -63,6 +64,18 @@ def leaf_of(cause: BaseException, exchanges: Exchanges) -> BaseException:
     """Return the fault at the bottom of a failure: the network's, or whatever was raised first."""
     last = exchanges.last
     return last.failure if last is not None and last.failure is not None else first_cause(cause)
+
+
+def with_cause(error: PlaitError, cause: BaseException | None, wire: Wire) -> PlaitError:
+    """Return an error with its cause, both without secrets.
+
+    Raise it outside of the handler: what was handled would else be kept as its context.
+    """
+    if cause is not error:
+        error.__cause__ = cause
+    error.__context__ = None
+    without_secrets(error, wire.redact)
+    return error
 
 
 def connect_failure(cause: BaseException, exchanges: Exchanges, wire: Wire) -> PlaitError:

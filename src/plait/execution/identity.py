@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from plait._support.failures import one_line
+from plait._support.redact import Redactor
 from plait.config.servers import RemoteServer, ServerConfig, StdioServer
 from plait.connections.access import Access
 from plait.errors import ConfigError
@@ -82,9 +82,9 @@ async def _asked(name: str, setting: str, function: Any, run: Run | None) -> Any
         return await answer if inspect.isawaitable(answer) else answer
     except Exception as error:
         hint = "" if run else "; it was asked without a run: give `config` to get_tools"
-        kind = type(error).__name__
+        said = f"{type(error).__name__}: {Redactor().excerpt(str(error))}"
         raise ConfigError(
-            f"{name}: the function for `{setting}` failed: {kind}: {one_line(str(error))}{hint}",
+            f"{name}: the function for `{setting}` failed: {said}{hint}",
             server=name,
         ) from error
 

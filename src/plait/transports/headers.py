@@ -6,13 +6,19 @@ import inspect
 from collections.abc import Mapping
 from typing import cast
 
+from plait.config.secrets import secrets_in_headers
 from plait.config.servers import RemoteOptions
+from plait.transports.wire import Wire
 
 
-async def headers_of(server: RemoteOptions) -> dict[str, str]:
-    """Return the headers as they are now; a function is asked for them."""
+async def headers_of(server: RemoteOptions, wire: Wire) -> dict[str, str]:
+    """Return the headers as they are now; a function is asked, and what it says is hidden."""
     given = server.headers
-    made = given() if callable(given) else given
+    if not callable(given):
+        return dict(given)
+    made = given()
     if inspect.isawaitable(made):
         made = await made
-    return dict(cast("Mapping[str, str]", made))
+    headers = dict(cast("Mapping[str, str]", made))
+    wire.hide(secrets_in_headers(headers))
+    return headers

@@ -17,12 +17,14 @@ from typing import Any, cast
 import httpx2
 
 from plait._support.threads import in_thread
+from plait.config.secrets import secrets_in_headers
 from plait.config.servers import HttpServer, SseServer
 from plait.errors import ConfigError, PlaitError
 from plait.transports.auth import auth_of
 from plait.transports.auth.challenge import ADVICE, SignInNeededError
 from plait.transports.auth.oauth import OAuthAuth
 from plait.transports.headers import headers_of
+from plait.transports.redirects import MOST_REDIRECTS, origin_of, redirected, refused_redirect
 from plait.transports.wire import Exchange, HttpReply, SignInAdvice, Wire, current_exchange
 
 Send = Callable[..., Awaitable[httpx2.Response]]
@@ -42,6 +44,8 @@ _NOTIFICATION_SECONDS = 5.0
 """The SDK sends one message at a time, so a notification nobody answers would hold up the rest."""
 
 _LONGEST_BODY = 4000
+_LONGEST_READ = 64_000
+"""How much of an error's body is looked at for secrets."""
 _FAULT_CODE = -32000
 _SESSION_HEADER = "mcp-session-id"
 
@@ -52,7 +56,7 @@ async def open_http_client(
 ) -> AsyncGenerator[httpx2.AsyncClient]:
     """Open the HTTP client for one session."""
     timeout = httpx2.Timeout(server.exchange_seconds, read=server.stream_read_seconds)
-    headers = await headers_of(server)
+    headers = await headers_of(server, wire)
     auth = auth_of(server, wire.server, wire.hide)
     if server.http_client_factory is None:
         # In a thread: it reads the certificates of the machine.
@@ -70,7 +74,7 @@ async def open_http_client(
     if isinstance(auth, OAuthAuth):
         auth.attach(client.send)
     # `send` is the one door every request goes through, auth flows and redirects included.
-    setattr(client, "send", _Send(client.send, wire, server))  # noqa: B010
+    setattr(client, "send", _Send(client, wire, server))  # noqa: B010
     async with client:
         yield client
 
@@ -78,17 +82,20 @@ async def open_http_client(
 class _Send:
     """`AsyncClient.send`, with a memory."""
 
-    def __init__(self, send: Send, wire: Wire, server: HttpServer | SseServer) -> None:
-        self._send = send
+    def __init__(
+        self, client: httpx2.AsyncClient, wire: Wire, server: HttpServer | SseServer
+    ) -> None:
+        self._client = client
+        self._plain_send: Send = client.send
         self._wire = wire
         self._server = server
-        self._origin = _origin(httpx2.URL(server.url))
+        self._origin = origin_of(httpx2.URL(server.url))
 
     async def __call__(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         exchange = current_exchange()
-        if callable(self._server.headers) and _origin(request.url) == self._origin:
+        if callable(self._server.headers) and origin_of(request.url) == self._origin:
             # Asked every time: what a function returns, such as a token, may change.
-            request.headers.update(await headers_of(self._server))
+            request.headers.update(await headers_of(self._server, self._wire))
         if request.method == "DELETE":
             return await self._farewell(request, **options)
         if request.method != "POST" or exchange is None:
@@ -103,8 +110,8 @@ class _Send:
         try:
             exchange.written = True
             response = await self._answered(request, **options)
-            if response.status_code >= HTTPStatus.BAD_REQUEST:
-                exchange.reply = self._wire.reply = await reply_from(response)
+            if not response.is_success:
+                exchange.reply = self._wire.reply = await reply_from(response, self._wire)
                 return _whole(response, exchange.reply)
             if _is_json(response):
                 await response.aread()
@@ -113,8 +120,37 @@ class _Send:
         except (httpx2.RequestError, PlaitError) as fault:
             if response is not None:
                 await response.aclose()
-            return _failed(request, exchange, fault)
+            return self._failed(request, exchange, fault)
         return response
+
+    async def _send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Send, and go on where the same origin says so; any other never hears of it.
+
+        Whatever the client's own rule is: it would take the configured headers along.
+        """
+        options["follow_redirects"] = False
+        followed = 0
+        while True:
+            response = await self._send_once(request, **options)
+            if not response.has_redirect_location:
+                return response
+            await response.aread()
+            await response.aclose()
+            following = redirected(request, response, self._client)
+            if following is None or followed == MOST_REDIRECTS:
+                return refused_redirect(request, response)
+            request = following
+            followed += 1
+
+    async def _send_once(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        before = dict(request.headers)
+        try:
+            return await self._plain_send(request, **options)
+        finally:
+            # What is there only now was put in by an auth object: the user's, or for a URL's user.
+            added = dict(request.headers.items() - before.items())
+            if added:
+                self._wire.hide(secrets_in_headers(added))
 
     async def _answered(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send; where nobody can sign in, the refusal says what to do about it."""
@@ -133,9 +169,18 @@ class _Send:
                 await response.aclose()
         return httpx2.Response(204, request=request)
 
+    def _failed(
+        self, request: httpx2.Request, exchange: Exchange, fault: httpx2.RequestError | PlaitError
+    ) -> httpx2.Response:
+        """Answer one request with its fault, so that the session survives it.
 
-def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
-    return url.scheme, url.host, url.port
+        An error of our own comes from signing in, which precedes the request.
+        """
+        exchange.failure = fault
+        exchange.written = not isinstance(fault, (*_NEVER_COMPLETE, PlaitError))
+        said = f"{type(fault).__name__}: {self._wire.redact(str(fault))}"
+        body = {"jsonrpc": "2.0", "id": None, "error": {"code": _FAULT_CODE, "message": said}}
+        return httpx2.Response(503, request=request, json=body)
 
 
 class _NotedStream(httpx2.AsyncByteStream):
@@ -156,7 +201,7 @@ class _NotedStream(httpx2.AsyncByteStream):
         await self._inner.aclose()
 
 
-async def reply_from(response: httpx2.Response) -> HttpReply:
+async def reply_from(response: httpx2.Response, wire: Wire) -> HttpReply:
     """Keep what is worth knowing of an answer that is not a success."""
     try:
         await response.aread()
@@ -167,7 +212,8 @@ async def reply_from(response: httpx2.Response) -> HttpReply:
         status=response.status_code,
         retry_after=response.headers.get("retry-after"),
         challenge=response.headers.get("www-authenticate"),
-        body=body[:_LONGEST_BODY],
+        # Hidden before it is cut: half of a secret would not be found.
+        body=wire.redact(body[:_LONGEST_READ])[:_LONGEST_BODY],
         error_code=_error_code(body) if _is_json(response) else None,
         had_session=_SESSION_HEADER in response.request.headers,
         advice=cast("SignInAdvice | None", response.extensions.get(ADVICE)),
@@ -196,17 +242,3 @@ def _error_code(body: str) -> int | None:
                 return None
     except (ValueError, RecursionError):
         return None
-
-
-def _failed(
-    request: httpx2.Request, exchange: Exchange, fault: httpx2.RequestError | PlaitError
-) -> httpx2.Response:
-    """Answer one request with its fault, so that the session survives it.
-
-    An error of our own comes from signing in, which precedes the request.
-    """
-    exchange.failure = fault
-    exchange.written = not isinstance(fault, (*_NEVER_COMPLETE, PlaitError))
-    error = {"code": _FAULT_CODE, "message": f"{type(fault).__name__}: {fault}"}
-    body = {"jsonrpc": "2.0", "id": None, "error": error}
-    return httpx2.Response(503, request=request, json=body)

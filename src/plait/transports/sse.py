@@ -7,7 +7,6 @@ import logging
 import math
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from urllib.parse import urljoin, urlsplit
 
 import anyio
 import httpx2
@@ -20,6 +19,7 @@ from plait.config.servers import SseServer
 from plait.errors import ConnectError
 from plait.transports.framing import parse_message
 from plait.transports.http_client import open_http_client, reply_from
+from plait.transports.redirects import origin_of, shown_origin
 from plait.transports.streams import BorrowedStream
 from plait.transports.wire import Wire
 
@@ -47,7 +47,7 @@ class _SseWrite(BorrowedStream):
         """Post one message; a refusal becomes the answer to the request."""
         body = item.message.model_dump(by_alias=True, mode="json", exclude_unset=True)
         response = await self._client.post(self._endpoint, json=body)
-        if response.status_code < httpx2.codes.BAD_REQUEST:
+        if response.is_success:
             return
         if isinstance(item.message, JSONRPCRequest):
             refusal = ErrorData(code=CONNECTION_CLOSED, message=f"HTTP {response.status_code}")
@@ -83,17 +83,18 @@ async def open_sse(
 
 
 async def _check_stream(response: httpx2.Response, wire: Wire) -> None:
-    if response.status_code >= httpx2.codes.BAD_REQUEST:
-        wire.reply = await reply_from(response)
+    if not response.is_success:
+        wire.reply = await reply_from(response, wire)
         raise ConnectError(
             f"{wire.server}: HTTP {response.status_code} instead of an event stream",
             server=wire.server,
             status=response.status_code,
         )
-    kind = response.headers.get("content-type", "nothing")
-    if not response.is_success or not kind.lower().startswith("text/event-stream"):
+    kind = wire.redact.excerpt(response.headers.get("content-type", "nothing"))
+    if not kind.lower().startswith("text/event-stream"):
         raise ConnectError(
-            f"{wire.server}: the server sent {kind} instead of an event stream", server=wire.server
+            f"{wire.server}: the server sent {kind} instead of an event stream",
+            server=wire.server,
         )
 
 
@@ -117,17 +118,23 @@ async def _read_events(
                     for message in framed.messages:
                         received.send_nowait(SessionMessage(message))
         except httpx2.TransportError as fault:
-            logger.debug("%s: the event stream broke: %s", wire.server, fault)
+            logger.debug("%s: the event stream broke: %s", wire.server, wire.redact(str(fault)))
         wire.end("the event stream ended")
 
 
 def _endpoint(url: str, named: str, wire: Wire) -> str:
     """Resolve where to post; another origin would be handed our credentials."""
-    endpoint = urljoin(url, named)
-    here, there = urlsplit(url), urlsplit(endpoint)
-    if (here.scheme, here.netloc) != (there.scheme, there.netloc):
+    here = httpx2.URL(url)
+    try:
+        there = here.join(named)
+    except (httpx2.InvalidURL, ValueError):
         raise ConnectError(
-            f"{wire.server}: the server names an endpoint on another origin: {there.netloc}",
+            f"{wire.server}: the server names an endpoint that is no address", server=wire.server
+        ) from None
+    if origin_of(here) != origin_of(there):
+        raise ConnectError(
+            f"{wire.server}: {shown_origin(here)} names an endpoint on another origin, "
+            f"{shown_origin(there)}, which gets none of the headers and credentials meant for it",
             server=wire.server,
         )
-    return endpoint
+    return str(there.copy_with(userinfo=here.userinfo))

@@ -38,6 +38,8 @@ _ORPHAN_GRACE_SECONDS = 5.0
 """How long the children of a process that has ended, a wrapper perhaps, may finish their calls."""
 
 _LONGEST_LINE = 4000
+_LONGEST_READ = 64_000
+"""How much of a line is looked at for secrets."""
 
 
 class _StdioWrite(BorrowedStream):
@@ -91,7 +93,7 @@ class _StdioRead(MessageSource):
     def _note_noise(self, line: bytes) -> None:
         self._wire.noise_lines += 1
         if self._wire.noise_lines == 1:
-            sample = self._wire.redact.excerpt(line[:_LONGEST_LINE].decode("utf-8", "replace"), 80)
+            sample = self._wire.redact.excerpt(line[:_LONGEST_READ].decode("utf-8", "replace"), 80)
             logger.warning(
                 "%s writes to standard output what is not MCP (%s); logs belong on standard error",
                 self._wire.server,
@@ -172,9 +174,10 @@ async def _keep_stderr(child: Child, wire: Wire, last_words: anyio.Event) -> Non
     if child.stderr is not None:
         lines = LineReader(child.stderr)
         while (line := await lines.next_line()) is not None:
-            text = line[:_LONGEST_LINE].decode("utf-8", "replace").rstrip("\r")
-            wire.stderr.append(text)
-            logger.debug("%s: %s", wire.server, wire.redact(text))
+            # Hidden before it is cut: half of a secret would not be found.
+            text = wire.redact(line[:_LONGEST_READ].decode("utf-8", "replace").rstrip("\r"))
+            wire.stderr.append(text[:_LONGEST_LINE])
+            logger.debug("%s: %s", wire.server, text[:_LONGEST_LINE])
     last_words.set()
 
 

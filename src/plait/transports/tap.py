@@ -17,6 +17,7 @@ from mcp_types import (
     JSONRPCResponse,
 )
 
+from plait._support.causes import without_secrets
 from plait.transports.mend import mend
 from plait.transports.wire import Exchange, RequestId, Wire, sending
 
@@ -127,8 +128,10 @@ class TappedRead(_Tapped["ReadStream[SessionMessage | Exception]"]):
         if isinstance(message, JSONRPCResponse):
             try:
                 mended = mend(exchange.method, message.result, exchange.version)
-            except Exception:  # boundary: no answer, however odd, may end the session
-                logger.exception("%s: an answer could not be mended", self._wire.server)
+            except Exception as error:  # boundary: no answer, however odd, may end the session
+                safe = without_secrets(error, self._wire.redact)
+                said = "%s: an answer could not be mended"
+                logger.error(said, self._wire.server, exc_info=safe)
                 return
             message.result = mended.result
             exchange.notes = mended.notes

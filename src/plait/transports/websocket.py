@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import anyio
+import httpx2
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCMessage
 from websockets.asyncio.client import ClientConnection, connect
@@ -17,10 +18,36 @@ from plait.config.servers import WebSocketServer
 from plait.errors import ConfigError, ConnectError
 from plait.transports.framing import parse_message
 from plait.transports.headers import headers_of
+from plait.transports.redirects import origin_of, shown_origin
 from plait.transports.streams import BorrowedStream, MessageSource
 from plait.transports.wire import HttpReply, Wire, current_exchange
 
 _CLOSE_SECONDS = 2.0
+
+
+class _Connect(connect):
+    """Opens a socket; a redirect is followed only within its origin.
+
+    The library would take every header along that is not known to hold credentials.
+    """
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        """Return where to go, or the error that says why not."""
+        here = httpx2.URL(self.uri)
+        target = super().process_redirect(exc)
+        if isinstance(target, Exception):
+            return target
+        there = httpx2.URL(target)
+        if origin_of(here) == origin_of(there):
+            return target
+        return _OtherOriginError(
+            f"{shown_origin(here)} redirects to {shown_origin(there)}, another origin, which gets "
+            "none of the headers and credentials meant for this one"
+        )
+
+
+class _OtherOriginError(InvalidHandshake):
+    """The server sends us elsewhere."""
 
 
 class _SocketWrite(BorrowedStream):
@@ -78,10 +105,10 @@ async def open_websocket(
             server=wire.server,
         )
     try:
-        socket = await connect(
+        socket = await _Connect(
             server.url,
             subprotocols=[Subprotocol("mcp")],
-            additional_headers=await headers_of(server),
+            additional_headers=await headers_of(server, wire),
             max_size=None,
             open_timeout=None,
             close_timeout=_CLOSE_SECONDS,
@@ -92,7 +119,7 @@ async def open_websocket(
             status=response.status_code,
             retry_after=response.headers.get("Retry-After"),
             challenge=response.headers.get("WWW-Authenticate"),
-            body=(response.body or b"").decode("utf-8", "replace"),
+            body=wire.redact((response.body or b"").decode("utf-8", "replace")),
             error_code=None,
             had_session=False,
         )
@@ -101,6 +128,8 @@ async def open_websocket(
             server=wire.server,
             status=response.status_code,
         ) from refused
+    except _OtherOriginError as refused:
+        raise ConnectError(f"{wire.server}: {refused}", server=wire.server) from refused
     except InvalidHandshake as refused:
         raise ConnectError(
             f"{wire.server}: no WebSocket there: {wire.redact.excerpt(str(refused))}",

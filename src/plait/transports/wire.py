@@ -167,8 +167,10 @@ class Wire:
 
     def hide(self, secrets: Iterable[str]) -> None:
         """Hide these values too in whatever is quoted from now on."""
-        self._hidden.extend(secret for secret in secrets if secret not in self._hidden)
-        self.redact = self._redact.also(self._hidden)
+        new = [secret for secret in dict.fromkeys(secrets) if secret not in self._hidden]
+        if new:
+            self._hidden.extend(new)
+            self.redact = self._redact.also(self._hidden)
 
     @property
     def ended(self) -> bool:

@@ -24,7 +24,12 @@ from plait.connections.access import Access
 from plait.connections.deadline import Deadline
 from plait.connections.opening import Memory, Voice, enter_client
 from plait.connections.operations import call_tool, list_tools
-from plait.connections.translate import connect_timeout, leaf_of, request_failure
+from plait.connections.translate import (
+    connect_timeout,
+    leaf_of,
+    request_failure,
+    with_cause,
+)
 from plait.errors import BlockingCallError, ClientClosedError
 from plait.execution.call import ToolCall, deadline_of, within_run
 from plait.execution.outcome import ToolResult
@@ -142,21 +147,24 @@ class SessionCaller(PlainCaller):
             try:
                 async with within_run(call), deadline.running():
                     result = await self._send(call, deadline)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001  # boundary: the SDK may raise anything
+                cause = leaf_of(error, exchanges)
                 if deadline.expired:
-                    raise deadline.error(call.server, call.tool, sent=True) from error
-                failure = request_failure(
-                    error, exchanges, self._wire, method="tools/call", tool=call.tool
+                    failure = deadline.error(call.server, call.tool, sent=True)
+                else:
+                    failure = request_failure(
+                        error, exchanges, self._wire, method="tools/call", tool=call.tool
+                    ).error
+            else:
+                return ToolResult.from_mcp(
+                    call.server,
+                    call.tool,
+                    result,
+                    attempts=1,
+                    notes=exchanges.notes,
+                    seconds=time.perf_counter() - began,
                 )
-                raise failure.error from leaf_of(error, exchanges)
-        return ToolResult.from_mcp(
-            call.server,
-            call.tool,
-            result,
-            attempts=1,
-            notes=exchanges.notes,
-            seconds=time.perf_counter() - began,
-        )
+        raise with_cause(failure, cause, self._wire)
 
     async def _send(self, call: ToolCall, deadline: Deadline) -> types.CallToolResult:
         async def progressed(progress: float, total: float | None, message: str | None) -> None:
@@ -182,8 +190,9 @@ class SessionCaller(PlainCaller):
             try:
                 return await self._session.read_resource(uri)
             except Exception as error:  # noqa: BLE001  # boundary: the SDK may raise anything
+                cause = leaf_of(error, exchanges)
                 failure = request_failure(error, exchanges, self._wire, method="resources/read")
-                raise failure.error from leaf_of(error, exchanges)
+        raise with_cause(failure.error, cause, self._wire)
 
     def run_blocking(
         self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs

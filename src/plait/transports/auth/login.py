@@ -9,6 +9,7 @@ from typing import Any
 import httpx2
 from mcp_types import LATEST_PROTOCOL_VERSION
 
+from plait._support.causes import without_secrets
 from plait._support.redact import Redactor
 from plait.config.oauth import OAuth
 from plait.config.secrets import secret_values
@@ -191,11 +192,15 @@ async def _sign_in(
             if challenge is None:
                 return None
             return await auth.sign_in(challenge.with_scopes(scope), response.request)
-        except SignInNeededError as failed:
-            said = wire.redact.excerpt(failed.advice.text, 400)
-            raise AuthRequiredError(
-                f"{wire.server}: {said}", server=wire.server, challenge=failed.challenge.header
-            ) from failed
+        except SignInNeededError as needed:
+            failed = needed
+    said = wire.redact.excerpt(failed.advice.text, 400)
+    header = failed.challenge.header
+    raise AuthRequiredError(
+        f"{wire.server}: {said}",
+        server=wire.server,
+        challenge=None if header is None else wire.redact(header),
+    ) from without_secrets(failed, wire.redact)
 
 
 def _probing(client: httpx2.AsyncClient, server: HttpServer | SseServer) -> Any:

@@ -15,7 +15,9 @@ import httpx2
 from mcp.client.auth import OAuthFlowError
 
 from plait._support.failures import one_line
+from plait._support.redact import Redactor
 from plait.config.oauth import OAuth
+from plait.config.secrets import secrets_in_auth
 from plait.errors import ConnectError
 from plait.transports.auth.challenge import (
     Challenge,
@@ -104,7 +106,7 @@ class OAuthAuth(httpx2.Auth):
                 return await self._renew(login, request)
             except (SignInNeededError, ConnectError) as error:
                 # While it lasts, the old one does; after that the server says what it wants.
-                logger.info("%s: the login was not renewed: %s", self._name, error)
+                self._log("the login was not renewed", error, login)
                 return await self._keychain.current()
 
     def _is_due(self, login: Login) -> bool:
@@ -124,7 +126,7 @@ class OAuthAuth(httpx2.Auth):
                     try:
                         return await self._refresh(login, request)
                     except SignInNeededError as refused:
-                        logger.info("%s: %s", self._name, refused)
+                        self._log("there is no new token", refused, login)
             tried.add("authorized")
             return await self._authorize(challenge, request)
 
@@ -210,6 +212,11 @@ class OAuthAuth(httpx2.Auth):
             raise SignInNeededError(challenge, advice) from error
         self._ending = None
         return await self._keychain.current()
+
+    def _log(self, what: str, error: Exception, login: Login) -> None:
+        """Tell why there is no new login; a server may quote what it was sent."""
+        redact = Redactor([*login.secrets, *secrets_in_auth(self._settings)])
+        logger.info("%s: %s: %s", self._name, what, redact.excerpt(str(error)))
 
     async def _sender(self, request: httpx2.Request) -> httpx2.Response:
         if self._send is None:

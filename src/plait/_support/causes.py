@@ -1,0 +1,87 @@
+"""Keeping secrets out of the exceptions that stand behind an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from plait.errors import PlaitError
+
+Redact = Callable[[str], str]
+
+
+class HiddenCauseError(Exception):
+    """Stands for an exception of a library whose text cannot be shown as it is."""
+
+
+def without_secrets(error: BaseException, redact: Redact) -> BaseException:
+    """Return an exception, with all that led to it, as it may be shown.
+
+    What holds no secret stays the same object. An error of ours is changed; of any other a copy
+    without the secrets takes its place, and where that cannot be made, a `HiddenCauseError`.
+    """
+    return _Cleaning(redact).clean(error)
+
+
+class _Cleaning:
+    """One walk over a tree of exceptions, which may have circles."""
+
+    def __init__(self, redact: Redact) -> None:
+        self._redact = redact
+        self._done: dict[int, BaseException] = {}
+
+    def clean(self, error: BaseException) -> BaseException:
+        if id(error) in self._done:
+            return self._done[id(error)]
+        shown = self._shown(error)
+        self._done[id(error)] = self._done[id(shown)] = shown
+        suppressed = error.__suppress_context__
+        cause, context = error.__cause__, error.__context__
+        shown.__cause__ = None if cause is None else self.clean(cause)
+        shown.__context__ = None if context is None else self.clean(context)
+        shown.__suppress_context__ = suppressed
+        return shown
+
+    def _shown(self, error: BaseException) -> BaseException:
+        if isinstance(error, BaseExceptionGroup):
+            group = cast("BaseExceptionGroup[BaseException]", error)
+            inner = [self.clean(one) for one in group.exceptions]
+            same = all(new is old for new, old in zip(inner, group.exceptions, strict=True))
+            return group if same else group.derive(inner)
+        if not self._is_tainted(error):
+            return error
+        if isinstance(error, PlaitError):
+            return self._cleaned_own(error)
+        shown = self._copy(error)
+        if shown is None or self._is_tainted(shown):
+            shown = HiddenCauseError(f"{type(error).__name__}: {self._redact(str(error))}")
+        shown.__traceback__ = error.__traceback__
+        return shown
+
+    def _is_tainted(self, error: BaseException) -> bool:
+        texts = [str(error), repr(error), *map(str, getattr(error, "__notes__", ()))]
+        return any(self._redact(text) != text for text in texts)
+
+    def _cleaned_own(self, error: PlaitError) -> PlaitError:
+        error.message = self._redact(error.message)
+        error.args = (error.message, *error.args[1:])
+        notes: list[str] = getattr(error, "__notes__", [])
+        notes[:] = map(self._redact, notes)
+        return error
+
+    def _copy(self, error: BaseException) -> BaseException | None:
+        try:
+            return type(error)(*map(self._value, error.args))
+        except Exception:  # noqa: BLE001  # boundary: exceptions may take anything, in any way
+            return None
+
+    def _value(self, value: Any) -> Any:
+        """Clean the texts in an argument, however deep they stand."""
+        if isinstance(value, str):
+            return self._redact(value)
+        if isinstance(value, Mapping):
+            items = cast("Mapping[Any, Any]", value).items()
+            return {self._value(name): self._value(inner) for name, inner in items}
+        if isinstance(value, list | tuple):
+            return [self._value(inner) for inner in cast("list[Any]", value)]
+        return value

@@ -1,0 +1,66 @@
+"""The ways in which others write a value: quoted, escaped, encoded, line by line."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from urllib.parse import quote, quote_plus
+
+_SHORTEST_ENCODED = 6
+"""Encodings of shorter values are short enough to stand in other words by chance."""
+
+_SHORTEST_LINE = 8
+
+_ESCAPE = re.compile(r"%[0-9A-F]{2}")
+
+
+def _with_small_escapes(text: str) -> str:
+    return _ESCAPE.sub(lambda escape: escape[0].lower(), quote(text, safe=""))
+
+
+_QUOTINGS: tuple[Callable[[str], str], ...] = (
+    lambda text: json.dumps(text)[1:-1],
+    lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
+    lambda text: repr(text)[1:-1],
+    lambda text: repr(text.encode())[2:-1],
+    lambda text: shlex.quote(text).removeprefix("'").removesuffix("'"),
+    html.escape,
+    lambda text: html.escape(text, quote=False),
+    quote,
+    lambda text: quote(text, safe=""),
+    quote_plus,
+    _with_small_escapes,
+)
+
+
+def spellings(value: str) -> frozenset[str]:
+    """Return the value and what it looks like in JSON, a URL, HTML, a `repr` or base64."""
+    found = {value, value.strip()}
+    plain = {*found, quote(value, safe="")}
+    if len(value) < _SHORTEST_ENCODED:
+        return frozenset(found)
+    found.update(line for line in map(str.strip, value.splitlines()) if len(line) >= _SHORTEST_LINE)
+    for _ in range(2):  # twice: an answer in JSON is often quoted inside another
+        found.update(quoted(text) for text in tuple(found) for quoted in _QUOTINGS)
+    found.update(part for text in plain for part in _encoded(text))
+    return frozenset(found)
+
+
+def _encoded(text: str) -> Iterator[str]:
+    """Yield what base64 makes of a text, wherever in a longer one it begins.
+
+    Of the signs at either end, which depend on the neighbours too, none is part of it.
+    """
+    data = text.encode("utf-8", "surrogatepass")
+    for offset in range(3):
+        inner = base64.b64encode(bytes(offset) + data)
+        first = (0, 2, 3)[offset]
+        last = (offset + len(data)) * 8 // 6
+        part = inner[first:last].decode()
+        if len(part) >= _SHORTEST_ENCODED:
+            yield part
+            yield part.translate(str.maketrans("+/", "-_"))
