@@ -89,6 +89,7 @@ if TYPE_CHECKING:
     from plait.errors import ForbiddenError as ForbiddenError
     from plait.errors import HttpError as HttpError
     from plait.errors import InputNeededError as InputNeededError
+    from plait.errors import InputRefusedError as InputRefusedError
     from plait.errors import InvalidArgumentsError as InvalidArgumentsError
     from plait.errors import ListTimeoutError as ListTimeoutError
     from plait.errors import MCPClientError as MCPClientError
@@ -114,6 +115,7 @@ if TYPE_CHECKING:
     from plait.execution.handle import ServerHandle as ServerHandle
     from plait.execution.outcome import ToolResult as ToolResult
     from plait.execution.result_cache import ResultCaching as ResultCaching
+    from plait.execution.sampling import Sampling as Sampling
     from plait.execution.toolbox import Toolbox as Toolbox
     from plait.execution.watching import ResourceUpdate as ResourceUpdate
     from plait.execution.watching import ResourceWatch as ResourceWatch
@@ -209,6 +211,7 @@ _MODULES = {
         "ForbiddenError",
         "HttpError",
         "InputNeededError",
+        "InputRefusedError",
         "InvalidArgumentsError",
         "ListTimeoutError",
         "MCPClientError",
@@ -233,6 +236,7 @@ _MODULES = {
     "plait.execution.handle": ("ServerHandle",),
     "plait.execution.outcome": ("ToolResult",),
     "plait.execution.result_cache": ("ResultCaching",),
+    "plait.execution.sampling": ("Sampling",),
     "plait.execution.toolbox": ("Toolbox",),
     "plait.execution.watching": ("ResourceUpdate", "ResourceWatch"),
     "plait.transports.auth.login": ("finish_sign_in",),

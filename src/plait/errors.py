@@ -22,6 +22,7 @@ PlaitError
 │   ├── ToolNotFoundError
 │   ├── InvalidArgumentsError      the arguments do not fit the tool; nothing was sent
 │   ├── InputNeededError           the server wants answers that only the caller can get
+│   ├── InputRefusedError          the server asked for something that this client does not give
 │   ├── ResourceNotFoundError
 │   └── PermissionDeniedError      our own policy refused
 ├── HttpError                      any other HTTP status
@@ -270,6 +271,10 @@ class InputNeededError(DomainError):
         super().__init__(message, **facts)
         self.requests = dict(requests or {})
         self.request_state = request_state
+
+
+class InputRefusedError(DomainError):
+    """The server asked for something during a call, and this client did not give it."""
 
 
 class ResourceNotFoundError(DomainError):

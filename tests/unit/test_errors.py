@@ -135,6 +135,7 @@ def test_each_class_says_what_may_be_done_after_it() -> None:
             "ResourceNotFoundError": ("domain", False, "never"),
             "InvalidArgumentsError": ("domain", False, "never"),
             "InputNeededError": ("domain", False, "never"),
+            "InputRefusedError": ("domain", False, "never"),
             "PermissionDeniedError": ("domain", False, "never"),
             "HttpError": ("transport", False, "never"),
             "AuthRequiredError": ("auth", False, "never"),

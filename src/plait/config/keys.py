@@ -74,6 +74,7 @@ _SHARED = (
     Key("include", read_patterns, "include"),
     Key("exclude", read_patterns, "exclude"),
     Key("output_handling", read_output_handling, "output_handling"),
+    Key("sampling", read_bool, "sampling"),
     Key("session_kwargs", read_data_map, "client_options", ("client_options",)),
 )
 
@@ -167,6 +168,7 @@ _OBJECTS = (
     "observers",
     "result_cache",
     "roots",
+    "sampling",
     "tool_interceptors",
 )
 

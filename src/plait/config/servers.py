@@ -54,6 +54,9 @@ class ServerOptions:
 
     output_handling: str | Mapping[str, str] | None = None
 
+    sampling: bool | None = None
+    """Whether the server may use the client's model; `None` leaves it to the client's list."""
+
     client_options: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     """Further keyword arguments for the MCP SDK's client (`session_kwargs` of other adapters)."""
 

@@ -25,6 +25,8 @@ from mcp_types import (
     DiscoverResult,
     Implementation,
     LoggingLevel,
+    SamplingCapability,
+    SamplingToolsCapability,
     UnsupportedProtocolVersionErrorData,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -47,6 +49,9 @@ _FALLBACK_STATUS = frozenset(
     }
 )
 """Answers of a server that may know only the older transport."""
+
+
+_SAMPLING_WITH_TOOLS = SamplingCapability(tools=SamplingToolsCapability())
 
 
 @dataclass(slots=True)
@@ -75,6 +80,8 @@ class Voice:
     on_log: LoggingFnT | None = None
     on_elicitation: ElicitationFnT | None = None
     on_sampling: SamplingFnT | None = None
+    sampling_tools: bool = False
+    """Whether servers may give the model tools."""
     on_roots: ListRootsFnT | None = None
     extra: dict[str, Any] = field(default_factory=dict[str, Any])
 
@@ -87,6 +94,7 @@ class Voice:
             "logging_callback": self.on_log,
             "elicitation_callback": self.on_elicitation,
             "sampling_callback": self.on_sampling,
+            "sampling_capabilities": _SAMPLING_WITH_TOOLS if self.sampling_tools else None,
             "list_roots_callback": self.on_roots,
             # The catalogue caches for all sessions; a second cache below it could only be stale.
             "cache": None,

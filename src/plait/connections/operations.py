@@ -16,7 +16,7 @@ from mcp.shared.dispatcher import ProgressFnT
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
-from plait.errors import InputNeededError, ProtocolError
+from plait.errors import InputNeededError, InputRefusedError, ProtocolError
 
 T = TypeVar("T")
 
@@ -151,12 +151,17 @@ async def _answers(
 async def answer_request(
     client: Client, key: str, request: types.InputRequest
 ) -> types.InputResponse:
-    """Answer one question of a modern server with the callback for its kind."""
+    """Answer one question of a modern server with the callback for its kind.
+
+    Raises:
+        InputRefusedError: The callback refuses.
+    """
     meta = request.params.meta if request.params else None
     context = ClientRequestContext(session=client.session, request_id=key, meta=meta)
     answer = await client.session.dispatch_input_request(context, request)
     if isinstance(answer, types.ErrorData):
-        raise MCPError.from_error_data(answer)
+        # An error has no place among the answers, so the call ends here.
+        raise InputRefusedError(answer.message, code=answer.code)
     return answer
 
 

@@ -30,6 +30,7 @@ from plait.errors import (
     EndpointNotFoundError,
     ForbiddenError,
     HttpError,
+    InputRefusedError,
     ListTimeoutError,
     OutcomeUnknownError,
     PlaitError,
@@ -129,6 +130,10 @@ def request_failure(
 ) -> Failure:
     """Explain why a request on an open session failed."""
     error = first_cause(cause)
+    if isinstance(error, InputRefusedError):
+        text = f"{_named(wire.server, tool)}: the call has ended: {error.message}"
+        refused = InputRefusedError(text, server=wire.server, tool=tool, code=error.code)
+        return Failure(refused)
     if isinstance(error, PlaitError):
         return Failure(error)
     exchange = exchanges.last

@@ -36,7 +36,10 @@ from plait.execution.executor import Calling, ToolExecutor
 from plait.execution.hearing import Hearing
 from plait.execution.identity import without_run
 from plait.execution.questions import with_defaults
+from plait.execution.sampling import Sampling
+from plait.execution.sampling_desk import SamplingDesk, ask_model
 from plait.execution.subscriptions import Subscriptions
+from plait.execution.talk import Talk
 
 T = TypeVar("T")
 
@@ -53,8 +56,12 @@ class Core:
         callbacks: ServerCallbacks | None = None,
         shaping: Shaping | None = None,
         calling: Calling | None = None,
+        sampling: Sampling | None = None,
     ) -> None:
         self._voice_for = voice_for
+        talk = Talk()
+        self._desk = None if sampling is None else SamplingDesk(sampling, talk)
+        self._own_sampling = {name: server.sampling for name, server in servers.items()}
         common = {name: without_run(server) for name, server in servers.items()}
         self.pool = ConnectionPool(common, self._voice, on_opened=self._session_opened)
         self.subscriptions = Subscriptions(self.pool)
@@ -66,7 +73,14 @@ class Core:
         )
         self._changes = self._hearing.listener(self.pool)
         self.catalog = ToolCatalog(self.pool, self._changes, shaping)
-        self.executor = ToolExecutor(self.pool, self.catalog, handover, calling)
+        self.executor = ToolExecutor(
+            self.pool,
+            self.catalog,
+            handover,
+            calling,
+            talk=talk,
+            sample=None if sampling is None else partial(ask_model, sampling),
+        )
 
     @property
     def opened(self) -> bool:
@@ -85,6 +99,7 @@ class Core:
         """Take one more server; one of the same name is closed first."""
         if name in self.pool.connections:
             await self._close(name)
+        self._own_sampling[name] = server.sampling
         self.pool.add(name, without_run(server))
 
     async def remove(self, name: str) -> None:
@@ -167,6 +182,11 @@ class Core:
         voice.on_log = partial(self._logged, server)
         if voice.on_elicitation is not None:
             voice.on_elicitation = self._answering(voice.on_elicitation)
+        if self._desk is not None:
+            own = self._own_sampling.get(server)
+            if self._desk.sampling.may_ask(server, own=own):
+                voice.on_sampling = self._desk.for_server(server)
+                voice.sampling_tools = self._desk.sampling.allow_tools
         return voice
 
     def _answering(self, otherwise: ElicitationFnT) -> ElicitationFnT:

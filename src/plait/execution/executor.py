@@ -35,7 +35,7 @@ from plait.execution.holding import HeldCall, Holding
 from plait.execution.outcome import ToolResult
 from plait.execution.output_check import output_notes, prepare_check
 from plait.execution.result_cache import ResultCache, ResultCaching
-from plait.execution.talk import Listener, Talk
+from plait.execution.talk import Listener, Sample, Talk
 from plait.telemetry.observer import CallTool, Observer, observe
 
 __all__ = ["Calling", "OnProgress", "ToolCall", "ToolExecutor"]
@@ -69,7 +69,11 @@ class ToolExecutor:
         catalog: ToolCatalog,
         handover: Handover,
         calling: Calling | None = None,
+        *,
+        talk: Talk | None = None,
+        sample: Sample | None = None,
     ) -> None:
+        """Take the parts; `sample` is how the model is asked, where servers may use it."""
         self._pool = pool
         self._catalog = catalog
         self._handover = handover
@@ -78,7 +82,8 @@ class ToolExecutor:
         self.results = None if caching is None else ResultCache(caching)
         self.log_level: LoggingLevel | None = None
         """From which level on servers shall send log messages during calls."""
-        self.talk = Talk()
+        self.talk = talk or Talk()
+        self._sample = sample
         self._holding = Holding(pool)
 
     async def run(self, call: ToolCall) -> ToolResult:
@@ -128,7 +133,7 @@ class ToolExecutor:
         everywhere = progress_callback(self._calling.on_progress, call.server, call.tool)
         told = [one for one in (call.on_progress, everywhere) if one is not None]
         tell = tuple(self._handover.returning(one) for one in told)
-        listener = Listener.of(call, self._handover)
+        listener = Listener.of(call, self._handover, self._sample)
         began = time.perf_counter()
         attempt = 0
         while True:

@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import cast
+from dataclasses import dataclass, field
+from typing import Any, cast
 
 from mcp.client import ClientRequestContext, ClientSession
 from mcp.client.session import ElicitationFnT
@@ -18,6 +18,18 @@ from mcp_types import LoggingMessageNotificationParams as LogMessage
 
 from plait.connections.handover import Handover
 from plait.execution.call import ToolCall
+from plait.execution.sampling import Asked, Sampled
+
+Sample = Callable[[str, Asked], Coroutine[Any, Any, Sampled | ErrorData]]
+"""Asks the model for a server."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a server has had during one call."""
+
+    sampled: int = 0
+    """How often it has used the model."""
 
 logger = logging.getLogger("plait.execution")
 
@@ -30,6 +42,8 @@ class Listener:
     tool: str
     tell: Callable[[LogMessage], None] | None = None
     ask: ElicitationFnT | None = None
+    sample: Sample | None = None
+    tally: Tally = field(default_factory=Tally)
     pausing: bool = False
     """Whether the caller is paused by a question, so that it must not get the answer of another."""
     session: ClientSession | None = None
@@ -37,13 +51,14 @@ class Listener:
     """Whether a question of this call is being answered."""
 
     @classmethod
-    def of(cls, call: ToolCall, handover: Handover) -> Listener:
-        """Make one where the caller is."""
+    def of(cls, call: ToolCall, handover: Handover, sample: Sample | None = None) -> Listener:
+        """Make one where the caller is; `sample` asks the model, if servers may use it."""
         return cls(
             call.server,
             call.tool,
             call.on_log and handover.returning(call.on_log),
             call.on_question and cast("ElicitationFnT", handover.asking(call.on_question)),
+            sample and handover.asking(sample),
         )
 
 
@@ -58,6 +73,8 @@ class Talk:
         self._changed = asyncio.Event()
         self._unclear: Counter[ClientSession] = Counter()
         """Questions of which it is not known yet to which call they belong."""
+        self._wanted: dict[asyncio.Future[Any], set[Listener]] = {}
+        """Answers that are being made, and the calls that may want them."""
 
     @contextlib.contextmanager
     def heard_by(self, listener: Listener, session: ClientSession) -> Generator[None]:
@@ -71,6 +88,7 @@ class Talk:
             _current.reset(token)
             self._now.remove(listener)
             self._notify()
+            self._ended(listener)
 
     def logged(self, server: str, message: LogMessage) -> bool:
         """Hand a log message to the call it belongs to; say no if that cannot be told."""
@@ -130,3 +148,28 @@ class Talk:
     def _notify(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
+
+    def calls(self, server: str) -> list[Listener]:
+        """Return the calls that a server may speak of: the one it must be, or all of them."""
+        current = _current.get()
+        if current is not None and current.server == server:
+            return [current]
+        return [listener for listener in self._now if listener.server == server]
+
+    @contextlib.contextmanager
+    def cancelled_after(
+        self, calls: Sequence[Listener], answer: asyncio.Future[Any]
+    ) -> Generator[None]:
+        """Cancel an answer that is being made when the last call that may want it has ended."""
+        if calls:
+            self._wanted[answer] = set(calls)
+        try:
+            yield
+        finally:
+            self._wanted.pop(answer, None)
+
+    def _ended(self, listener: Listener) -> None:
+        for answer, calls in list(self._wanted.items()):
+            calls.discard(listener)
+            if not calls:
+                answer.cancel()

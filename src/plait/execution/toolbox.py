@@ -35,6 +35,7 @@ from plait.execution.options import (
 )
 from plait.execution.outcome import ToolResult
 from plait.execution.roots import Roots, roots_callback
+from plait.execution.sampling import Sampler, Sampling
 from plait.execution.voice import VoiceMaker
 from plait.telemetry.observer import Observer
 
@@ -63,6 +64,7 @@ class Toolbox(ServerFeatures):
         log_level: types.LoggingLevel | None = None,
         on_log: OnLog | None = None,
         on_elicitation: Callable[[str], ElicitationFnT] | None = None,
+        on_sampling: Sampler | Sampling | None = None,
         observers: Sequence[Observer] = (),
         **options: Unpack[ToolOptions],
     ) -> None:
@@ -97,6 +99,7 @@ class Toolbox(ServerFeatures):
                     default_seconds=default_tool_timeout or self.config.default_tool_timeout,
                     observers=observers,
                 ),
+                sampling=Sampling.of(on_sampling),
             )
         )
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 import mcp_types as types
+from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool
 
 from plait.adapters.langchain.callbacks import Callbacks
@@ -18,6 +19,7 @@ from plait.adapters.langchain.loading import log_callback, question_callback
 from plait.adapters.langchain.resource_tools import resource_tools
 from plait.adapters.langchain.roster import Roster
 from plait.adapters.langchain.runner import ToolRunner
+from plait.adapters.langchain.sampling import sampling_from
 from plait.adapters.langchain.settings import HEARD, OPTIONS, settings_from
 from plait.adapters.langchain.tools import MCPTool
 from plait.catalog.schemas import Profile
@@ -26,6 +28,7 @@ from plait.connections.access import Access
 from plait.execution.callbacks import OnAnyProgress, OnNotice
 from plait.execution.fallback import BeforeFallback
 from plait.execution.roots import Roots
+from plait.execution.sampling import Sampler, Sampling
 from plait.execution.toolbox import Toolbox
 from plait.telemetry.observer import Observer
 
@@ -76,6 +79,7 @@ class MultiServerMCPClient(ClientFeatures):
         profile: Profile | None = None,
         client_info: types.Implementation | Mapping[str, str] | None = None,
         roots: Roots | None = None,
+        sampling: Sampling | BaseChatModel | Sampler | str | Mapping[str, Any] | None = None,
         log_level: types.LoggingLevel | None = None,
         observers: Sequence[Observer] | None = None,
         on_message: OnNotice | None = None,
@@ -107,6 +111,7 @@ class MultiServerMCPClient(ClientFeatures):
             log_level=options.get("log_level"),
             on_log=log_callback(self.callbacks),
             on_elicitation=question_callback(self.callbacks),
+            on_sampling=sampling_from(options.get("sampling")),
             observers=options.get("observers") or (),
             **own,
         )

@@ -27,6 +27,7 @@ OWN = frozenset(
         "profile",
         "resources_as_tools",
         "roots",
+        "sampling",
         "tool_interceptors",
         "use_standard_content_blocks",
     }

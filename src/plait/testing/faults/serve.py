@@ -19,6 +19,7 @@ from plait.testing.faults.client_features import add_client_features
 from plait.testing.faults.content import add_content
 from plait.testing.faults.http_faults import HttpFaults, refusal_headers, status_due
 from plait.testing.faults.interference import Interference, serve_streams
+from plait.testing.faults.model_use import add_model_use
 from plait.testing.faults.run import Run
 from plait.testing.faults.stdio_noise import NoisyStdout
 from plait.testing.faults.tools import add_tools
@@ -47,6 +48,7 @@ def build_server(run: Run) -> MCPServer:
     add_tools(server, run)
     add_content(server)
     add_client_features(server, lowlevel_server(server), run)
+    add_model_use(server)
     return server
 
 
