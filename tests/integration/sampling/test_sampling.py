@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import sys
 import threading
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,13 +16,28 @@ from mcp_types import CreateMessageRequestParams, TextContent
 
 from plait import InputRefusedError, MultiServerMCPClient, Sampling, Toolbox
 from plait.testing import ScriptedChatModel, fault_server, stdio_config, tool_call
+from tests.servers import everything_stdio_config
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
-ERAS: Any = pytest.mark.parametrize(
-    "era", [{"legacy_only": True}, {"modern_only": True}], ids=["legacy", "modern"]
-)
-IN_NODE = Path(__file__).parents[3] / ".node" / "node_modules" / ".bin"
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """The fault server on HTTP, started once: it speaks both eras."""
+    with fault_server() as server:
+        yield server.url
+
+
+@pytest.fixture(params=["legacy", "2026-07-28"])
+def server(url: str, request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The server, spoken to in one of the eras."""
+    return {"url": url, "protocol": request.param}
+
+
+@pytest.fixture
+def modern(url: str) -> dict[str, Any]:
+    """The server, spoken to in the modern era."""
+    return {"url": url, "protocol": "2026-07-28"}
 
 
 def echoing() -> ScriptedChatModel:
@@ -36,12 +50,11 @@ async def sampled(client: MultiServerMCPClient, name: str = "sample", **given: A
     return await tool.ainvoke({"prompt": "tea", **given})
 
 
-@ERAS
-async def test_a_chat_model_answers_a_server(era: Any) -> None:
+async def test_a_chat_model_answers_a_server(server: Any) -> None:
     model = ScriptedChatModel(
         [AIMessage("leaves in water", response_metadata={"finish_reason": "stop"})]
     )
-    async with MultiServerMCPClient({"server": stdio_config(**era)}, sampling=model) as client:
+    async with MultiServerMCPClient({"server": server}, sampling=model) as client:
         said = json.loads(await sampled(client))
 
     assert said == {
@@ -53,9 +66,8 @@ async def test_a_chat_model_answers_a_server(era: Any) -> None:
     assert model.seen == [[SystemMessage("You are terse."), HumanMessage("tea")]]
 
 
-@ERAS
-async def test_by_default_servers_are_not_offered_the_model(era: Any) -> None:
-    config = {"server": stdio_config(**era)}
+async def test_by_default_servers_are_not_offered_the_model(server: Any) -> None:
+    config = {"server": server}
     async with MultiServerMCPClient(config) as client:
         assert "did not declare the sampling capability" in await sampled(client)
 
@@ -65,24 +77,21 @@ async def test_by_default_servers_are_not_offered_the_model(era: Any) -> None:
     [(["serv*"], None, True), (["other"], None, False), ([], True, True), (None, False, False)],
 )
 async def test_only_listed_servers_are_offered_the_model(
-    listed: Any, own: bool | None, answered: bool
+    modern: Any, listed: Any, own: bool | None, answered: bool
 ) -> None:
-    config = stdio_config() if own is None else {**stdio_config(), "sampling": own}
+    config = modern if own is None else {**modern, "sampling": own}
     sampling = Sampling(echoing(), servers=listed)
     async with MultiServerMCPClient({"server": config}, sampling=sampling) as client:
         assert ("on tea" in await sampled(client)) is answered
 
 
-@ERAS
 async def test_more_requests_than_a_call_may_make_are_refused(
-    era: Any, caplog: pytest.LogCaptureFixture
+    server: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     model = echoing()
     sampling = Sampling(model, max_calls_per_call=1)
     with caplog.at_level(logging.WARNING, "plait.execution"):
-        async with MultiServerMCPClient(
-            {"server": stdio_config(**era)}, sampling=sampling
-        ) as client:
+        async with MultiServerMCPClient({"server": server}, sampling=sampling) as client:
             for _ in range(2):
                 said = await sampled(client, "sample_twice")
                 assert "a tool call may use the model of this client once" in said
@@ -92,20 +101,22 @@ async def test_more_requests_than_a_call_may_make_are_refused(
     assert len([one for one in caplog.records if "did not get it" in one.message]) == 1
 
 
-async def test_all_servers_together_have_so_many_requests_in_a_minute() -> None:
-    config = {"one": stdio_config(), "two": stdio_config()}
+async def test_all_servers_together_have_so_many_requests_in_a_minute(modern: Any) -> None:
+    config = {"one": modern, "two": modern}
     sampling = Sampling(lambda server, asked: f"{server}: ok", max_calls_per_minute=2)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     async with Toolbox(config, on_sampling=sampling) as box:
         for name in ("one", "two"):
             said = await box.call(name, "sample", {"prompt": "tea"})
             assert f"{name}: ok" in said.text
-        with pytest.raises(InputRefusedError, match="one/sample: .* 2 times in a minute") as caught:
+        with pytest.raises(
+            InputRefusedError, match=r"one/sample: .* 2 times in a minute"
+        ) as caught:
             await box.call("one", "sample", {"prompt": "tea"})
 
     assert (caught.value.server, caught.value.tool, caught.value.code) == ("one", "sample", -1)
 
 
-async def test_a_server_gets_no_more_tokens_than_allowed() -> None:
+async def test_a_server_gets_no_more_tokens_than_allowed(modern: Any) -> None:
     asked: list[CreateMessageRequestParams] = []
 
     def sample(server: str, params: CreateMessageRequestParams) -> str:
@@ -114,7 +125,7 @@ async def test_a_server_gets_no_more_tokens_than_allowed() -> None:
         return "ok"
 
     sampling = Sampling(sample, max_tokens=20)
-    async with Toolbox({"server": stdio_config()}, on_sampling=sampling) as box:
+    async with Toolbox({"server": modern}, on_sampling=sampling) as box:
         for wanted in (10, 5000):
             await box.call("server", "sample", {"prompt": "tea", "max_tokens": wanted})
 
@@ -124,9 +135,8 @@ async def test_a_server_gets_no_more_tokens_than_allowed() -> None:
     assert asked[0].include_context is None
 
 
-@ERAS
 @pytest.mark.parametrize("verdict", [True, False, None, "error"])
-async def test_a_person_decides_about_each_request(era: Any, verdict: Any) -> None:
+async def test_a_person_decides_about_each_request(server: Any, verdict: Any) -> None:
     asked: list[tuple[str, str]] = []
     model = echoing()
 
@@ -139,7 +149,7 @@ async def test_a_person_decides_about_each_request(era: Any, verdict: Any) -> No
         return verdict
 
     async with MultiServerMCPClient(
-        {"server": stdio_config(**era)}, sampling=Sampling(model, approve=approve)
+        {"server": server}, sampling=Sampling(model, approve=approve)
     ) as client:
         said = await sampled(client)
 
@@ -149,7 +159,7 @@ async def test_a_person_decides_about_each_request(era: Any, verdict: Any) -> No
     assert len(model.seen) == (1 if verdict is True else 0)
 
 
-async def test_a_person_may_change_what_is_asked() -> None:
+async def test_a_person_may_change_what_is_asked(modern: Any) -> None:
     def approve(server: str, params: CreateMessageRequestParams) -> CreateMessageRequestParams:
         del server
         message = params.messages[0].model_copy(update={"content": TextContent(text="coffee")})
@@ -157,24 +167,22 @@ async def test_a_person_may_change_what_is_asked() -> None:
 
     model = echoing()
     sampling = Sampling(model, approve=approve)
-    async with MultiServerMCPClient({"server": stdio_config()}, sampling=sampling) as client:
+    async with MultiServerMCPClient({"server": modern}, sampling=sampling) as client:
         assert "on coffee" in await sampled(client)
 
 
-@ERAS
-async def test_a_model_that_fails_tells_the_server_nothing_of_why(era: Any) -> None:
+async def test_a_model_that_fails_tells_the_server_nothing_of_why(server: Any) -> None:
     model = ScriptedChatModel([ValueError("the key sk-1234 is wrong")])
-    async with MultiServerMCPClient({"server": stdio_config(**era)}, sampling=model) as client:
+    async with MultiServerMCPClient({"server": server}, sampling=model) as client:
         said = await sampled(client)
 
     assert "the model failed" in said
     assert "sk-1234" not in said
 
 
-@ERAS
-async def test_pictures_reach_the_model(era: Any) -> None:
+async def test_pictures_reach_the_model(server: Any) -> None:
     model = echoing()
-    async with MultiServerMCPClient({"server": stdio_config(**era)}, sampling=model) as client:
+    async with MultiServerMCPClient({"server": server}, sampling=model) as client:
         await sampled(client, "sample_picture")
 
     text, picture = model.seen[0][0].content
@@ -183,13 +191,10 @@ async def test_pictures_reach_the_model(era: Any) -> None:
     assert (picture["type"], picture["mime_type"]) == ("image", "image/png")
 
 
-@ERAS
-async def test_a_server_may_give_the_model_tools_where_that_is_allowed(era: Any) -> None:
+async def test_a_server_may_give_the_model_tools_where_that_is_allowed(server: Any) -> None:
     model = ScriptedChatModel([[tool_call("clock")], [tool_call("clock")]])
-    config = {"server": stdio_config(**era)}
-    async with MultiServerMCPClient(
-        config, sampling=Sampling(model, allow_tools=True)
-    ) as client:
+    config = {"server": server}
+    async with MultiServerMCPClient(config, sampling=Sampling(model, allow_tools=True)) as client:
         said = json.loads(await sampled(client, "sample_with_tools"))
     async with MultiServerMCPClient(config, sampling=Sampling(model)) as client:
         refused = await sampled(client, "sample_with_tools")
@@ -200,8 +205,10 @@ async def test_a_server_may_give_the_model_tools_where_that_is_allowed(era: Any)
     assert "sampling.tools" in refused
 
 
-@ERAS
-async def test_answers_of_calls_at_once_are_never_swapped(era: Any) -> None:
+@pytest.mark.parametrize("over_stdio", [False, True])
+async def test_answers_of_calls_at_once_are_never_swapped(server: Any, over_stdio: bool) -> None:
+    if over_stdio:
+        server = {**stdio_config(), "protocol": server["protocol"]}
     both = asyncio.Event()
     waiting: list[str] = []
 
@@ -215,7 +222,7 @@ async def test_answers_of_calls_at_once_are_never_swapped(era: Any) -> None:
         await both.wait()
         return f"on {content.text}"
 
-    async with Toolbox({"server": stdio_config(**era)}, on_sampling=sample) as box:
+    async with Toolbox({"server": server}, on_sampling=sample) as box:
         answers = await asyncio.gather(
             *(box.call("server", "sample", {"prompt": f"tea {n}"}) for n in range(8))
         )
@@ -224,9 +231,8 @@ async def test_answers_of_calls_at_once_are_never_swapped(era: Any) -> None:
     assert texts == [f"on tea {n}" for n in range(8)]
 
 
-@ERAS
 @pytest.mark.parametrize("blocking", [False, True])
-async def test_the_model_is_asked_in_the_loop_of_the_caller(era: Any, blocking: bool) -> None:
+async def test_the_model_is_asked_in_the_loop_of_the_caller(server: Any, blocking: bool) -> None:
     threads: list[str] = []
 
     def sample(server: str, params: CreateMessageRequestParams) -> str:
@@ -234,7 +240,7 @@ async def test_the_model_is_asked_in_the_loop_of_the_caller(era: Any, blocking: 
         threads.append(threading.current_thread().name)
         return "ok"
 
-    box = Toolbox({"server": stdio_config(**era)}, on_sampling=sample)
+    box = Toolbox({"server": server}, on_sampling=sample)
     if blocking:
         await asyncio.to_thread(box.call_blocking, "server", "sample", {"prompt": "tea"})
     else:
@@ -244,8 +250,7 @@ async def test_the_model_is_asked_in_the_loop_of_the_caller(era: Any, blocking: 
     assert threads == ["plait" if blocking else threading.current_thread().name]
 
 
-@ERAS
-async def test_a_request_ends_with_its_call(era: Any) -> None:
+async def test_a_request_ends_with_its_call(server: Any) -> None:
     ended = asyncio.Event()
 
     async def sample(server: str, params: CreateMessageRequestParams) -> str:
@@ -256,34 +261,31 @@ async def test_a_request_ends_with_its_call(era: Any) -> None:
             ended.set()
         return "never"
 
-    async with Toolbox({"server": stdio_config(**era)}, on_sampling=sample) as box:
+    async with Toolbox({"server": server}, on_sampling=sample) as box:
         with pytest.raises(TimeoutError):
             await box.call("server", "sample", {"prompt": "tea"}, timeout_seconds=0.5)
         await asyncio.wait_for(ended.wait(), 5)
 
 
-async def test_a_model_that_takes_too_long_is_given_up() -> None:
+async def test_a_model_that_takes_too_long_is_given_up(modern: Any) -> None:
     async def sample(server: str, params: CreateMessageRequestParams) -> str:
         del server, params
         await asyncio.Event().wait()
         return "never"
 
     sampling = Sampling(sample, timeout_seconds=0.1)
-    async with Toolbox({"server": stdio_config()}, on_sampling=sampling) as box:
-        with pytest.raises(InputRefusedError, match="no answer within 0.1 s"):
+    async with Toolbox({"server": modern}, on_sampling=sampling) as box:
+        with pytest.raises(InputRefusedError, match=r"no answer within 0\.1 s"):
             await box.call("server", "sample", {"prompt": "tea"})
 
 
-async def test_the_run_of_an_agent_neither_sees_nor_streams_what_a_server_asks() -> None:
+async def test_the_run_of_an_agent_neither_sees_nor_streams_what_a_server_asks(modern: Any) -> None:
     helper = echoing()
     agent_model = ScriptedChatModel([[tool_call("sample", prompt="tea")], "done"])
-    with fault_server() as server:
-        async with MultiServerMCPClient(
-            {"server": {"url": server.url}}, sampling=helper
-        ) as client:
-            agent = create_agent(agent_model, await client.get_tools(include=["sample"]))
-            given: Any = {"messages": [{"role": "user", "content": "go"}]}
-            events = [event async for event in agent.astream_events(given, version="v2")]
+    async with MultiServerMCPClient({"server": modern}, sampling=helper) as client:
+        agent = create_agent(agent_model, await client.get_tools(include=["sample"]))
+        given: Any = {"messages": [{"role": "user", "content": "go"}]}
+        events = [event async for event in agent.astream_events(given, version="v2")]
 
     asked = [event for event in events if event["event"] == "on_chat_model_start"]
     assert len(helper.seen) == 1
@@ -296,14 +298,12 @@ def test_something_that_is_no_model_is_refused_at_once(given: Any) -> None:
         MultiServerMCPClient({"server": stdio_config()}, sampling=given)
 
 
-@pytest.mark.skipif(not IN_NODE.exists(), reason="needs the servers of others")
 async def test_a_server_of_others_asks_for_the_model() -> None:
-    command = {"command": str(IN_NODE / "mcp-server-everything"), "args": ["stdio"]}
     model = echoing()
-    async with MultiServerMCPClient({"everything": command}, sampling=model) as client:
+    config: Any = {"everything": everything_stdio_config()}
+    async with MultiServerMCPClient(config, sampling=model) as client:
         (tool,) = await client.get_tools(include=["*sampling*"])
         said = str(await tool.ainvoke({"prompt": "tea", "maxTokens": 10}))
 
-    assert sys.version_info
     assert "on " in said
     assert "tea" in model.seen[0][-1].text
