@@ -31,6 +31,7 @@ class Tally:
     sampled: int = 0
     """How often it has used the model."""
 
+
 logger = logging.getLogger("plait.execution")
 
 
