@@ -39,12 +39,14 @@ class Session:
         self._free.set()
         self.wire = Wire(name, redact, self.end)
         self.wire.on_notification = voice.on_untold
+        self.wire.on_deaf = self._deafened
         self.ended = asyncio.Event()
         """Set when the session is of no more use, by whichever side."""
         self.in_flight = 0
         self.holders: set[object] = set()
         """Calls that wait for an answer of the user; no other call may run beside them."""
         self._listeners = 0
+        self._deaf = False
         self.opened_at = self.last_used = time.monotonic()
         self.connect_seconds: float | None = None
 
@@ -95,13 +97,23 @@ class Session:
 
     @contextmanager
     def listened_to(self) -> Generator[None]:
-        """Keep the session from being closed for idleness; unlike a request, this delays no end."""
+        """Keep the session from idling away; one on which nothing can be heard any more is ended.
+
+        Unlike a request that is under way, this delays no end.
+        """
         self._listeners += 1
+        if self._deaf:
+            self._deafened()
         try:
             yield
         finally:
             self._listeners -= 1
             self.last_used = time.monotonic()
+
+    def _deafened(self) -> None:
+        self._deaf = True
+        if self._listeners:
+            self.wire.end("the server can no longer be heard")
 
     def end(self) -> None:
         """Declare the session of no more use; calls under way may still finish."""

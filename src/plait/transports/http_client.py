@@ -15,6 +15,7 @@ from http import HTTPStatus
 from typing import Any, cast
 
 import httpx2
+from mcp.client.streamable_http import MAX_RECONNECTION_ATTEMPTS
 
 from plait._support.threads import in_thread
 from plait.config.secrets import secrets_in_headers
@@ -90,6 +91,7 @@ class _Send:
         self._wire = wire
         self._server = server
         self._origin = origin_of(httpx2.URL(server.url))
+        self._notices = _Notices(wire)
 
     async def __call__(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         exchange = current_exchange()
@@ -98,6 +100,8 @@ class _Send:
             request.headers.update(await headers_of(self._server, self._wire))
         if request.method == "DELETE":
             return await self._farewell(request, **options)
+        if request.method == "GET" and _SESSION_HEADER in request.headers:
+            return await self._notices.opened(self._answered(request, **options))
         if request.method != "POST" or exchange is None:
             return await self._answered(request, **options)
         if exchange.request_id is None:
@@ -196,6 +200,64 @@ class _NotedStream(httpx2.AsyncByteStream):
                 yield chunk
         finally:
             self._exchange.stream_ended = True
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _Notices:
+    """The stream on which a server says what it was not asked, opened again when it ends.
+
+    The SDK gives up on it after a few failures in a row, and tells nobody; this one counts along.
+    """
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._worked = False
+        self._failures = 0
+
+    async def opened(self, answer: Awaitable[httpx2.Response]) -> httpx2.Response:
+        """Wait for the stream."""
+        try:
+            response = await answer
+        except httpx2.RequestError:
+            self.failed()
+            raise
+        if response.is_success:
+            self._worked = True
+            response.stream = _NoticeStream(response.stream, self)
+        else:
+            self.failed()
+        return response
+
+    def ended(self) -> None:
+        """Note that the server ended the stream."""
+        self._failures = 0
+
+    def failed(self) -> None:
+        """Note that it broke, or was refused; a server that never had one is none the worse."""
+        self._failures += 1
+        if self._worked and self._failures >= MAX_RECONNECTION_ATTEMPTS:
+            self._wire.deafen()
+
+
+class _NoticeStream(httpx2.AsyncByteStream):
+    """What arrives on the stream; silence for a while is an end like any other."""
+
+    def __init__(self, inner: Any, notices: _Notices) -> None:
+        self._inner = inner
+        self._notices = notices
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._inner:
+                yield chunk
+        except httpx2.ReadTimeout:
+            pass
+        except httpx2.RequestError:
+            self._notices.failed()
+            raise
+        self._notices.ended()
 
     async def aclose(self) -> None:
         await self._inner.aclose()

@@ -163,6 +163,7 @@ class Wire:
         """What a transport still has to find out once its stream has ended."""
         self.on_notification: Callable[[str, object], None] | None = None
         """Gets method and params of what servers announce and the SDK tells nobody."""
+        self.on_deaf: Callable[[], None] | None = None
         self._on_end = on_end
 
     def hide(self, secrets: Iterable[str]) -> None:
@@ -182,6 +183,11 @@ class Wire:
         if self.end_reason is None:
             self.end_reason = reason
             self._on_end()
+
+    def deafen(self) -> None:
+        """Note that answers may come, but nothing that was not asked for."""
+        if self.on_deaf is not None:
+            self.on_deaf()
 
     def ending(self) -> str:
         """Say how the wire ended, as far as is known."""

@@ -1,0 +1,249 @@
+"""Resources are followed in a loop: through restarts, from any loop, until nobody wants them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from plait import (
+    MultiServerMCPClient,
+    PlaitError,
+    ResourceNotFoundError,
+    ResourceUpdate,
+    Toolbox,
+    UnknownServerError,
+)
+from plait.testing import eventually, stdio_config
+from tests.integration.callbacks.talking import KINDS, talking
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+
+URI = "test://static"
+ERAS = {"legacy": {"legacy_only": True}, "modern": {"modern_only": True}}
+UPDATE = ResourceUpdate("server", URI)
+
+
+def servers(era: str = "legacy") -> dict[str, Any]:
+    return {"server": stdio_config(**ERAS[era])}  # pyright: ignore[reportArgumentType]
+
+
+async def touch(box: Toolbox, uri: str = URI) -> None:
+    assert not (await box.call("server", "touch", {"uri": uri})).is_error
+
+
+async def followed(box: Toolbox) -> list[str]:
+    return (await box.call("server", "followed")).text.split()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_updates_come_one_by_one_and_go_on_after_the_server_was_killed(kind: str) -> None:
+    with talking(kind) as server:
+        async with (
+            Toolbox({"server": server.config}) as box,
+            asyncio.timeout(30),
+            box.watch_resource("server", URI) as updates,
+        ):
+            loop = aiter(updates)
+            await touch(box)
+            assert await anext(loop) == UPDATE
+            await touch(box)
+            assert await anext(loop) == UPDATE
+
+            await asyncio.to_thread(server.kill, box)
+            assert await anext(loop) == UPDATE  # it may have changed unseen
+            await touch(box)
+            assert await anext(loop) == UPDATE
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_with_read_the_contents_come_with_each_update_and_now(era: str) -> None:
+    async with MultiServerMCPClient(servers(era)) as client, asyncio.timeout(20):
+        texts: list[str] = []
+        async for update in client.watch_resource("server", "test://item/1", read=True):
+            texts.append(update.text)
+            if len(texts) == 2:
+                break
+            await touch(client.toolbox, "test://item/1")
+
+    assert texts == ["item 1", "item 1"]
+
+
+async def test_a_resource_that_cannot_be_read_is_an_update_with_an_error() -> None:
+    async with (
+        Toolbox(servers()) as box,
+        asyncio.timeout(20),
+        box.watch_resource("server", "test://item/missing", read=True) as updates,
+    ):
+        loop = aiter(updates)
+        assert isinstance((await anext(loop)).error, ResourceNotFoundError)
+        await touch(box, "test://item/missing")
+        update = await anext(loop)
+
+    assert isinstance(update.error, ResourceNotFoundError)
+    assert update.contents == ()
+    assert update.text == ""
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_several_changes_that_nobody_took_are_one(era: str) -> None:
+    async with (
+        Toolbox(servers(era)) as box,
+        asyncio.timeout(20),
+        box.watch_resource("server", URI, "test://item/1") as updates,
+    ):
+        for _ in range(5):
+            await touch(box)
+        await touch(box, "test://item/1")
+        loop = aiter(updates)
+        assert [(await anext(loop)).uri for _ in range(2)] == [URI, "test://item/1"]
+
+        await touch(box, "test://item/1")
+        assert (await anext(loop)).uri == "test://item/1"
+
+
+async def test_one_subscription_serves_all_who_follow_and_ends_with_the_last() -> None:
+    async with Toolbox(servers()) as box:
+        told: list[str] = []
+        async with box.watch_resource("server", URI) as first:
+            async with box.watch_resource("server", URI) as second, asyncio.timeout(20):
+                subscription = await box.subscribe("server", URI, told.append)
+                assert await followed(box) == [URI]
+                await touch(box)
+                assert await anext(aiter(first)) == await anext(aiter(second)) == UPDATE
+                await eventually(lambda: told == [URI])
+            subscription.cancel()
+            assert await followed(box) == [URI]
+
+        async def nobody() -> bool:
+            return await followed(box) == []
+
+        await eventually(nobody)
+        async with box.watch_resource("server", URI):
+            assert await followed(box) == [URI]
+
+
+async def test_whoever_follows_again_at_once_stays_subscribed() -> None:
+    async with Toolbox(servers()) as box, asyncio.timeout(20):
+        for _ in range(3):
+            async with box.watch_resource("server", URI) as updates:
+                await touch(box)
+                assert await anext(aiter(updates)) == UPDATE
+        async with box.watch_resource("server", URI):
+            assert await followed(box) == [URI]
+
+
+async def test_a_loop_that_is_left_ends_its_subscription() -> None:
+    async with Toolbox(servers()) as box:
+        async for _ in box.watch_resource("server", URI, read=True):
+            break
+
+        async def nobody() -> bool:
+            return await followed(box) == []
+
+        await eventually(nobody)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_closed_client_ends_the_loop(era: str) -> None:
+    client = MultiServerMCPClient(servers(era))
+    handle = await client.get_client("server")
+    following = asyncio.Event()
+
+    async def follow() -> list[ResourceUpdate]:
+        async with handle.watch_resource(URI) as updates:
+            following.set()
+            return [update async for update in updates]
+
+    task = asyncio.create_task(follow())
+    async with asyncio.timeout(20):
+        await following.wait()
+        await client.aclose()
+        assert await task == []
+
+
+async def test_a_server_that_is_removed_ends_the_loop_and_one_that_is_replaced_does_not() -> None:
+    async with (
+        Toolbox(servers()) as box,
+        asyncio.timeout(20),
+        box.watch_resource("server", URI) as updates,
+    ):
+        await box.add_server("server", servers("modern")["server"])
+        assert await anext(aiter(updates)) == UPDATE
+
+        await box.remove_server("server")
+        assert [update async for update in updates] == []
+
+
+def test_another_loop_in_another_thread_may_follow() -> None:
+    box = Toolbox(servers("modern"))
+    seen: list[str] = []
+    ready, over = threading.Event(), threading.Event()
+
+    async def follow() -> None:
+        async with box.watch_resource("server", URI) as updates:
+            ready.set()
+            async for update in updates:
+                seen.append(update.uri)
+                over.set()
+
+    thread = threading.Thread(target=lambda: asyncio.run(follow()))
+    thread.start()
+    assert ready.wait(20)
+    box.call_blocking("server", "touch", {"uri": URI})
+    assert over.wait(20)
+    box.close()
+    thread.join(20)
+
+    assert not thread.is_alive()
+    assert seen == [URI]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_whoever_gives_up_waiting_for_a_server_leaves_nothing_behind(era: str) -> None:
+    config = stdio_config(delay=0.3, **ERAS[era])  # pyright: ignore[reportArgumentType]
+    async with Toolbox({"server": config}) as box:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05), box.watch_resource("server", URI):
+                pass
+
+        async with asyncio.timeout(20), box.watch_resource("server", URI) as updates:
+            await touch(box)
+            assert await anext(aiter(updates)) == UPDATE
+
+
+async def test_a_server_that_cannot_be_followed_says_so_at_once() -> None:
+    async with Toolbox({"server": {"command": "no-such-program-anywhere"}}) as box:
+        with pytest.raises(PlaitError):
+            async with box.watch_resource("server", URI):
+                pass
+        with pytest.raises(UnknownServerError):
+            async with box.watch_resource("other", URI):
+                pass
+
+
+async def test_a_server_that_is_followed_does_not_idle_away() -> None:
+    config = {**servers("modern")["server"], "idle_timeout": 0.2}
+    async with Toolbox({"server": config, "other": config}) as box:
+        async with box.watch_resource("server", URI):
+            await box.ping("other")
+            await eventually(lambda: box.status()["other"].state == "idle")
+            assert box.status()["server"].state == "ready"
+        await eventually(lambda: box.status()["server"].state == "idle")
+
+
+async def test_a_subscription_can_be_cancelled_from_another_thread() -> None:
+    box = Toolbox(servers())
+    try:
+        subscription = await box.subscribe("server", URI, lambda _: None)
+        assert await followed(box) == [URI]
+        await asyncio.to_thread(subscription.cancel)
+
+        async def nobody() -> bool:
+            return await followed(box) == []
+
+        await eventually(nobody)
+    finally:
+        await box.aclose()
