@@ -63,7 +63,7 @@ class ServerConnection(SessionKeeper):
         session = await (self.unreserved_session() if of_tool else self.lasting_session())
         wire = session.wire
         begun = False
-        with session.borrowed() as client, watched_exchanges() as exchanges:
+        with session.borrowed() as client, watched_exchanges(deadline.held) as exchanges:
             try:
                 async with deadline.running(), self.slots.taken():
                     begun = True

@@ -22,6 +22,10 @@ class Deadline:
         self._cap = 0.0
         self._running = False
         self._extended = False
+        self._holds = 0
+        """How many exchanges wait for a person."""
+        self._left = 0.0
+        """What was left of the limit when the first of them began to wait."""
 
     @property
     def expired(self) -> bool:
@@ -37,6 +41,7 @@ class Deadline:
         """
         now = asyncio.get_running_loop().time()
         self._cap = now + self._cap_seconds
+        self._holds = 0
         async with asyncio.timeout_at(now + self.seconds) as self._scope:
             self._running = True
             try:
@@ -47,28 +52,32 @@ class Deadline:
     def extend(self) -> None:
         """Start the limit afresh, because the server showed progress."""
         scope = self._scope
-        if scope is not None and self._running and not scope.expired():
+        if scope is not None and self._running and not scope.expired() and not self._holds:
             self._extended = True
             scope.reschedule(min(asyncio.get_running_loop().time() + self.seconds, self._cap))
 
     @contextmanager
-    def paused(self) -> Generator[None]:
-        """Stop the clock during the block: somebody else than the server is waited for."""
-        loop = asyncio.get_running_loop()
-        began = loop.time()
+    def held(self) -> Generator[None]:
+        """Stop the clock, because a person has to do something first."""
         scope = self._scope
-        end = scope.when() if scope is not None and self._running else None
-        if scope is None or end is None or scope.expired():
+        if scope is None or not self._running or scope.expired():
             yield
             return
-        scope.reschedule(None)
+        now = asyncio.get_running_loop().time
+        if self._holds == 0:
+            self._left = (scope.when() or now()) - now()
+            self._cap -= now()
+            scope.reschedule(None)
+        self._holds += 1
         try:
             yield
         finally:
-            if self._running and not scope.expired():
-                waited = loop.time() - began
-                self._cap += waited
-                scope.reschedule(end + waited)
+            # Whoever waited for a person may be long gone, or have begun anew.
+            if scope is self._scope:
+                self._holds -= 1
+                if self._holds == 0 and self._running:
+                    self._cap += now()
+                    scope.reschedule(now() + self._left)
 
     def error(self, server: str, tool: str | None, *, sent: bool) -> PlaitError:
         """Make the error that says which limit was reached."""

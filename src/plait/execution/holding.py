@@ -108,7 +108,7 @@ class HeldCall:
         self._notify()
         try:
             async with self.connection.slots.lent(self._task):
-                with self.deadline.paused():
+                with self.deadline.held():
                     async with asyncio.timeout(HELD_SECONDS):
                         return await answer
         except TimeoutError:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterable
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from plait._support.redact import Redactor
 
 RequestId = str | int
+
+Hold = Callable[[], AbstractContextManager[object]]
+"""Makes a context during which time does not count."""
 
 _STDERR_LINES = 50
 _NOTES = 50
@@ -82,10 +85,15 @@ class Exchange:
     end_offset: int = 0
     """Where on a pipe its last byte stands."""
 
+    held: Hold = nullcontext
+    """Stops the clock of the operation it belongs to."""
+
 
 @dataclass(slots=True)
 class Exchanges:
     """The requests that one operation caused, in order."""
+
+    held: Hold = nullcontext
 
     all: list[Exchange] = field(default_factory=list[Exchange])
 
@@ -110,14 +118,23 @@ _current: ContextVar[Exchange | None] = ContextVar("plait_exchange", default=Non
 
 
 @contextmanager
-def watched_exchanges() -> Generator[Exchanges]:
-    """Collect the exchanges that the block causes, in this task and those it starts."""
-    exchanges = Exchanges()
+def watched_exchanges(held: Hold = nullcontext) -> Generator[Exchanges]:
+    """Collect the exchanges that the block causes, in this task and those it starts.
+
+    `held` is entered while a person has to do something before they can go on.
+    """
+    exchanges = Exchanges(held)
     token = _watching.set(exchanges)
     try:
         yield exchanges
     finally:
         _watching.reset(token)
+
+
+def clock_held() -> AbstractContextManager[object]:
+    """Stop the clock of whatever is being sent in this context, while a person is waited for."""
+    exchange = _current.get()
+    return nullcontext() if exchange is None else exchange.held()
 
 
 def current_exchange() -> Exchange | None:
@@ -131,6 +148,7 @@ def sending(exchange: Exchange) -> Generator[None]:
     watching = _watching.get()
     if watching is not None and exchange.request_id is not None:
         watching.all.append(exchange)
+        exchange.held = watching.held
     token = _current.set(exchange)
     try:
         yield

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -115,7 +116,7 @@ async def test_a_program_gives_its_token_back_with_its_own_credentials(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
     with oauth_server() as server:
-        known = {"secret": "pa55:word"} if by == "secret" else {"public_key": public.decode()}
+        known: Any = {"secret": "pa55:word"} if by == "secret" else {"public_key": public.decode()}
         server.add_client("robot", **known)
         settings = OAuth(
             grant="client_credentials",

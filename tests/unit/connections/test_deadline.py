@@ -126,6 +126,44 @@ def test_without_a_cap_progress_extends_nothing() -> None:
     assert took == (True, 60)
 
 
+def test_time_does_not_count_while_a_person_is_waited_for() -> None:
+    deadline = Deadline(60, cap_seconds=100)
+
+    async def block() -> None:
+        await asyncio.sleep(50)
+        with deadline.held():
+            await asyncio.sleep(300)
+            deadline.extend()
+            with deadline.held():
+                await asyncio.sleep(300)
+        await _progress(deadline, every=5, times=100)
+
+    assert _run(lambda: _expires(deadline, block)) == (True, 600 + 100)
+
+
+def test_after_a_person_was_waited_for_the_rest_of_the_limit_counts() -> None:
+    deadline = Deadline(60)
+
+    async def block() -> None:
+        await asyncio.sleep(50)
+        with deadline.held():
+            await asyncio.sleep(300)
+        await asyncio.sleep(1000)
+
+    assert _run(lambda: _expires(deadline, block)) == (True, 360)
+
+
+def test_waiting_for_a_person_outside_a_block_changes_nothing() -> None:
+    deadline = Deadline(60)
+
+    async def work() -> bool:
+        with deadline.held():
+            await asyncio.sleep(1)
+        return await _expires(deadline, lambda: asyncio.sleep(1000))
+
+    assert _run(work) == (True, 61)
+
+
 def test_a_cap_below_the_limit_does_not_shorten_it() -> None:
     deadline = Deadline(60, cap_seconds=5)
 
@@ -207,7 +245,7 @@ def test_a_call_that_progressed_up_to_the_cap_names_the_cap() -> None:
 
 async def _pauses(deadline: Deadline, *, after: float, seconds: float) -> None:
     await asyncio.sleep(after)
-    with deadline.paused():
+    with deadline.held():
         await asyncio.sleep(seconds)
     await asyncio.sleep(10_000)
 
@@ -224,7 +262,7 @@ def test_progress_after_a_pause_still_has_the_cap_ahead() -> None:
     deadline = Deadline(60, cap_seconds=100)
 
     async def block() -> None:
-        with deadline.paused():
+        with deadline.held():
             await asyncio.sleep(500)
         await _progress(deadline, every=50, times=10)
 

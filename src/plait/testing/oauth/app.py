@@ -113,7 +113,7 @@ def build_app(authority: Authority, take_refusal: Callable[[], bool]) -> Starlet
         return JSONResponse(
             {
                 "resource": f"{authority.issuer}/{request.path_params['path']}",
-                "authorization_servers": [authority.issuer],
+                "authorization_servers": list(authority.advertised or [authority.issuer]),
                 "scopes_supported": list(authority.scopes),
             }
         )

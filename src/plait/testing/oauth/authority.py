@@ -71,6 +71,8 @@ class Authority:
     """Whether clients may end their tokens."""
     storm: int = 0
     """How many refusals are held back until the last of them is due."""
+    advertised: tuple[str, ...] | None = None
+    """The authorization servers that the resource names; `None` is this one."""
     clients: dict[str, Client] = field(default_factory=dict[str, Client])
     counts: Counter[str] = field(default_factory=Counter[str])
     """How often each endpoint was used, by name; grants by theirs."""

@@ -73,6 +73,10 @@ class OAuthServer:
         """Every code and token that was handed out, to look for where none may be."""
         return tuple(self._authority.issued)
 
+    def advertise(self, *issuers: str) -> None:
+        """Name these authorization servers in the metadata of the MCP server."""
+        self._authority.advertised = issuers
+
     def knows(self, token: str) -> bool:
         """Say whether an access or refresh token is good for anything."""
         return self._authority.is_known(token)

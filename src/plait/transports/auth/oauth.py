@@ -6,6 +6,7 @@ import json
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Final
@@ -26,11 +27,12 @@ from plait.transports.auth.challenge import (
     joined_scopes,
     sign_in_advice,
 )
+from plait.transports.auth.discovery import Send
 from plait.transports.auth.keychain import Keychain
 from plait.transports.auth.persons import AskPerson
-from plait.transports.auth.sdk import Negotiation, Person, Send, SentAwayError
+from plait.transports.auth.sdk import Negotiation, Person, SentAwayError
 from plait.transports.auth.stores.login import Login
-from plait.transports.wire import SignInAdvice
+from plait.transports.wire import SignInAdvice, clock_held
 
 logger = logging.getLogger("plait.transports.auth")
 
@@ -65,6 +67,8 @@ class OAuthAuth(httpx2.Auth):
         self._send: Send | None = None
         self._ending: str | None = None
         """Why there is no login any more."""
+        self._in_vain: SignInAdvice | None = None
+        """What came of asking a person; one session asks once, however often it knocks."""
 
     def attach(self, send: Callable[..., Awaitable[httpx2.Response]]) -> None:
         """Take the client's own way to send, for what is said to the authorization server."""
@@ -91,7 +95,8 @@ class OAuthAuth(httpx2.Auth):
             challenge = challenge_from(response)
             if challenge is None or "authorized" in tried:
                 return
-            login = await self._other_login(challenge, login, request, tried)
+            with clock_held() if self._ask is not None else nullcontext():
+                login = await self._other_login(challenge, login, request, tried)
 
     async def _due_renewed(self, request: httpx2.Request) -> Login:
         """Return the login, renewed if it is about to end."""
@@ -187,8 +192,14 @@ class OAuthAuth(httpx2.Auth):
             refused = "not signed in" if login.access_token is None else "the login is refused"
             advice = sign_in_advice(self._name, challenge, known, self._ending or refused)
             raise SignInNeededError(challenge, advice)
-        async with self._ask(self._settings, login) as person:
-            return await self._negotiate(challenge, request, _usable(login, person), person)
+        if self._in_vain is not None and not challenge.steps_up:
+            raise SignInNeededError(challenge, self._in_vain)
+        try:
+            async with self._ask(self._settings, login) as person:
+                return await self._negotiate(challenge, request, _usable(login, person), person)
+        except SignInNeededError as failed:
+            self._in_vain = None if challenge.steps_up else failed.advice
+            raise
 
     async def _negotiate(
         self,

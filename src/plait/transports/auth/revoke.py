@@ -13,7 +13,8 @@ import httpx2
 from plait._support.failures import one_line
 from plait.config.oauth import OAuth
 from plait.errors import PlaitError
-from plait.transports.auth.sdk import Negotiation, Send
+from plait.transports.auth.discovery import Send
+from plait.transports.auth.sdk import Negotiation
 from plait.transports.auth.stores.login import Login
 
 Hint = Literal["refresh_token", "access_token"]

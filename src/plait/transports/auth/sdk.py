@@ -41,9 +41,9 @@ from pydantic import AnyUrl, BaseModel
 
 from plait._support.threads import in_thread
 from plait.config.oauth import OAuth
+from plait.transports.auth.discovery import Send, best_server_first
 from plait.transports.auth.stores.login import Login
 
-Send = Callable[[httpx2.Request], Awaitable[httpx2.Response]]
 Save = Callable[[Login], Awaitable[None]]
 
 _ASSERTION_SECONDS = 300
@@ -163,7 +163,7 @@ class Negotiation:
                 asked = await anext(flow)
             while True:
                 if asked is not request:
-                    answer = await send(asked)
+                    answer = await self._best_first(await send(asked), send)
                 elif refusal is not None:
                     answer, refusal = refusal, None
                 else:
@@ -173,6 +173,13 @@ class Negotiation:
                 self._check_issuer()
         finally:
             await flow.aclose()
+
+    async def _best_first(self, answer: httpx2.Response, send: Send) -> httpx2.Response:
+        """Have the SDK, which takes the first authorization server, take the best one."""
+        registered: object = (self.login.client or {}).get("issuer")
+        known = (self._settings.issuer, self.login.issuer, registered)
+        wanted = [issuer for issuer in known if isinstance(issuer, str)]
+        return await best_server_first(answer, self._url, wanted, send)
 
     async def get_tokens(self) -> OAuthToken | None:
         """Give the SDK the tokens there are."""
