@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from plait.cli.auth_findings import check_auth
 from plait.cli.cost_findings import Cost, check_cost, check_server_cost, cost_of
 from plait.cli.findings import Examined, Finding, findings_for, findings_from_problems
 from plait.cli.name_findings import check_names
@@ -54,6 +55,7 @@ def diagnose(
             one.name: [
                 *(finding for finding in about if finding.server == one.name),
                 *findings_for(one),
+                *check_auth(one),
                 *_tool_findings(one.name, survey, cost),
             ]
             for one in seen

@@ -18,6 +18,7 @@ from plait.errors import ConfigError, PlaitError, Problem
 
 if TYPE_CHECKING:
     from plait.catalog.tool import Tool
+    from plait.cli.auth_seen import AuthSeen
     from plait.connections.status import ServerStatus
 
 Level = Literal["ok", "warn", "error"]
@@ -94,6 +95,9 @@ class Examined:
     def name(self) -> str:
         """The server's name."""
         return self.status.name
+
+    auth: AuthSeen | None = None
+    """How one signs in to it, where it has an address."""
 
     listed: tuple[Tool, ...] | None = None
     """The tools as the server lists them, whatever the client wants; `None` if it did not."""

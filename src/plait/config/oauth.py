@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from plait.config.given import UNSET, Given, Unset
 from plait.config.kinds import one_of, read_count, read_object, read_text, read_texts
 from plait.config.table import Key, KeyTable, read_table
+from plait.config.urls import LOOPBACK
 from plait.errors import ConfigError
 
 Grant = Literal["authorization_code", "client_credentials"]
@@ -17,8 +18,6 @@ Grant = Literal["authorization_code", "client_credentials"]
 CLIENT_AUTH_METHODS: Final = ("client_secret_basic", "client_secret_post", "none")
 
 STORE_NAMES: Final = ("file", "keyring", "memory")
-
-_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 _LAST_PORT: Final = 65535
 
@@ -155,7 +154,7 @@ def _address_fault(settings: OAuth) -> str | None:
         return "client_metadata_url must be an https address with a path"
     if settings.redirect_uri and settings.on_callback is None:
         address = urlsplit(settings.redirect_uri)
-        if address.scheme != "http" or address.hostname not in _LOOPBACK or not address.port:
+        if address.scheme != "http" or address.hostname not in LOOPBACK or not address.port:
             return (
                 "redirect_uri must be http://127.0.0.1:PORT/…, unless on_callback takes the answer"
             )

@@ -9,6 +9,9 @@ from plait.config.secret_names import looks_secret
 
 _SCHEMES = ("http", "https", "ws", "wss")
 
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+"""Names of this machine."""
+
 _KEY_IN_PATH = re.compile(r"(?=(?:[^\d/]*\d){4})(?=[^/]*[A-Za-z])[A-Za-z0-9_=-]{24,}")
 """Hosted servers put a personal key into the path; ordinary names are shorter or have no digits."""
 
@@ -28,6 +31,13 @@ def public_url(url: str) -> str:
         return "(not a URL)"
     path = "/".join("…" if _KEY_IN_PATH.fullmatch(step) else step for step in parts.path.split("/"))
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], path, "", ""))
+
+
+def is_private(url: str) -> bool:
+    """Say whether nobody on the way can read what is sent there: encrypted, or to this machine."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    return parts.scheme in {"https", "wss"} or host in LOOPBACK or host.startswith("127.")
 
 
 def secrets_in_url(url: str) -> frozenset[str]:

@@ -93,9 +93,9 @@ class Exchange:
 class Exchanges:
     """The requests that one operation caused, in order."""
 
-    held: Hold = nullcontext
-
     all: list[Exchange] = field(default_factory=list[Exchange])
+    held: Hold = nullcontext
+    """Stops the clock of the operation while a person has to do something first."""
 
     @property
     def last(self) -> Exchange | None:
@@ -123,7 +123,7 @@ def watched_exchanges(held: Hold = nullcontext) -> Generator[Exchanges]:
 
     `held` is entered while a person has to do something before they can go on.
     """
-    exchanges = Exchanges(held)
+    exchanges = Exchanges(held=held)
     token = _watching.set(exchanges)
     try:
         yield exchanges

@@ -157,3 +157,42 @@ def test_the_page_that_ends_a_login_answers_only_to_its_own_question(
 
     assert running.returncode == 0
     assert "signed in to shop" in said
+
+
+def findings_of(plait: Plait, *arguments: str) -> tuple[dict[str, str], str]:
+    """Return the findings of the doctor by server and code, and everything it printed."""
+    done = plait("doctor", "--json", *arguments)
+    found = json.loads(done.stdout)["findings"]
+    by_code = {
+        f"{one['server']} {one['code']}": f"{one['message']} / {one['fix']}" for one in found
+    }
+    return by_code, done.stdout + done.stderr
+
+
+def test_the_doctor_says_how_to_sign_in_and_how_the_login_stands(
+    plait: Plait, server: OAuthServer
+) -> None:
+    plain = {"Authorization": "Bearer canary-5f1c"}
+    plait.configure(
+        shop={"url": server.url, "auth": "oauth"},
+        keyed={"url": server.url, "headers": plain},
+    )
+    (plait.folder / "browser.py").write_text(BROWSER)
+
+    before, first = findings_of(plait)
+    signed_in = plait("auth", "login", "shop", **browser_in(plait))
+    (file,) = (plait.folder / "home").rglob("*.json")
+    file.chmod(0o644)
+    after, second = findings_of(plait, "shop")
+
+    assert signed_in.returncode == 0, signed_in.stderr
+    assert "plait auth login shop" in before["shop auth_required"]
+    assert 'set "auth": "oauth"' in before["keyed oauth_offered"]
+    assert "headers.Authorization" in before["keyed plain_secret"]
+    assert "signed in with read" in after["shop signed_in"]
+    assert f"chmod 600 {file}" in after["shop login_file_open"]
+    assert "shop ready" in after
+    assert "shop auth_required" not in after
+    hidden = [*server.issued, "canary-5f1c"]
+    assert [secret for secret in hidden if secret in first + second] == []
+    assert server.counts["authorize"] == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plait.cli.auth_findings import auth_findings
+from plait.cli.auth_findings import login_findings
 from plait.cli.commands.auth import state_of
 from plait.transports.auth.login import LoginStatus
 
@@ -40,7 +40,7 @@ def login(
 def test_a_login_is_judged_by_what_a_person_must_do(
     status: LoginStatus, level: str, code: str, state: str
 ) -> None:
-    (finding,) = auth_findings(status, NOW)
+    (finding,) = login_findings(status, NOW)
 
     assert (finding.level, finding.code, finding.server) == (level, code, "shop")
     assert (finding.fix == "plait auth login shop") is (level != "ok")
@@ -50,5 +50,5 @@ def test_a_login_is_judged_by_what_a_person_must_do(
 def test_a_program_with_credentials_needs_no_person() -> None:
     status = LoginStatus(server="job", signed_in=False, user=None, grant="client_credentials")
 
-    assert list(auth_findings(status, NOW)) == []
+    assert list(login_findings(status, NOW)) == []
     assert state_of(status, NOW) == "with its own credentials"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -14,13 +15,15 @@ from plait.cli.options import common_options, json_option, server_arguments, set
 from plait.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from plait.catalog.tool import Tool
+    from plait.cli.auth_seen import AuthSeen
     from plait.cli.diagnosis import Diagnosis
     from plait.cli.findings import Examined, Finding
     from plait.cli.session import Opened
     from plait.config.read import ClientConfig
+    from plait.errors import PlaitError
 
 _ROUND_TRIPS = 5
 """Enough for a median that one hiccup does not move."""
@@ -43,8 +46,9 @@ def doctor(ctx: click.Context, servers: tuple[str, ...], as_json: bool) -> None:
     """Check every server and say how to fix what is wrong.
 
     Looks at the configuration, whether each server can be reached, the
-    transport and protocol it speaks, how fast it answers, what it prints, and
-    what in its answers had to be mended.
+    transport and protocol it speaks, how fast it answers, what it prints,
+    what in its answers had to be mended, and how one signs in to it: nobody is
+    asked, and no login is shown.
     Then at the tools: what each provider's models are not told of their
     schemas, which names clash or have to change, what they take of a model's
     context, and which filters, overrides and fallbacks fit none of them.
@@ -67,6 +71,7 @@ def doctor(ctx: click.Context, servers: tuple[str, ...], as_json: bool) -> None:
     async def examine_all(opened: Opened) -> list[Examined]:
         async with opened.connecting:
             answers = await ask_each(config.servers, partial(_examine, opened))
+            seen = await _look_at_all(config, answers.failed)
         status = opened.box.status()
         nothing: tuple[None, tuple[float, ...]] = (None, ())
         return [
@@ -76,6 +81,7 @@ def doctor(ctx: click.Context, servers: tuple[str, ...], as_json: bool) -> None:
                 listed=answers.found.get(name, nothing)[0],
                 round_trips=answers.found.get(name, nothing)[1],
                 error=answers.failed.get(name),
+                auth=seen[name],
             )
             for name, server in config.servers.items()
         ]
@@ -104,6 +110,30 @@ async def _examine(opened: Opened, name: str) -> tuple[tuple[Tool, ...], tuple[f
     """List the tools of a server, then measure a few round trips."""
     tools = tuple(await opened.box.tools(name))
     return tools, tuple([await opened.box.ping(name) for _ in range(_ROUND_TRIPS)])
+
+
+async def _look_at_all(
+    config: ClientConfig, failed: Mapping[str, PlaitError]
+) -> dict[str, AuthSeen | None]:
+    """Look at how each server is signed in to, all at the same time."""
+    import asyncio
+
+    from plait.cli.auth_seen import look_at_auth
+
+    written = _written(config.source)
+    looks = (
+        look_at_auth(name, server, failed.get(name), written)
+        for name, server in config.servers.items()
+    )
+    return dict(zip(config.servers, await asyncio.gather(*looks), strict=True))
+
+
+def _written(source: str | None) -> str:
+    """Return the text of the configuration, to see what stands in it as it is."""
+    try:
+        return Path(source).read_text(encoding="utf-8") if source is not None else ""
+    except (OSError, ValueError):
+        return ""
 
 
 def _report_config(findings: Sequence[Finding], as_json: bool) -> None:

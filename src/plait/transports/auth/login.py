@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
-
-import httpx2
-from mcp_types import LATEST_PROTOCOL_VERSION
 
 from plait._support.causes import without_secrets
 from plait._support.redact import Redactor
@@ -19,26 +17,14 @@ from plait.transports.auth.challenge import SignInNeededError, challenge_from
 from plait.transports.auth.keychain import Keychain, key_for
 from plait.transports.auth.oauth import OAuthAuth, exchange
 from plait.transports.auth.persons import AskPerson, by_browser
+from plait.transports.auth.probe import knocking
 from plait.transports.auth.provider_object import ProviderAuth, auth_from_provider, is_provider
 from plait.transports.auth.revoke import RevocationError, revoke
 from plait.transports.auth.stores.choose import store_of
+from plait.transports.auth.stores.file import FileTokenStore
 from plait.transports.auth.stores.login import Login
 from plait.transports.http_client import open_http_client
 from plait.transports.wire import Wire
-
-_PROBE = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": LATEST_PROTOCOL_VERSION,
-        "capabilities": {},
-        "clientInfo": {"name": "plait", "version": "0"},
-    },
-}
-"""A request that any server understands, to see what it asks for."""
-
-_HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 
 
 def oauth_of(server: ServerConfig) -> OAuth | None:
@@ -181,13 +167,24 @@ async def login_status(name: str, server: ServerConfig) -> LoginStatus | None:
     )
 
 
+def login_file(server: ServerConfig) -> Path | None:
+    """Return where the login of a server is kept, if in a file of its own."""
+    settings = oauth_of(server)
+    if settings is None or not isinstance(server, HttpServer | SseServer):
+        return None
+    store = store_of(settings.store)
+    if not isinstance(store, FileTokenStore):
+        return None
+    return store.path_of(key_for(settings, server.url))
+
+
 async def _sign_in(
     auth: OAuthAuth, server: HttpServer | SseServer, wire: Wire, scope: str | None
 ) -> Login | None:
     async with open_http_client(server, wire) as client:
         auth.attach(client.send)
         try:
-            async with _probing(client, server) as response:
+            async with knocking(client, server) as response:
                 challenge = challenge_from(response)
             if challenge is None:
                 return None
@@ -201,12 +198,6 @@ async def _sign_in(
         server=wire.server,
         challenge=None if header is None else wire.redact(header),
     ) from without_secrets(failed, wire.redact)
-
-
-def _probing(client: httpx2.AsyncClient, server: HttpServer | SseServer) -> Any:
-    if isinstance(server, SseServer):
-        return client.stream("GET", server.url, headers={"Accept": "text/event-stream"})
-    return client.stream("POST", server.url, json=_PROBE, headers=_HEADERS)
 
 
 def _no_oauth(name: str) -> ConfigError:
