@@ -35,6 +35,7 @@ def test_every_error_of_the_package_has_its_exit_code() -> None:
             "ForbiddenError": "AUTH",
             "HttpError": "UNREACHABLE",
             "InputNeededError": "PROTOCOL",
+            "InputRefusedError": "PROTOCOL",
             "InvalidArgumentsError": "USAGE",
             "ListTimeoutError": "TIMEOUT",
             "OutcomeUnknownError": "OUTCOME_UNKNOWN",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from mcp.client import ClientSession
 from mcp_types import (
     CreateMessageRequestParams,
     CreateMessageResult,
@@ -23,6 +24,8 @@ from plait.errors import ConfigError
 from plait.execution.sampling import Sampling, input_bytes, refusal
 from plait.execution.sampling_desk import SamplingDesk
 from plait.execution.talk import Listener, Talk
+
+SESSION = cast("ClientSession", object())
 
 
 class StoppedClock:
@@ -143,9 +146,9 @@ def test_a_server_s_own_word_wins_over_the_list() -> None:
 async def test_a_server_asks_in_vain_while_none_of_its_tools_is_called() -> None:
     talk = Talk()
     desk = SamplingDesk(Sampling(say_yes), talk)
-    with talk.heard_by(Listener("other", "tool")):
+    with talk.heard_by(Listener("other", "tool"), SESSION):
         refused = await desk.answer("server", asked())
-    with talk.heard_by(Listener("server", "tool")):
+    with talk.heard_by(Listener("server", "tool"), SESSION):
         answered = await desk.answer("server", asked())
 
     assert "only during a tool call" in text_of(refused)
@@ -160,7 +163,7 @@ async def test_calls_at_once_share_what_they_may_have_together() -> None:
     over = asyncio.Event()
 
     async def call(listener: Listener) -> None:
-        with talk.heard_by(listener):
+        with talk.heard_by(listener, SESSION):
             await over.wait()
 
     async with asyncio.TaskGroup() as calls:

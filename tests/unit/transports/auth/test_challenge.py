@@ -63,14 +63,14 @@ def test_advice_names_reason_scopes_and_the_way_out() -> None:
     refused = Challenge(status=401, scope="read")
     lacking = Challenge(status=403, scope="write admin")
 
-    assert sign_in_advice("my shop", refused, "list", "not signed in") == (
+    assert sign_in_advice("my shop", refused, "list", "not signed in").text == (
         "not signed in; it asks for the scopes read, list; sign in: plait auth login 'my shop'"
     )
-    assert sign_in_advice("shop", lacking, "read", "more is needed") == (
+    assert sign_in_advice("shop", lacking, "read", "more is needed").text == (
         "more is needed; it asks for the scopes write, admin; "
         "sign in: plait auth login shop --scope 'write admin'"
     )
-    assert sign_in_advice("shop", Challenge(status=401), None, "no") == (
+    assert sign_in_advice("shop", Challenge(status=401), None, "no").text == (
         "no; sign in: plait auth login shop"
     )
 
