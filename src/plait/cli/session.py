@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
 import click
@@ -16,6 +17,8 @@ from plait.cli.options import settings_of
 from plait.errors import CircuitOpenError, PlaitError, UnknownServerError
 
 if TYPE_CHECKING:
+    from mcp.client.session import ElicitationFnT
+
     from plait.cli.connecting import Progress
     from plait.config.read import ClientConfig, InputRequest
     from plait.config.servers import ServerConfig
@@ -101,10 +104,14 @@ def run(
     servers: Sequence[str] = (),
     heal: bool = False,
     show_progress: bool = True,
+    on_question: ElicitationFnT | None = None,
 ) -> T:
-    """Open the toolbox, do the work in it, and close everything, also after Ctrl-C."""
+    """Open the toolbox, do the work in it, and close everything, also after Ctrl-C.
+
+    Servers are told that questions are answered if `on_question` answers them.
+    """
     config = load_config(ctx, servers, heal=heal)
-    return run_with(ctx, config, work, show_progress=show_progress)
+    return run_with(ctx, config, work, show_progress=show_progress, on_question=on_question)
 
 
 def run_with(
@@ -113,6 +120,7 @@ def run_with(
     work: Callable[[Opened], Awaitable[T]],
     *,
     show_progress: bool = True,
+    on_question: ElicitationFnT | None = None,
 ) -> T:
     """Do the work in a toolbox of a configuration that has been read already."""
     from plait.cli.connecting import Progress
@@ -121,7 +129,8 @@ def run_with(
     show_progress = show_progress and not settings_of(ctx).quiet
 
     async def main() -> T:
-        async with Toolbox(config) as box:
+        asked = None if on_question is None else partial(_same_for_all, on_question)
+        async with Toolbox(config, on_elicitation=asked) as box:
             return await work(Opened(box, config, Progress(box, enabled=show_progress)))
 
     try:
@@ -130,6 +139,11 @@ def run_with(
         # Within one command the breaker only repeats what the command has just seen.
         seen = error.__cause__ if isinstance(error.__cause__, PlaitError) else error
         raise seen from seen.__cause__
+
+
+def _same_for_all(on_question: ElicitationFnT, server: str) -> ElicitationFnT:
+    del server
+    return on_question
 
 
 def _ask(request: InputRequest) -> str:

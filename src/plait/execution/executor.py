@@ -205,7 +205,7 @@ class ToolExecutor:
             meta: RequestParamsMeta | None = None
             if self.log_level is not None and is_modern(client):
                 meta = {LOG_LEVEL_META_KEY: self.log_level}
-            with self.talk.heard_by(listener, client.session):
+            with self.talk.heard_by(listener, client.session, deadline):
                 return await call_tool(
                     client,
                     call.tool,

@@ -108,9 +108,8 @@ class HeldCall:
         self._notify()
         try:
             async with self.connection.slots.lent(self._task):
-                with self.deadline.held():
-                    async with asyncio.timeout(HELD_SECONDS):
-                        return await answer
+                async with asyncio.timeout(HELD_SECONDS):
+                    return await answer
         except TimeoutError:
             self.lapsed = True
             self._fail(ClientClosedError("nobody answered in time"))

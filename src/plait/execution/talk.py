@@ -16,9 +16,13 @@ from mcp.client.session import ElicitationFnT
 from mcp_types import ElicitRequestParams, ElicitResult, ErrorData
 from mcp_types import LoggingMessageNotificationParams as LogMessage
 
+from plait.connections.deadline import Deadline
 from plait.connections.handover import Handover
 from plait.execution.call import ToolCall
 from plait.execution.sampling import Asked, Sampled
+
+_LONGEST_ANSWER_SECONDS = 600.0
+"""How long somebody may take to answer a question."""
 
 Sample = Callable[[str, Asked], Coroutine[Any, Any, Sampled | ErrorData]]
 """Asks the model for a server."""
@@ -48,6 +52,7 @@ class Listener:
     pausing: bool = False
     """Whether the caller is paused by a question, so that it must not get the answer of another."""
     session: ClientSession | None = None
+    deadline: Deadline | None = None
     waits: bool = False
     """Whether a question of this call is being answered."""
 
@@ -78,9 +83,14 @@ class Talk:
         """Answers that are being made, and the calls that may want them."""
 
     @contextlib.contextmanager
-    def heard_by(self, listener: Listener, session: ClientSession) -> Generator[None]:
-        """Let the listener hear what is said on the session during the block."""
-        listener.session = session
+    def heard_by(
+        self, listener: Listener, session: ClientSession, deadline: Deadline | None = None
+    ) -> Generator[None]:
+        """Let the listener hear what is said on the session during the block.
+
+        The deadline stands still while the listener answers a question.
+        """
+        listener.session, listener.deadline = session, deadline
         self._now.append(listener)
         token = _current.set(listener)
         try:
@@ -110,8 +120,14 @@ class Talk:
         if listener is None or listener.ask is None:
             return await otherwise(context, params)
         listener.waits = True
+        clock = listener.deadline.held() if listener.deadline else contextlib.nullcontext()
         try:
-            return await listener.ask(context, params)
+            with clock:
+                async with asyncio.timeout(None if listener.pausing else _LONGEST_ANSWER_SECONDS):
+                    return await listener.ask(context, params)
+        except TimeoutError:
+            logger.warning("%s/%s: nobody answered in time", listener.server, listener.tool)
+            return ElicitResult(action="cancel")
         finally:
             listener.waits = False
             self._notify()

@@ -196,11 +196,14 @@ class Toolbox(ServerFeatures):
         *,
         timeout_seconds: float | None = None,
         on_progress: OnProgress | None = None,
+        on_question: ElicitationFnT | None = None,
         run: Run | None = None,
     ) -> ToolResult:
         """Call a tool by its wire name; what the tool itself calls a failure is a result.
 
-        `run` is what functions of the run get, such as `{"configurable": {"user": "ann"}}`.
+        `on_question` answers what the server asks the user, in a client with `on_elicitation`; the
+        time it takes does not count. `run` is what functions of the run get, such as
+        `{"configurable": {"user": "ann"}}`.
 
         Raises:
             PlaitError: The call could not be made, or its outcome is not known.
@@ -211,6 +214,7 @@ class Toolbox(ServerFeatures):
             arguments=arguments or {},
             timeout_seconds=timeout_seconds,
             on_progress=on_progress,
+            on_question=on_question,
             access=await self.access_for(server, run),
         )
         return await self.execute(await self.completed(call, context=call))

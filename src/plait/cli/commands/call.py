@@ -32,6 +32,7 @@ def _positive(_: click.Context, __: click.Parameter, value: float | None) -> flo
     plait call files write_file path=notes.txt content=@draft.txt
     plait call shop search query=tea limit=5 filter.organic=true
     plait call shop order '{"items": [{"id": 7, "count": 2}]}'
+    plait call shop order item=tea --answer size=large
     echo '{"timezone": "UTC"}' | plait call time get_current_time - --json
     """,
 )
@@ -53,6 +54,18 @@ def _positive(_: click.Context, __: click.Parameter, value: float | None) -> flo
     metavar="DIR",
     help="Write images, audio and other data into this folder.",
 )
+@click.option(
+    "--answer",
+    "answers",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Answer a question of the server beforehand; may be repeated.",
+)
+@click.option(
+    "--no-input",
+    is_flag=True,
+    help="Ask nobody: decline questions that --answer does not answer.",
+)
 @json_option
 @common_options
 @click.pass_context
@@ -63,6 +76,8 @@ def call(
     arguments: tuple[str, ...],
     timeout_seconds: float | None,
     folder: Path | None,
+    answers: tuple[str, ...],
+    no_input: bool,
     as_json: bool,
 ) -> None:
     """Call a tool and print what it returns.
@@ -72,13 +87,24 @@ def call(
     JSON, KEY=@FILE the text of a file, A.B=VALUE goes inside A, and a repeated
     KEY makes a list. A single "-" reads the JSON object from stdin.
 
+    A server may ask something back during the call. On a terminal the question
+    is put to you; elsewhere it is declined, unless --answer answers it.
+
     With --json stdout holds one JSON object, also when the call fails.
     """
     from plait.cli import session
     from plait.cli.arguments import parse_arguments
     from plait.cli.files import reader_for
+    from plait.cli.questions import Questioner, person_at_terminal
 
-    read_text = reader_for(arguments)
+    read_text = reader_for([*arguments, *answers])
+    questioner = Questioner(
+        server=server,
+        tool=tool,
+        given=answers,
+        read_text=read_text,
+        read_line=None if no_input else person_at_terminal(),
+    )
 
     async def call_it(opened: Opened) -> ToolResult:
         async with opened.connecting:
@@ -91,10 +117,18 @@ def call(
             parsed,
             timeout_seconds=timeout_seconds,
             on_progress=on_progress,
+            on_question=questioner,
         )
 
     try:
-        result = session.run(ctx, call_it, servers=[server], heal=True, show_progress=not as_json)
+        result = session.run(
+            ctx,
+            call_it,
+            servers=[server],
+            heal=True,
+            show_progress=not as_json,
+            on_question=questioner,
+        )
     except PlaitError as error:
         if not as_json:
             raise
