@@ -154,8 +154,8 @@ class Questioner:
             raise _RefusedError("decline")
 
     async def _visit(self, params: ElicitRequestURLParams) -> ElicitResult:
-        parts = urlsplit(params.url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
+        host = _host_of(params.url)
+        if host is None:
             text = f"{self._who} wants you to open {params.url!r}, which is no web page; declined"
             print_aside("question", text, colour="yellow")
             raise _RefusedError("decline")
@@ -165,7 +165,7 @@ class Questioner:
             raise _RefusedError("decline")
         self._show(params.message, "wants you to open a page")
         click.echo(f"  {visible(params.url)}", err=True)
-        click.echo(f"  host: {_host(parts.hostname)}", err=True)
+        click.echo(f"  host: {_plain_host(host)}", err=True)
         answer = await self._typed("open it in the browser? [y/N] ")
         if answer.strip().lower() not in {"y", "yes"}:
             raise _RefusedError("decline")
@@ -239,7 +239,17 @@ def _shown(value: Any) -> str:
             return _line(str(value))
 
 
-def _host(name: str) -> str:
+def _host_of(url: str) -> str | None:
+    """Find the host of a web page; `None` if the address is none."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return None
+    is_page = parts.scheme in {"http", "https"} and url.isprintable() and " " not in url
+    return parts.hostname if is_page else None
+
+
+def _plain_host(name: str) -> str:
     """Write a host so that letters which look like others do not deceive."""
     try:
         plain = name.encode("idna").decode("ascii")

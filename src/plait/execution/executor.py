@@ -178,7 +178,7 @@ class ToolExecutor:
 
         if call.pause is not None and await self._asks_meanwhile(call, connection):
             idempotent = tool is not None and tool.idempotent
-            return await self._holding.run(call, deadline, send, idempotent=idempotent)
+            return await self._holding.run(call, send, idempotent=idempotent)
         return await send()
 
     async def _asks_meanwhile(self, call: ToolCall, connection: ServerConnection) -> bool:

@@ -19,7 +19,6 @@ from mcp_types import (
 )
 
 from plait.connections.connection import Answer, ServerConnection
-from plait.connections.deadline import Deadline
 from plait.connections.operations import Given
 from plait.connections.pool import ConnectionPool
 from plait.errors import ClientClosedError, InputNeededError, OutcomeUnknownError, PlaitError
@@ -49,13 +48,9 @@ class HeldCall:
     """
 
     def __init__(
-        self,
-        connection: ServerConnection,
-        deadline: Deadline,
-        known: Sequence[ElicitResult] = (),
+        self, connection: ServerConnection, known: Sequence[ElicitResult] = ()
     ) -> None:
         self.connection = connection
-        self.deadline = deadline
         self.lapsed = False
         """Whether a question was cancelled because nobody answered it."""
         self._known = dict(enumerate(known))
@@ -185,7 +180,7 @@ class Holding:
         return held is not None and not held.lapsed
 
     async def run(
-        self, call: ToolCall, deadline: Deadline, send: Send, *, idempotent: bool
+        self, call: ToolCall, send: Send, *, idempotent: bool
     ) -> Answer[CallToolResult]:
         """Make the call, or go on with it where it was paused.
 
@@ -201,7 +196,7 @@ class Holding:
                 raise _gone(call)
             connection = self._pool.connection(call.server, call.access)
             known = self._known.pop(key, ()) if call.given is not None else ()
-            held = self._held[key] = HeldCall(connection, deadline, known)
+            held = self._held[key] = HeldCall(connection, known)
             self._start(call, held, send)
         try:
             answer = await held.outcome(call.given)

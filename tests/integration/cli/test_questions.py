@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -32,16 +31,15 @@ def url() -> Iterator[str]:
 
 
 @pytest.fixture(params=["legacy", "2026-07-28"])
-def desk(plait: Plait, url: str, request: pytest.FixtureRequest) -> Plait:
-    """The program, with the server configured for one era."""
-    plait.configure(desk={"url": url, "protocol": request.param})
-    return plait
+def era(request: pytest.FixtureRequest) -> str:
+    """One of the eras."""
+    return request.param
 
 
 @pytest.fixture
-def modern(plait: Plait, url: str) -> Plait:
-    """The program, with the server configured for the modern era."""
-    plait.configure(desk={"url": url, "protocol": "2026-07-28"})
+def desk(plait: Plait, url: str, era: str) -> Plait:
+    """The program, with the server configured for one era."""
+    plait.configure(desk={"url": url, "protocol": era})
     return plait
 
 
@@ -109,12 +107,13 @@ def fill_in(terminal: Terminal) -> None:
 
 
 def test_a_form_is_filled_in_on_the_terminal(desk: Plait) -> None:
-    terminal = Terminal(desk, "desk", "order", "item=tea")
+    terminal = Terminal(desk, "desk", "order", "item=tea", "--json")
     fill_in(terminal)
     terminal.say("send this to desk? [Y/n] ", "\n")
     code, stdout = terminal.end()
 
-    assert (code, stdout) == (0, f"tea: {FILLED}\n")
+    assert code == 0
+    assert json.loads(stdout)["content"][0]["text"] == f"tea: {FILLED}"
     shown = terminal.screen
     assert "question: desk/order asks\n  | How do you want your tea?\n" in shown
     assert "  | host: \\x1b[31mfake\n" in shown
@@ -129,35 +128,6 @@ def test_a_form_is_filled_in_on_the_terminal(desk: Plait) -> None:
     assert "  size = large\n" in shown
 
 
-def test_with_json_only_the_result_is_on_stdout(modern: Plait) -> None:
-    terminal = Terminal(modern, "desk", "order", "item=tea", "--json")
-    fill_in(terminal)
-    terminal.say("send this to desk? [Y/n] ", "y\n")
-    code, stdout = terminal.end()
-
-    assert code == 0
-    assert json.loads(stdout)["content"][0]["text"] == f"tea: {FILLED}"
-
-
-@pytest.mark.parametrize(
-    ("typed", "action"),
-    [("!decline\n", "decline"), ("!cancel\n", "cancel"), ("\x04", "cancel")],
-)
-def test_a_question_may_be_left_unanswered(modern: Plait, typed: str, action: str) -> None:
-    terminal = Terminal(modern, "desk", "order", "item=tea")
-    terminal.say("\nname: ", typed)
-
-    assert terminal.end() == (0, f"tea: {action}\n")
-
-
-def test_an_answer_may_be_taken_back_before_it_is_sent(modern: Plait) -> None:
-    terminal = Terminal(modern, "desk", "order", "item=tea")
-    fill_in(terminal)
-    terminal.say("send this to desk? [Y/n] ", "n\n")
-
-    assert terminal.end() == (0, "tea: decline\n")
-
-
 def test_ctrl_c_during_a_question_ends_the_command(desk: Plait) -> None:
     terminal = Terminal(desk, "desk", "order", "item=tea")
     terminal.say("\nname: ", "\x03")
@@ -168,17 +138,10 @@ def test_ctrl_c_during_a_question_ends_the_command(desk: Plait) -> None:
     assert "Traceback" not in terminal.screen
 
 
-def test_the_time_that_a_person_takes_does_not_count(desk: Plait) -> None:
-    terminal = Terminal(desk, "desk", "order", "item=tea", "--timeout", "2")
-    terminal.say("\nname: ", "")
-    with pytest.raises(subprocess.TimeoutExpired):
-        terminal.process.wait(timeout=2.5)
-    terminal.say("\nname: ", "!decline\n")
-
-    assert terminal.end() == (0, "tea: decline\n")
-
-
-@pytest.mark.parametrize(("typed", "action"), [("y\n", "accept"), ("\n", "decline")])
+@pytest.mark.parametrize(
+    ("era", "typed", "action"),
+    [("legacy", "y\n", "accept"), ("2026-07-28", "\n", "decline")],
+)
 def test_a_page_is_opened_only_with_consent(desk: Plait, typed: str, action: str) -> None:
     opened = desk.folder / "opened"
     browser = desk.folder / "browser.py"
@@ -195,9 +158,10 @@ def test_a_page_is_opened_only_with_consent(desk: Plait, typed: str, action: str
     )
 
 
+@pytest.mark.parametrize("era", ["2026-07-28"])
 def test_where_nobody_is_a_question_is_declined_and_says_how_to_answer(desk: Plait) -> None:
     asked = desk("call", "desk", "order", "item=tea", "--json")
-    page = desk("call", "desk", "pay")
+    page = desk("call", "desk", "pay", "--no-input")
 
     assert json.loads(asked.stdout)["content"][0]["text"] == "tea: decline"
     (line,) = asked.stderr.splitlines()
@@ -208,17 +172,11 @@ def test_where_nobody_is_a_question_is_declined_and_says_how_to_answer(desk: Pla
     assert "https://pay.example.com@evil.example/pay?id=7; declined" in page.stderr
 
 
-def test_no_input_asks_nobody(modern: Plait) -> None:
-    terminal = Terminal(modern, "desk", "order", "item=tea", "--no-input")
-
-    assert terminal.end() == (0, "tea: decline\n")
-    assert "--answer name=VALUE" in terminal.screen
-
-
 def answers(*words: str) -> list[str]:
     return [part for word in words for part in ("--answer", word)]
 
 
+@pytest.mark.parametrize("era", ["legacy"])
 def test_answers_may_be_given_beforehand(desk: Plait) -> None:
     done = desk(
         "call",
@@ -229,20 +187,3 @@ def test_answers_may_be_given_beforehand(desk: Plait) -> None:
     )
 
     assert (done.returncode, done.stdout, done.stderr) == (0, f"tea: {FILLED}\n", "")
-
-
-def test_what_is_missing_is_asked_for(modern: Plait) -> None:
-    given = answers("name=Ann", "count=3", "warm=false")
-    terminal = Terminal(modern, "desk", "order", "item=tea", *given)
-    terminal.say("\nsize: ", "large\n")
-    terminal.say("send this to desk? [Y/n] ", "\n")
-
-    assert terminal.end() == (0, f"tea: {FILLED}\n")
-
-
-@pytest.mark.parametrize("wrong", ["size=huge", "count=many", "count=10"])
-def test_an_answer_that_does_not_fit_cancels_the_question(modern: Plait, wrong: str) -> None:
-    done: Any = modern("call", "desk", "order", "item=tea", *answers("name=Ann", wrong))
-
-    assert done.stdout == "tea: cancel\n"
-    assert done.stderr.startswith(f"error: --answer {wrong.partition('=')[0]}: ")
