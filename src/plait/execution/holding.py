@@ -47,9 +47,7 @@ class HeldCall:
     those that have their answer are not asked again.
     """
 
-    def __init__(
-        self, connection: ServerConnection, known: Sequence[ElicitResult] = ()
-    ) -> None:
+    def __init__(self, connection: ServerConnection, known: Sequence[ElicitResult] = ()) -> None:
         self.connection = connection
         self.lapsed = False
         """Whether a question was cancelled because nobody answered it."""
@@ -179,9 +177,7 @@ class Holding:
         held = self._held.get(_key(call))
         return held is not None and not held.lapsed
 
-    async def run(
-        self, call: ToolCall, send: Send, *, idempotent: bool
-    ) -> Answer[CallToolResult]:
+    async def run(self, call: ToolCall, send: Send, *, idempotent: bool) -> Answer[CallToolResult]:
         """Make the call, or go on with it where it was paused.
 
         Raises:
