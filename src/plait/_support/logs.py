@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import TextIO
 
+from plait._support.harmless import on_terminal
 from plait._support.redact import Redactor
 
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
@@ -74,7 +75,8 @@ class _StderrHandler(logging.StreamHandler[TextIO]):
         self.redact = Redactor()
 
     def format(self, record: logging.LogRecord) -> str:
-        return self.redact(super().format(record))
+        # Servers are quoted here, and this goes to terminals.
+        return on_terminal(self.redact(super().format(record)))
 
     def emit(self, record: logging.LogRecord) -> None:
         self.stream = sys.stderr

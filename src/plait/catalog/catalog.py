@@ -6,10 +6,13 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from plait._support.clock import Clock, SystemClock
 from plait.catalog.filters import ToolFilter
 from plait.catalog.listing import Listing, listing_from, ttl_of
+from plait.catalog.lock.guard import LockReport, Verdict
+from plait.catalog.lock.identity import identity_of
 from plait.catalog.names import collisions, with_public_names
 from plait.catalog.overrides import override_for, override_problems
 from plait.catalog.shaping import Shaping
@@ -21,7 +24,7 @@ from plait.connections.deadline import Deadline
 from plait.connections.listening import ChangeListener, announced_lists
 from plait.connections.operations import list_tools
 from plait.connections.pool import ConnectionPool
-from plait.errors import ListTimeoutError, PlaitError, ProtocolError
+from plait.errors import ListTimeoutError, PermissionDeniedError, PlaitError, ProtocolError
 
 logger = logging.getLogger("plait.catalog")
 
@@ -121,7 +124,9 @@ class ToolCatalog:
     def _offered(self, server: str, listing: Listing) -> tuple[Tool, ...]:
         filtered = self._filter(server)
         return tuple(
-            tool for name, tool in listing.tools.items() if filtered.offers(listing.listed[name])
+            tool
+            for name, tool in listing.tools.items()
+            if listing.verdict.refusal(name) is None and filtered.offers(listing.listed[name])
         )
 
     async def recall(
@@ -157,7 +162,50 @@ class ToolCatalog:
         tool = None if listing is None else listing.listed.get(wire_name)
         # One that is not listed is judged by its name, so that nothing slips past a filter.
         unlisted = Tool(server=server, wire_name=wire_name, name=wire_name)
-        return self._filter(server).refusal(tool or unlisted)
+        refusal = self._filter(server).refusal(tool or unlisted)
+        if refusal is None and listing is not None:
+            refusal = listing.verdict.refusal(wire_name)
+        return refusal
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether every call needs to be approved."""
+        return self.shaping.lock is not None and self.shaping.lock.mode == "block"
+
+    async def approve(self, server: str, wire_name: str, access: Access | None = None) -> int:
+        """Hold a tool against the lockfile, as it is in the session in which it would be called.
+
+        Returns the generation of that session; another one may run another program.
+
+        Raises:
+            PermissionDeniedError: The tool is not what was locked.
+            PlaitError: The server does not say what its tools are.
+        """
+        connection = self._pool.connection(server, access)
+        await connection.lasting_session()
+        generation = connection.generation
+        listing = await self._listing(server, access)
+        if (refusal := listing.verdict.refusal(wire_name)) is not None:
+            raise not_offered(server, wire_name, refusal)
+        return generation
+
+    def lock_report(self) -> LockReport:
+        """Say how the tools that were listed stand to the lockfile; from any thread."""
+        lock = self.shaping.lock
+        if lock is None:
+            return LockReport()
+        listings = {**self._older, **self._listings}
+        drift = dict.fromkeys(one for each in listings.values() for one in each.verdict.drift)
+        return LockReport(
+            mode=lock.mode,
+            file=str(lock.path),
+            drift=tuple(drift),
+            unchecked=tuple(
+                name
+                for name in self._pool.connections
+                if not any(key[0] == name for key in listings)
+            ),
+        )
 
     def forget(self, server: str) -> None:
         """Have the server's tools listed again when they are next listed."""
@@ -235,11 +283,24 @@ class ToolCatalog:
             now=self._clock.monotonic(),
             ttl_seconds=ttl_of(answer.value, announces=announces, own=self.shaping.ttl_seconds),
             notes=answer.notes,
+            sanitize=self.shaping.sanitize,
+            judge=self._judge(connection),
         )
 
+    def _judge(self, connection: ServerConnection) -> Callable[[Iterable[Tool]], Verdict] | None:
+        lock = self.shaping.lock
+        if lock is None:
+            return None
+        identity = identity_of(connection.server, connection.facts, lock.path.parent)
+        return partial(lock.verdict, connection.name, identity)
+
     def _check(self, server: ServerConfig, listing: Listing) -> None:
-        """Say, once, what of the client's wishes fits none of the tools."""
+        """Say, once, what is odd about the tools, and what of the client's wishes fits none."""
         tools = listing.listed.values()
+        for note in listing.hidden:
+            self._say(note)
+        for drift in listing.verdict.drift:
+            self._say(f"{drift.server}: {drift.text}")
         if server.include is not None:
             self._say_unknown(ToolFilter.of(include=server.include), tools)
         for tool in tools:
@@ -266,6 +327,12 @@ class ToolCatalog:
         if text not in self._said:
             self._said.add(text)
             logger.warning("%s", text)
+
+
+def not_offered(server: str, tool: str, reason: str) -> PermissionDeniedError:
+    """Make the error for a tool that must not be called."""
+    text = f"{server}/{tool}: this tool is not offered ({reason})"
+    return PermissionDeniedError(text, server=server, tool=tool)
 
 
 def _key(server: str, access: Access | None) -> _Key:

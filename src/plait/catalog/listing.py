@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from plait.catalog.harmless_tools import harmless_tool
+from plait.catalog.lock.guard import NO_VERDICT, Verdict
 from plait.catalog.overrides import ToolOverride, apply_override, override_for
 from plait.catalog.tool import Tool
 from plait.connections.operations import ToolList
@@ -21,7 +23,10 @@ class Listing:
     """The tools of a server: all of them, whatever the filters say."""
 
     listed: Mapping[str, Tool]
-    """As the server listed them, by wire name; of two with one name, the first."""
+    """As the server listed them, by wire name; of two with one name, the first.
+
+    Their texts are harmless already, unless the client wants them as they are.
+    """
 
     tools: Mapping[str, Tool]
     """The same with the user's overrides."""
@@ -38,6 +43,12 @@ class Listing:
     left_out: tuple[str, ...] = ()
     """What is wrong with the tools that could not be taken."""
 
+    hidden: tuple[str, ...] = ()
+    """What was made harmless in the texts of the others."""
+
+    verdict: Verdict = NO_VERDICT
+    """How the tools stand to the lockfile."""
+
     def holds(self, generation: int, now: float) -> bool:
         """Say whether the list can still be used."""
         return self.generation == generation and now < self.expires_at
@@ -52,8 +63,12 @@ def listing_from(
     now: float,
     ttl_seconds: float,
     notes: Iterable[str],
+    sanitize: bool = True,
+    judge: Callable[[Iterable[Tool]], Verdict] | None = None,
 ) -> Listing:
     """Make a listing of what the server answered.
+
+    `judge` holds the tools, exactly as they came, against a lockfile.
 
     Raises:
         ConfigError: An override does not fit its tool.
@@ -61,6 +76,12 @@ def listing_from(
     plain: dict[str, Tool] = {}
     for item in listed.tools:
         plain.setdefault(item.name, Tool.from_mcp(server, item))
+    verdict = NO_VERDICT if judge is None else judge(plain.values())
+    hidden: list[str] = []
+    if sanitize:
+        for name, tool in plain.items():
+            plain[name], found = harmless_tool(tool)
+            hidden += [f"{tool.full_name}: {note}" for note in found]
     changed = {name: override_for(overrides, tool) for name, tool in plain.items()}
     return Listing(
         plain,
@@ -72,6 +93,8 @@ def listing_from(
         now + ttl_seconds,
         listed.public,
         tuple(note for note in notes if note.startswith("tool ")),
+        tuple(hidden),
+        verdict,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from plait.catalog.filters import ToolFilter
+from plait.catalog.lock.guard import ToolLock
 from plait.catalog.names import NamePolicy
 from plait.catalog.overrides import ToolOverride
 from plait.config.servers import ServerConfig
@@ -26,6 +27,10 @@ class Shaping:
     unlisted: frozenset[str] = frozenset()
     """Servers whose tools are listed only when they are asked for by name."""
     throw_on_load_error: bool = False
+    sanitize: bool = True
+    """Whether characters that hide something are kept from those who read of tools."""
+    lock: ToolLock | None = None
+    """What the tools must be like."""
 
     def filter_for(self, server: ServerConfig) -> ToolFilter:
         """Make the filter for one server: its own `include` wins, every `exclude` holds."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import sys
 import textwrap
@@ -12,19 +11,18 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from plait._support.harmless import escaped, on_terminal
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
-
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""What could move the cursor, restyle the terminal or turn text around; tab and newline stay."""
 
 _PIPE_WIDTH = 2000
 """Columns for output that is not a terminal: wide enough that no cell is ever cut."""
 
 
 def visible(text: str) -> str:
-    """Make control characters visible, so that a server cannot drive the terminal."""
-    return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text.replace("\r\n", "\n"))
+    """Make what hides or acts visible, so that a server cannot drive the terminal or the reader."""
+    return on_terminal(text.replace("\r\n", "\n"))
 
 
 def is_terminal(stream: TextIO) -> bool:
@@ -80,7 +78,7 @@ def print_json(value: object) -> None:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
         text = json.dumps(value, indent=indent, default=str)
-    click.echo(text)
+    click.echo(escaped(text) if is_terminal(sys.stdout) else text)
 
 
 def print_aside(label: str, text: str, *, colour: str) -> None:

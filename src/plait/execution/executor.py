@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from mcp import Client
 from mcp_types import LOG_LEVEL_META_KEY, CallToolResult, LoggingLevel, RequestParamsMeta
 
-from plait.catalog.catalog import ToolCatalog
+from plait.catalog.catalog import ToolCatalog, not_offered
 from plait.catalog.tool import Tool
 from plait.catalog.validation import prepare
 from plait.connections.connection import Answer, ServerConnection
@@ -22,8 +22,8 @@ from plait.connections.operations import call_tool, is_modern
 from plait.connections.pool import ConnectionPool
 from plait.connections.retry import ATTEMPTS, may_retry, pause_before_retry
 from plait.errors import (
+    ConnectionLostError,
     InvalidArgumentsError,
-    PermissionDeniedError,
     PlaitError,
     ToolNotFoundError,
 )
@@ -196,12 +196,20 @@ class ToolExecutor:
         told: Sequence[_Tell],
         listener: Listener,
     ) -> Answer[CallToolResult]:
+        approved = None
+        if self._catalog.is_guarded:
+            approved = await self._catalog.approve(call.server, call.tool, call.access)
+
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             deadline.extend()
             for tell in told:
                 tell(progress, total, message)
 
         async def operation(client: Client) -> CallToolResult:
+            if approved not in (None, connection.generation):
+                # What was approved is not what would run: look again.
+                text = f"{call.where}: the server was restarted before the call"
+                raise ConnectionLostError(text, server=call.server, tool=call.tool)
             meta: RequestParamsMeta | None = None
             if self.log_level is not None and is_modern(client):
                 meta = {LOG_LEVEL_META_KEY: self.log_level}
@@ -233,11 +241,7 @@ class ToolExecutor:
     def _check_offered(self, call: ToolCall) -> None:
         reason = self._catalog.refusal(call.server, call.tool, call.access)
         if reason is not None:
-            raise PermissionDeniedError(
-                f"{call.where}: this tool is not offered ({reason})",
-                server=call.server,
-                tool=call.tool,
-            )
+            raise not_offered(call.server, call.tool, reason)
 
     async def _with_valid_arguments(self, call: ToolCall, tool: Tool | None) -> ToolCall:
         if tool is None or not self._calling.validate_arguments:

@@ -139,7 +139,7 @@ def _details(tool: Tool) -> Iterable[str]:
     yield from visible(cleandoc(tool.description)).splitlines()
     for parameter in parameters_of(tool.input_schema):
         if parameter.description:
-            yield f"{parameter.name}: {visible(parameter.description)}"
+            yield visible(f"{parameter.name}: {parameter.description}")
     for label, schema in (("input", tool.input_schema), ("output", tool.output_schema)):
         if schema:
             yield f"{label} schema:"
