@@ -11,6 +11,7 @@ from functools import partial
 from plait._support.clock import Clock, SystemClock
 from plait.catalog.filters import ToolFilter
 from plait.catalog.listing import Listing, listing_from, ttl_of
+from plait.catalog.lock.drift import Drift
 from plait.catalog.lock.guard import LockReport, Verdict
 from plait.catalog.lock.identity import identity_of
 from plait.catalog.names import collisions, with_public_names
@@ -162,10 +163,7 @@ class ToolCatalog:
         tool = None if listing is None else listing.listed.get(wire_name)
         # One that is not listed is judged by its name, so that nothing slips past a filter.
         unlisted = Tool(server=server, wire_name=wire_name, name=wire_name)
-        refusal = self._filter(server).refusal(tool or unlisted)
-        if refusal is None and listing is not None:
-            refusal = listing.verdict.refusal(wire_name)
-        return refusal
+        return self._filter(server).refusal(tool or unlisted)
 
     @property
     def is_guarded(self) -> bool:
@@ -195,7 +193,9 @@ class ToolCatalog:
         if lock is None:
             return LockReport()
         listings = {**self._older, **self._listings}
-        drift = dict.fromkeys(one for each in listings.values() for one in each.verdict.drift)
+        drift: list[Drift] = []
+        for listing in listings.values():
+            drift += [one for one in listing.verdict.drift if one not in drift]
         return LockReport(
             mode=lock.mode,
             file=str(lock.path),
@@ -300,7 +300,8 @@ class ToolCatalog:
         for note in listing.hidden:
             self._say(note)
         for drift in listing.verdict.drift:
-            self._say(f"{drift.server}: {drift.text}")
+            kept_back = " (not offered)" if listing.verdict.blocks and drift.tool else ""
+            self._say(f"{drift.server}: {drift.text}{kept_back}")
         if server.include is not None:
             self._say_unknown(ToolFilter.of(include=server.include), tools)
         for tool in tools:

@@ -27,6 +27,7 @@ from plait.config.kinds import (
     read_data_map,
     read_encoding,
     read_function,
+    read_lockfile_place,
     read_object,
     read_output_handling,
     read_patterns,
@@ -75,6 +76,7 @@ _SHARED = (
     Key("exclude", read_patterns, "exclude"),
     Key("output_handling", read_output_handling, "output_handling"),
     Key("sampling", read_bool, "sampling"),
+    Key("trust_instructions", read_bool, "trust_instructions"),
     Key("session_kwargs", read_data_map, "client_options", ("client_options",)),
 )
 
@@ -141,6 +143,7 @@ _FLAGS = (
     "use_standard_content_blocks",
     "validate_arguments",
     "resources_as_tools",
+    "sanitize",
 )
 
 _HOOKS = (
@@ -185,6 +188,8 @@ _OPTIONS = (
     Key("fallbacks", read_text_map, "fallbacks"),
     Key("profile", one_of("default", "openai", "openai_strict", "anthropic", "gemini"), "profile"),
     Key("tool_overrides", read_data_map, "tool_overrides"),
+    Key("lockfile", read_lockfile_place, "lockfile"),
+    Key("lock", one_of("off", "warn", "block"), "lock"),
     Key("log_level", one_of(*_LOG_LEVELS), "log_level"),
     *(Key(name, read_bool, name) for name in _FLAGS),
     *(Key(name, read_function, name) for name in _HOOKS),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from re import Pattern
 from typing import cast
 
@@ -78,6 +79,21 @@ def read_texts(given: Given) -> tuple[str, ...] | Unset:
         return UNSET
     texts = [item.text(suggestion=_quoted(item.value)) for item in given.items()]
     return tuple(text for text in texts if text is not UNSET)
+
+
+def read_lockfile_place(given: Given) -> str | bool | Unset:
+    """Read the path of a lockfile, seen from the configuration; true is the usual place."""
+    if isinstance(given.value, bool):
+        return given.value
+    text = given.text("a path, or true for the usual place")
+    if text is UNSET:
+        return UNSET
+    if not text.strip():
+        return given.refuse("empty_value", "must not be empty")
+    place = Path(text)
+    if place.parts[:1] == ("~",):
+        place = given.variables.home.joinpath(*place.parts[1:])
+    return str(given.variables.folder / place)
 
 
 def read_patterns(given: Given) -> tuple[object, ...] | Unset:

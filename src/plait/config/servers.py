@@ -56,6 +56,8 @@ class ServerOptions:
 
     sampling: bool | None = None
     """Whether the server may use the client's model; `None` leaves it to the client's list."""
+    trust_instructions: bool = False
+    """Whether what the server says about its use may stand in the prompts of agents."""
 
     client_options: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     """Further keyword arguments for the MCP SDK's client (`session_kwargs` of other adapters)."""

@@ -116,6 +116,9 @@ class ToolExecutor:
         return result
 
     async def _recall(self, call: ToolCall) -> Tool | None:
+        if self._catalog.is_guarded:
+            # Before the arguments are looked at: they fit what was locked, or nothing.
+            await self._handover.run(self._catalog.approve, call.server, call.tool, call.access)
         known = self._catalog.known(call.server, call.tool, call.access)
         if known is not None:
             return known

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypedDict
 
 from plait.catalog.filters import ToolFilter
+from plait.catalog.lock.file import LOCKFILE_NAME, read_lockfile
+from plait.catalog.lock.guard import LockMode, ToolLock
 from plait.catalog.names import NamePolicy
 from plait.catalog.overrides import read_overrides
 from plait.catalog.shaping import Shaping
+from plait.config.document import workspace_of
 from plait.connections.pool import unknown_server
 from plait.errors import ConfigError
 from plait.execution.callbacks import NOTICES, OnAnyProgress, OnNotice
@@ -16,6 +21,8 @@ from plait.execution.executor import Calling
 from plait.execution.fallback import backups_only
 from plait.execution.result_cache import ResultCaching
 from plait.telemetry.observer import Observer
+
+logger = logging.getLogger("plait.execution")
 
 APPLIED = frozenset(
     {
@@ -25,11 +32,14 @@ APPLIED = frozenset(
         "exclude",
         "fallbacks",
         "include",
+        "lock",
+        "lockfile",
         "log_level",
         "on_collision",
         "on_connection_error",
         "prefix_tool_name_with_server_name",
         "result_cache",
+        "sanitize",
         "throw_on_load_error",
         "tool_filter",
         "tool_name_prefix",
@@ -70,6 +80,9 @@ class ToolOptions(TypedDict, total=False):
     on_resources_list_changed: OnNotice
     on_roots_list_changed: OnNotice
     on_resources_updated: OnNotice
+    sanitize: bool
+    lockfile: Any
+    lock: LockMode
 
 
 def unused_options(options: Iterable[str]) -> list[str]:
@@ -92,10 +105,36 @@ def shaping_from(options: Mapping[str, Any]) -> Shaping:
         ttl_seconds=_ttl(options.get("cache", True)),
         unlisted=backups_only(options.get("fallbacks") or {}),
         throw_on_load_error=options.get("throw_on_load_error", False),
+        sanitize=options.get("sanitize", True),
     )
     # Made again for each server; made here, once, so that mistakes show at once.
     ToolFilter.of(include=shaping.include, exclude=shaping.exclude, tool_filter=shaping.tool_filter)
     return shaping
+
+
+def lock_from(options: Mapping[str, Any], source: str | None) -> ToolLock | None:
+    """Read the lockfile that the client wants its tools to be held against, if it wants one.
+
+    `source` is the file the configuration was read from.
+
+    Raises:
+        ConfigError: The lockfile is broken, or is missing where it is insisted on.
+    """
+    given = options.get("lockfile") or None
+    mode: LockMode = options.get("lock") or ("off" if given is None else "block")
+    if mode == "off":
+        return None
+    path = default_lockfile(source) if given in (None, True) else Path(given)
+    if mode == "warn" and not path.exists():
+        logger.warning("there is no lockfile %s to hold tools against: plait lock writes it", path)
+        return None
+    return ToolLock(mode, path, read_lockfile(path))
+
+
+def default_lockfile(source: str | None) -> Path:
+    """Return where the lockfile of a configuration is, unless something else is said."""
+    folder = Path.cwd() if source is None else workspace_of(Path(source))
+    return folder / LOCKFILE_NAME
 
 
 def calling_from(

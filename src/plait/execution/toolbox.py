@@ -15,6 +15,7 @@ from mcp.client.session import ElicitationFnT
 from plait._version import __version__
 from plait.catalog.catalog import Offer
 from plait.catalog.filters import ToolFilter
+from plait.catalog.lock.guard import LockReport
 from plait.catalog.overrides import complete_arguments
 from plait.catalog.tool import Tool
 from plait.config.defaults import server_with_defaults
@@ -30,6 +31,7 @@ from plait.execution.options import (
     ToolOptions,
     calling_from,
     check_fallbacks,
+    lock_from,
     shaping_from,
     unused_options,
 )
@@ -93,7 +95,10 @@ class Toolbox(ServerFeatures):
                     on_roots=None if roots is None else roots_callback(roots),
                 ),
                 callbacks=callbacks,
-                shaping=shaping_from(self._options),
+                shaping=replace(
+                    shaping_from(self._options),
+                    lock=lock_from(self._options, self.config.source),
+                ),
                 calling=calling_from(
                     self._options,
                     default_seconds=default_tool_timeout or self.config.default_tool_timeout,
@@ -183,6 +188,10 @@ class Toolbox(ServerFeatures):
         for name in offer.failures.keys() - self._reported:
             self._reported.add(name)
             logger.warning("going on without %s: %s", name, offer.failures[name])
+
+    def lock_report(self) -> LockReport:
+        """Say how the tools that were listed so far stand to the lockfile; contacts nobody."""
+        return self._core.catalog.lock_report()
 
     def tools_blocking(self, *servers: str, refresh: bool = False) -> list[Tool]:
         """Do what `tools` does, and block until it is done."""

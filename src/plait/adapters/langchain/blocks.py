@@ -7,11 +7,12 @@ message, so that caches and recordings hold.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 import mcp_types as types
 
+from plait._support.harmless import harmless
 from plait.transports.mend import ORIGINAL
 
 Block = dict[str, Any]
@@ -21,6 +22,9 @@ ResourceContents = types.TextResourceContents | types.BlobResourceContents
 
 ANY_TYPE = "application/octet-stream"
 """The MIME type of data whose type is not known; LangChain demands one for base64."""
+
+_TOLD = frozenset({"name", "title", "description"})
+"""The extras that are texts; addresses stay as they are."""
 
 _FILENAME = re.compile(r"[\w][\w .()+-]*\.[A-Za-z0-9]{1,10}")
 
@@ -43,6 +47,23 @@ def standard_block(block: types.ContentBlock) -> Block:
 def text_block(text: str) -> Block:
     """Make a block of text."""
     return {"type": "text", "text": text}
+
+
+def harmless_block(block: Block) -> Block:
+    """Return the block without characters that hide something in what is read of it."""
+    made = block
+    text, extras = block.get("text"), block.get("extras")
+    if isinstance(text, str) and (clean := harmless(text)) != text:
+        made = {**made, "text": clean}
+    if isinstance(extras, dict):
+        told = cast("dict[str, Any]", extras)
+        cleaned = {
+            key: harmless(value) if key in _TOLD and isinstance(value, str) else value
+            for key, value in told.items()
+        }
+        if cleaned != told:
+            made = {**made, "extras": cleaned}
+    return made
 
 
 def _data_block(kind: str, data: str, mime_type: str) -> Block:

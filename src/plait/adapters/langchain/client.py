@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, ParamSpec, TypeVar, cast
@@ -22,6 +23,7 @@ from plait.adapters.langchain.runner import ToolRunner
 from plait.adapters.langchain.sampling import sampling_from
 from plait.adapters.langchain.settings import HEARD, OPTIONS, settings_from
 from plait.adapters.langchain.tools import MCPTool
+from plait.catalog.lock.guard import LockMode
 from plait.catalog.schemas import Profile
 from plait.config.read import ConfigSource, read_options
 from plait.connections.access import Access
@@ -77,6 +79,9 @@ class MultiServerMCPClient(ClientFeatures):
         validate_arguments: bool | None = None,
         resources_as_tools: bool | None = None,
         profile: Profile | None = None,
+        lockfile: str | os.PathLike[str] | bool | None = None,
+        lock: LockMode | None = None,
+        sanitize: bool | None = None,
         client_info: types.Implementation | Mapping[str, str] | None = None,
         roots: Roots | None = None,
         sampling: Sampling | BaseChatModel | Sampler | str | Mapping[str, Any] | None = None,

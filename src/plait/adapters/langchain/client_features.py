@@ -17,6 +17,7 @@ from plait.adapters.langchain.prompts import load_mcp_prompt
 from plait.adapters.langchain.resources import convert_mcp_resource_to_langchain_blob
 from plait.adapters.langchain.roster import Roster
 from plait.adapters.langchain.sessions import create_session, opened_session
+from plait.catalog.lock.guard import LockReport
 from plait.config.read import ClientConfig
 from plait.connections.facts import ServerFacts
 from plait.connections.status import Status
@@ -56,6 +57,10 @@ class ClientFeatures:
     def status(self) -> Status:
         """Say how every server stands now, without contacting any."""
         return self._toolbox.status()
+
+    def lock_report(self) -> LockReport:
+        """Say how the tools that were listed so far stand to the lockfile; contacts nobody."""
+        return self._toolbox.lock_report()
 
     async def ready(self, timeout_seconds: float | None = None) -> Status:
         """Open every server, and wait until each is ready or has failed, or the time is over.

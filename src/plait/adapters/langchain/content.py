@@ -15,9 +15,11 @@ import mcp_types as types
 from pydantic import TypeAdapter, ValidationError
 
 from plait._support.failures import one_line
+from plait._support.harmless import harmless
 from plait.adapters.langchain.blocks import (
     Block,
     ResourceContents,
+    harmless_block,
     link_line,
     resource_line,
     standard_block,
@@ -86,6 +88,7 @@ class _Split:
 
     handling: OutputHandling
     shape: Callable[[types.ContentBlock], Block]
+    sanitize: bool = True
     shown: list[Block] = field(default_factory=list[Block])
     aside: list[Any] = field(default_factory=list[Any])
     labels: list[str] = field(default_factory=list[str])
@@ -97,13 +100,22 @@ class _Split:
             self._set_aside(original, _label_of_original(original))
         elif goes_aside:
             self._set_aside(wire_json(block), _label(block))
+        made = self._made(block, goes_aside=goes_aside)
+        if made is None:
+            return
+        shown = harmless_block(made) if self.sanitize else made
+        if shown != made and original is None and not goes_aside:
+            self._set_aside(wire_json(block), _label(block))
+        if not isinstance(text := shown.get("text"), str) or text.strip():
+            self.shown.append(shown)
+
+    def _made(self, block: types.ContentBlock, *, goes_aside: bool) -> Block | None:
         if goes_aside and isinstance(block, types.EmbeddedResource):
-            self.shown.append(text_block(resource_line(block.resource)))
-        elif isinstance(block, types.ResourceLink) and _is_unread(block):
+            return text_block(resource_line(block.resource))
+        if isinstance(block, types.ResourceLink) and _is_unread(block):
             # It was not meant as an address for others: only the server itself may be asked.
-            self.shown.append(text_block(link_line(block)))
-        elif not goes_aside and not _is_blank(block):
-            self.shown.append(self.shape(block))
+            return text_block(link_line(block))
+        return None if goes_aside or _is_blank(block) else self.shape(block)
 
     def _set_aside(self, sent: Any, label: str) -> None:
         self.aside.append(sent)
@@ -117,15 +129,21 @@ def convert_result(
     tool: str,
     handling: OutputHandling = DEFAULT_HANDLING,
     standard_blocks: bool = True,
+    sanitize: bool = True,
 ) -> Converted:
-    """Convert an answer; without `standard_blocks`, to the shapes LangChain used before them."""
-    split = _Split(handling, standard_block if standard_blocks else legacy_block)
+    """Convert an answer; without `standard_blocks`, to the shapes LangChain used before them.
+
+    With `sanitize`, characters that hide something are kept from the model; a block in which
+    there are any is in the artifact as it came.
+    """
+    split = _Split(handling, standard_block if standard_blocks else legacy_block, sanitize)
     for block in result.content:
         split.add(block)
     structured = structured_of(result)
     if structured is not None:
         if _is_shown(structured, result.content, handling):
-            split.shown.append(text_block(json_text(structured)))
+            text = json_text(structured)
+            split.shown.append(text_block(harmless(text) if sanitize else text))
         else:
             split.labels.append("structured content")
     artifact = {

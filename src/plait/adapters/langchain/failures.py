@@ -6,6 +6,7 @@ from typing import Any
 
 from langchain_core.tools import ToolException
 
+from plait._support.harmless import harmless
 from plait.adapters.langchain.content import Converted
 from plait.catalog.tool import Tool
 from plait.errors import PlaitError, ToolFailedError
@@ -29,7 +30,7 @@ class ToolFailedException(  # noqa: N818  # LangChain's word, for those who catc
         self.artifact = converted.artifact if converted is not None else None
 
 
-def failed(error: PlaitError, tool: Tool) -> Converted:
+def failed(error: PlaitError, tool: Tool, *, sanitize: bool = True) -> Converted:
     """Tell the model why there is no answer."""
     artifact: dict[str, Any] = {
         "structured_content": None,
@@ -39,4 +40,4 @@ def failed(error: PlaitError, tool: Tool) -> Converted:
         "tool": tool.wire_name,
         "error": error.to_dict(),
     }
-    return Converted(error.message, artifact)
+    return Converted(harmless(error.message) if sanitize else error.message, artifact)

@@ -23,6 +23,7 @@ from plait.adapters.langchain.sessions import (
     server_from,
 )
 from plait.adapters.langchain.tools import MCPTool
+from plait.catalog.harmless_tools import harmless_tool
 from plait.catalog.names import NamePolicy, with_public_names
 from plait.catalog.schemas import Profile
 from plait.catalog.tool import Tool
@@ -49,6 +50,7 @@ async def load_mcp_tools(
     use_standard_content_blocks: bool = True,
     output_handling: HandlingLayer = None,
     profile: Profile | None = None,
+    sanitize: bool = True,
 ) -> list[BaseTool]:
     """Load the tools of a session that you manage, or of a connection.
 
@@ -65,6 +67,7 @@ async def load_mcp_tools(
         handle_tool_errors=handle_tool_errors,
         standard_blocks=use_standard_content_blocks,
         output_handling=output_handling,
+        sanitize=sanitize,
     )
     prefixed = "" if server_name is None else "_" if tool_name_prefix else ""
     names = NamePolicy(
@@ -75,8 +78,10 @@ async def load_mcp_tools(
     if session is not None:
         caller = SessionCaller(session, name)
         listed = [Tool.from_mcp(name, tool) for tool in await list_all_tools(session)]
+        if sanitize:
+            listed = [harmless_tool(tool)[0] for tool in listed]
     elif connection is not None:
-        caller = toolbox_for(name, connection, callbacks)
+        caller = toolbox_for(name, connection, callbacks, sanitize=sanitize)
         listed = await caller.tools()
     else:
         raise ValueError(_NEITHER)
@@ -110,7 +115,7 @@ def convert_mcp_tool_to_langchain_tool(
         raise ValueError(_NEITHER)
     settings = _settings(callbacks, tool_interceptors, handle_tool_errors=handle_tool_errors)
     names = NamePolicy(separator="_" if tool_name_prefix and server_name else "")
-    (named,) = with_public_names([Tool.from_mcp(name, tool)], names)
+    (named,) = with_public_names([harmless_tool(Tool.from_mcp(name, tool))[0]], names)
     return MCPTool(named, ToolRunner(caller, settings))
 
 
@@ -144,7 +149,11 @@ async def load_mcp_server_info(
 
 
 def toolbox_for(
-    name: str, connection: Mapping[str, Any], callbacks: Callbacks | None = None
+    name: str,
+    connection: Mapping[str, Any],
+    callbacks: Callbacks | None = None,
+    *,
+    sanitize: bool = True,
 ) -> Toolbox:
     """Make a toolbox of one connection."""
     told = callbacks or Callbacks()
@@ -152,6 +161,7 @@ def toolbox_for(
         {"servers": {name: connection}},
         on_log=log_callback(told),
         on_elicitation=question_callback(told),
+        sanitize=sanitize,
         **cast("ToolOptions", told.notices()),
     )
 
@@ -192,11 +202,13 @@ def _settings(
     handle_tool_errors: bool,
     standard_blocks: bool = True,
     output_handling: HandlingLayer = None,
+    sanitize: bool = True,
 ) -> RunnerSettings:
     return RunnerSettings(
         interceptors=tuple(interceptors or ()),
         callbacks=callbacks or Callbacks(),
         handle_tool_errors=handle_tool_errors,
         standard_blocks=standard_blocks,
+        sanitize=sanitize,
         handling=OutputHandling.of(output_handling),
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +15,7 @@ from langgraph.config import get_config
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
+from plait._support.harmless import harmless
 from plait.adapters.langchain.blocks import text_block
 from plait.adapters.langchain.client import MultiServerMCPClient
 from plait.adapters.langchain.models import profile_of, readable_by
@@ -20,6 +23,8 @@ from plait.catalog.schemas import Profile
 from plait.errors import PlaitError
 
 logger = logging.getLogger("plait.adapters")
+
+_END_OF_MARK = re.compile(r"<\s*/\s*server_instructions", re.IGNORECASE)
 
 ToolAnswer = ToolMessage | Command[Any]
 
@@ -31,7 +36,9 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
     that the model can read. Schemas are shaped for the model that is asked, and content which
     that model cannot take is described to it instead. With `report_unavailable`, the model is
     told which servers cannot be reached or need somebody to sign in, and the run goes on even
-    when there are none left; servers that are `required` end it.
+    when there are none left; servers that are `required` end it. With `instructions`, what
+    servers say about their use stands behind the instructions of the agent, marked as theirs:
+    only that of servers whose configuration says `trust_instructions`.
     """
 
     def __init__(
@@ -43,6 +50,7 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         exclude: Any = None,
         profile: Profile | None = None,
         report_unavailable: bool = True,
+        instructions: bool = True,
     ) -> None:
         super().__init__()
         self.client = client
@@ -51,6 +59,7 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         self._exclude = exclude
         self._profile: Profile | None = profile
         self._report_unavailable = report_unavailable
+        self._instructions = instructions
 
     async def awrap_model_call(
         self,
@@ -58,8 +67,7 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
         """Add the tools, and ask the model."""
-        tools = await self._tools(request, _run_of(request))
-        return await handler(self._equipped(request, tools))
+        return await handler(await self._prepared(request, _run_of(request)))
 
     def wrap_model_call(
         self,
@@ -67,8 +75,7 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any]:
         """Do what `awrap_model_call` does, in blocking code."""
-        tools = self.client.run_blocking(self._tools, request, _run_of(request))
-        return handler(self._equipped(request, tools))
+        return handler(self.client.run_blocking(self._prepared, request, _run_of(request)))
 
     async def awrap_tool_call(
         self,
@@ -96,6 +103,29 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         except PlaitError as error:
             return self._failed(request, error)
         return self._gone(request) if tool is None else handler(request.override(tool=tool))
+
+    async def _prepared(
+        self, request: ModelRequest[Any], run: Mapping[str, Any]
+    ) -> ModelRequest[Any]:
+        tools = await self._tools(request, run)
+        told = await self._told() if self._instructions else ()
+        return self._equipped(request, tools, told)
+
+    async def _told(self) -> list[str]:
+        """Collect the instructions of the servers that are trusted and can be reached."""
+        configured = self.client.config.servers
+        told: list[str] = []
+        for name in self._servers or configured:
+            if not configured[name].trust_instructions or name in self.client.status().failures:
+                continue
+            try:
+                facts = await self.client.toolbox.server_info(name)
+            except PlaitError as error:
+                logger.warning("going on without the instructions of %s: %s", name, error)
+                continue
+            if facts.instructions and facts.instructions.strip():
+                told.append(instructions_note(name, facts.instructions))
+        return told
 
     async def _tools(self, request: ModelRequest[Any], run: Mapping[str, Any]) -> list[BaseTool]:
         profile: Profile | None = self._profile or self.client.profile
@@ -129,15 +159,20 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         )
         return next((tool for tool in tools if tool.name == name), None)
 
-    def _equipped(self, request: ModelRequest[Any], tools: Sequence[BaseTool]) -> ModelRequest[Any]:
+    def _equipped(
+        self, request: ModelRequest[Any], tools: Sequence[BaseTool], told: Sequence[str]
+    ) -> ModelRequest[Any]:
         own = {tool.name for tool in request.tools if isinstance(tool, BaseTool)}
         added = [tool for tool in tools if tool.name not in own]
         messages = readable_by(request.model, request.messages)
         changed = request.override(tools=[*request.tools, *added], messages=messages)
         note = self._note()
-        if note is None:
+        system = request.system_message
+        for text in (*told, *([note] if note is not None else [])):
+            system = _with_note(system, text)
+        if system is request.system_message:
             return changed
-        return changed.override(system_message=_with_note(request.system_message, note))
+        return changed.override(system_message=system)
 
     def _note(self) -> str | None:
         """Name the servers that cannot be used now."""
@@ -177,6 +212,13 @@ def _run_of(request: object) -> Mapping[str, Any]:
         config = {}
     runtime = getattr(request, "runtime", None)
     return {**config, "context": getattr(runtime, "context", None)}
+
+
+def instructions_note(server: str, instructions: str) -> str:
+    """Mark instructions as those of a server; they cannot end the mark by themselves."""
+    said = _END_OF_MARK.sub("<\\\\/server_instructions", harmless(instructions).strip())
+    name = html.escape(server)
+    return f'<server_instructions server="{name}">\n{said}\n</server_instructions>'
 
 
 def _error_message(request: ToolCallRequest, text: str) -> ToolMessage:

@@ -132,6 +132,7 @@ class RunnerSettings:
     handle_tool_errors: bool = True
     raise_auth_errors: bool = False
     standard_blocks: bool = True
+    sanitize: bool = True
     handling: OutputHandling = DEFAULT_HANDLING
     handling_by_server: Mapping[str, OutputHandling] = field(
         default_factory=dict[str, OutputHandling]
@@ -186,7 +187,9 @@ class ToolRunner:
             if not self._is_for_model(error):
                 raise
             logger.info("%s/%s failed: %s", tool.server, tool.wire_name, error)
-            return Answered(converted=failed(error, tool), is_error=True)
+            return Answered(
+                converted=failed(error, tool, sanitize=settings.sanitize), is_error=True
+            )
         answer = Answered(
             converted=convert_result(
                 result,
@@ -194,6 +197,7 @@ class ToolRunner:
                 tool=sending.tool,
                 handling=settings.handling_for(tool.server),
                 standard_blocks=settings.standard_blocks,
+                sanitize=settings.sanitize,
             ),
             is_error=bool(result.is_error),
         )

@@ -53,6 +53,7 @@ def settings_from(
         handle_tool_errors=options.get("handle_tool_errors", True),
         raise_auth_errors=options.get("on_auth_error") == "raise",
         standard_blocks=options.get("use_standard_content_blocks", True),
+        sanitize=options.get("sanitize", True),
         handling=OutputHandling.of(everywhere),
         handling_by_server={
             name: OutputHandling.of(everywhere, cast("HandlingLayer", server.output_handling))
