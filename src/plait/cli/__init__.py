@@ -20,6 +20,9 @@ COMMANDS = {
     "auth": LazyCommand(
         "auth", "Sign in to servers that want OAuth, and see how the logins stand."
     ),
+    "lock": LazyCommand(
+        "lock", "Write down what the tools are like, and find out when they change."
+    ),
     "doctor": LazyCommand("doctor", "Check every server and say how to fix what is wrong."),
     "init": LazyCommand("init", "Write an mcp.json: a starter, or your editor's servers."),
 }

@@ -34,6 +34,7 @@ class Exit(IntEnum):
     AUTH = 5
     PROTOCOL = 6
     OUTCOME_UNKNOWN = 7
+    DRIFT = 8
     INTERNAL = 70
     TIMEOUT = 124
     INTERRUPTED = 130
@@ -66,6 +67,7 @@ _MEANINGS: dict[Exit, str] = {
     Exit.OUTCOME_UNKNOWN: (
         "The call was sent and its answer was lost: the tool may have run. Check before repeating."
     ),
+    Exit.DRIFT: "Tools are not as they were locked (`plait lock --check`).",
     Exit.INTERNAL: "A defect in plait; run again with `-v` for the traceback.",
     Exit.TIMEOUT: "The tool, list or read gave no answer in time; a tool may have run.",
     Exit.INTERRUPTED: "Stopped with Ctrl-C; servers started by the command are closed.",

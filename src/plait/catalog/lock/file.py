@@ -153,8 +153,7 @@ class _Reading:
             annotations=self._object(entry.get("annotations", {}), f"{where}.annotations"),
         )
         if entry.get("hash") != tool.hash:
-            hint = f"if it was changed on purpose: plait lock --update {where}"
-            self._broken(str(entry.get("hash")), f"{where} does not fit its hash", hint)
+            self._broken(str(entry.get("hash")), f"{where} does not fit its hash")
         return tool
 
     def _object(self, value: object, where: str) -> dict[str, Any]:
@@ -167,7 +166,7 @@ class _Reading:
             self._broken(where, f"{where}: a string is expected here")
         return value
 
-    def _broken(self, word: str, message: str, hint: str | None = None) -> NoReturn:
+    def _broken(self, word: str, message: str) -> NoReturn:
         line = next(
             (
                 number
@@ -176,11 +175,11 @@ class _Reading:
             ),
             1,
         )
-        _refuse(f"{self._path}:{line}", "lockfile_broken", message, hint or _again(self._path))
+        _refuse(f"{self._path}:{line}", "lockfile_broken", message, _again(self._path))
 
 
 def _again(path: Path) -> str:
-    return f"take it from version control, or write it anew: plait lock --file {path}"
+    return f"take it from version control, or delete it and write it anew: plait lock --file {path}"
 
 
 def _refuse(where: Path | str, code: str, message: str, suggestion: str | None = None) -> NoReturn:

@@ -279,6 +279,7 @@ def test_a_whole_result_comes_back_in_order(sent: list[types.ContentBlock]) -> N
         server="s",
         tool="t",
         handling=OutputHandling.of("content"),
+        sanitize=False,
     )
 
     assert mcp_content_from(converted.content) == sent
