@@ -291,7 +291,7 @@ class ToolCatalog:
         lock = self.shaping.lock
         if lock is None:
             return None
-        identity = identity_of(connection.server, connection.facts, lock.path.parent)
+        identity = identity_of(connection.server, connection.facts.identity, lock.path.parent)
         return partial(lock.verdict, connection.name, identity)
 
     def _check(self, server: ServerConfig, listing: Listing) -> None:

@@ -37,17 +37,22 @@ class Diagnosis:
 
 
 def diagnose(
-    config: ClientConfig, seen: Sequence[Examined], known: Iterable[str] | None = None
+    config: ClientConfig,
+    seen: Sequence[Examined],
+    known: Iterable[str] | None = None,
+    more: Sequence[Finding] = (),
 ) -> Diagnosis:
     """Make findings of what was seen.
 
-    `known` names the servers of the configuration, where not all of them were examined.
+    `known` names the servers of the configuration, where not all of them were examined; `more`
+    are findings that were made elsewhere.
     """
     survey = survey_of(config, seen, known)
     cost = cost_of(survey)
     about = [
         *findings_from_problems(config.warnings, "warn", config.servers),
         *check_options(survey),
+        *more,
     ]
     return Diagnosis(
         configuration=[finding for finding in about if finding.server not in config.servers],

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal
 
+from plait.catalog.harmless_tools import harmless_tool
 from plait.cli.advice import advice_for
 from plait.cli.terminal import count_label, seconds_label
 from plait.config.servers import HttpServer, ServerConfig, StdioServer
@@ -233,6 +234,24 @@ def _some(notes: Sequence[str]) -> str:
     return notes[0] if len(notes) == 1 else f"{notes[0]} (and {len(notes) - 1} more)"
 
 
+def check_hidden(seen: Examined) -> Iterator[Finding]:
+    """Name the tools whose texts hide something from whoever reads them."""
+    details = [
+        Detail(tool=tool.full_name, text=note)
+        for tool in seen.listed or ()
+        for note in harmless_tool(tool)[1]
+    ]
+    if details:
+        names = list(dict.fromkeys(str(detail.tool) for detail in details))
+        yield seen.finding(
+            "warn",
+            "hidden_characters",
+            f"hides characters in the texts of {_some(names)}",
+            "read what it hides with plait lock; models get the texts without it",
+            details,
+        )
+
+
 def check_stderr(seen: Examined) -> Iterator[Finding]:
     """Quote the end of what the child wrote on stderr, unless an error has quoted it already."""
     tail = [line.strip() for line in seen.status.stderr_tail if line.strip()]
@@ -251,6 +270,7 @@ CHECKS: tuple[Check, ...] = (
     check_stdout,
     check_left_out,
     check_mended,
+    check_hidden,
     check_stderr,
 )
 """Every check of one server, in the order in which the findings are shown."""

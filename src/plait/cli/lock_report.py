@@ -43,10 +43,10 @@ def print_drift(drift: Sequence[Drift], seen: Mapping[str, LockedServer]) -> Non
 def _print_one(drift: Drift) -> None:
     mark, style = _MARKS[drift.kind]
     print_rich(Text.assemble((f"  {mark} ", style), visible(drift.headline)))
+    if drift.loud and drift.tool is not None:
+        alarm = "DANGER: it was said to destroy nothing, and may destroy something now"
+        print_rich(Padding(Text(alarm, "bold red"), (0, 0, 0, 6)))
     for change in drift.changes:
-        if change.loud and change.part == "annotation":
-            alarm = "DANGER: it said that it destroys nothing, and says so no longer"
-            print_rich(Padding(Text(alarm, "bold red"), (0, 0, 0, 6)))
         print_rich(Padding(_change_text(change), (0, 0, 0, 6)))
 
 
@@ -72,6 +72,7 @@ def summary(drift: Sequence[Drift], seen: Iterable[LockedServer]) -> str:
 
 def way_out(drift: Sequence[Drift]) -> str:
     """Say how to accept what changed."""
-    first = next((one.where for one in drift if one.kind != "server_removed"), None)
+    known = [one for one in drift if one.kind != "server_removed"]
+    first = next((one.where for one in sorted(known, key=lambda one: one.tool is None)), None)
     single = "" if first is None else f"one by one: plait lock --update {visible(first)}; "
     return f"to accept them, {single}all: plait lock"

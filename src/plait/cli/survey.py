@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from plait.catalog.filters import ToolFilter
+from plait.catalog.harmless_tools import harmless_tool
 from plait.catalog.names import with_public_names
 from plait.catalog.overrides import apply_override, override_for
 from plait.catalog.schemas import Profile
@@ -121,6 +122,8 @@ def _filter_for(
 
 
 def _changed(tool: Tool, shaping: Shaping, refusals: list[Finding]) -> Tool:
+    if shaping.sanitize:
+        tool, _ = harmless_tool(tool)
     override = override_for(shaping.overrides, tool)
     if override is None:
         return tool

@@ -120,19 +120,26 @@ def lock_from(options: Mapping[str, Any], source: str | None) -> ToolLock | None
     Raises:
         ConfigError: The lockfile is broken, or is missing where it is insisted on.
     """
-    given = options.get("lockfile") or None
-    mode: LockMode = options.get("lock") or ("off" if given is None else "block")
+    mode = lock_mode(options)
     if mode == "off":
         return None
-    path = default_lockfile(source) if given in (None, True) else Path(given)
+    path = lockfile_path(options, source)
     if mode == "warn" and not path.exists():
         logger.warning("there is no lockfile %s to hold tools against: plait lock writes it", path)
         return None
     return ToolLock(mode, path, read_lockfile(path))
 
 
-def default_lockfile(source: str | None) -> Path:
-    """Return where the lockfile of a configuration is, unless something else is said."""
+def lock_mode(options: Mapping[str, Any]) -> LockMode:
+    """Say how much a client insists on its lockfile: fully, unless something else is said."""
+    return options.get("lock") or ("block" if options.get("lockfile") else "off")
+
+
+def lockfile_path(options: Mapping[str, Any], source: str | None) -> Path:
+    """Return where the lockfile of a client is, whether it is used or not."""
+    given = options.get("lockfile")
+    if isinstance(given, str):
+        return Path(given)
     folder = Path.cwd() if source is None else workspace_of(Path(source))
     return folder / LOCKFILE_NAME
 

@@ -94,8 +94,10 @@ class Drift:
                 return f"{name} now has the content of {other}"
             case "changed":
                 return f"{name} changed"
-            case "identity":
+            case "identity" if self.loud:
                 return "the server is not the one that was locked"
+            case "identity":
+                return "the server has another version"
             case "server_added":
                 return "the server is not in the lockfile"
             case "server_removed":
@@ -105,7 +107,7 @@ class Drift:
     def text(self) -> str:
         """What happened, with every change, in one line."""
         details = "; ".join(change.text for change in self.changes)
-        alarm = "MAY DO MORE HARM THAN BEFORE: " if self.loud and self.tool else ""
+        alarm = "DANGER, it may destroy something now: " if self.loud and self.tool else ""
         return f"{alarm}{self.headline}{f': {details}' if details else ''}"
 
     def to_dict(self) -> dict[str, Any]:

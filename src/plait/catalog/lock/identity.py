@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import assert_never
 
@@ -18,14 +19,17 @@ from plait.config.servers import (
     transport_of,
 )
 from plait.config.urls import public_url
-from plait.connections.facts import ServerFacts
 
 
-def identity_of(server: ServerConfig, facts: ServerFacts, folder: Path) -> Identity:
-    """Take down who a server is; paths below the folder, or the home, are written from there."""
+def identity_of(server: ServerConfig, said: Mapping[str, str] | None, folder: Path) -> Identity:
+    """Take down who a server is; paths below the folder, or the home, are written from there.
+
+    `said` is the name and the version that the server gives itself.
+    """
+    about = said or {}
     return Identity(
-        name=facts.name,
-        version=facts.version,
+        name=about.get("name"),
+        version=about.get("version"),
         transport=transport_of(server),
         target=_target(server, folder.resolve()),
     )

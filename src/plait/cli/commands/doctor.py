@@ -53,6 +53,7 @@ def doctor(ctx: click.Context, servers: tuple[str, ...], as_json: bool) -> None:
     schemas, which names clash or have to change, what they take of a model's
     context, and which filters, overrides and fallbacks fit none of them.
     Tokens are estimated: one for every four bytes.
+    Where there is a lockfile, what is not as it was locked.
 
     Ends with code 3 when a server has an error, with 4 when the configuration
     has one or cannot be read; warnings alone end with 0.
@@ -87,7 +88,8 @@ def doctor(ctx: click.Context, servers: tuple[str, ...], as_json: bool) -> None:
         ]
 
     seen = session.run_with(ctx, _without_wishes(config), examine_all, show_progress=not as_json)
-    diagnosis = diagnose(config, seen, settings_of(ctx).servers)
+    locked = _lock_findings(config, seen)
+    diagnosis = diagnose(config, seen, settings_of(ctx).servers, [*locked])
     _report(ctx, seen, diagnosis, as_json)
     failed = [finding for finding in diagnosis.findings if finding.level == "error"]
     if failed:
@@ -103,7 +105,23 @@ def _without_wishes(config: ClientConfig) -> ClientConfig:
     servers = {
         name: replace(server, include=None, exclude=()) for name, server in config.servers.items()
     }
-    return replace(config, servers=servers, options={})
+    return replace(config, servers=servers, options={"sanitize": False})
+
+
+def _lock_findings(config: ClientConfig, seen: Sequence[Examined]) -> Sequence[Finding]:
+    """Hold what was listed against the lockfile, if there is one."""
+    from plait.catalog.lock.file import read_lockfile
+    from plait.cli.findings import findings_from_config_error
+    from plait.cli.lock_findings import check_lock
+    from plait.execution.options import lock_mode, lockfile_path
+
+    path = lockfile_path(config.options, config.source)
+    if not path.exists() and lock_mode(config.options) != "block":
+        return []
+    try:
+        return list(check_lock(read_lockfile(path), seen, path.parent))
+    except ConfigError as error:
+        return findings_from_config_error(error)
 
 
 async def _examine(opened: Opened, name: str) -> tuple[tuple[Tool, ...], tuple[float, ...]]:

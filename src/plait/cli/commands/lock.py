@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +21,20 @@ if TYPE_CHECKING:
     from plait.cli.answers import Answers
     from plait.cli.session import Opened
     from plait.config.read import ClientConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outcome:
+    """What a run of the command came to."""
+
+    path: Path
+    seen: Mapping[str, LockedServer]
+    found: Sequence[Drift]
+    """What was different from the lockfile."""
+
+    written: Lockfile | None = None
+    left: Sequence[Drift] = ()
+    """What is different still."""
 
 
 @click.command(
@@ -78,13 +92,16 @@ def lock(
     answers = _look(ctx, config, path.parent, show_progress=not as_json)
     configured = {*everything, *config.disabled} if not named else old.servers.keys()
     drift = file_drift(old, answers.found, configured)
-    if updates:
-        new = updated(old, answers.found, updates)
-    else:
-        new = old if check else relocked(old, answers.found, configured)
+    outcome = _Outcome(path=path, seen=answers.found, found=drift)
     if not check:
+        accept = (
+            partial(updated, names=updates) if updates else partial(relocked, configured=configured)
+        )
+        new = accept(old, answers.found)
         write_lockfile(new, path)
-    _report(path, drift, answers.found, new=None if check else new, as_json=as_json)
+        left = file_drift(new, answers.found, configured)
+        outcome = replace(outcome, written=new, left=left)
+    _report(outcome, as_json=as_json)
     warn_about(answers.failed)
     if check and drift:
         ctx.exit(Exit.DRIFT)
@@ -94,12 +111,11 @@ def lock(
 
 def _path(config: ClientConfig, file: str | None) -> Path:
     """Find the lockfile: the one that is named, the one of the client, or the usual one."""
-    from plait.execution.options import default_lockfile
+    from plait.execution.options import lockfile_path
 
     if file is not None:
         return Path(file).expanduser()
-    configured = config.options.get("lockfile")
-    return Path(configured) if isinstance(configured, str) else default_lockfile(config.source)
+    return lockfile_path(config.options, config.source)
 
 
 def _look(
@@ -127,41 +143,39 @@ async def _look_at(opened: Opened, folder: Path, name: str) -> LockedServer:
 
     tools = await opened.box.tools(name)
     facts = await opened.box.server_info(name)
-    identity = identity_of(opened.config.servers[name], facts, folder)
+    identity = identity_of(opened.config.servers[name], facts.identity, folder)
     return LockedServer.of(identity, tools)
 
 
-def _report(
-    path: Path,
-    drift: Sequence[Drift],
-    seen: Mapping[str, LockedServer],
-    *,
-    new: Lockfile | None,
-    as_json: bool,
-) -> None:
+def _report(outcome: _Outcome, *, as_json: bool) -> None:
     from plait.cli.terminal import print_json
 
+    written = outcome.written
     if as_json:
         described = {
-            "ok": not drift,
-            "file": str(path),
-            "written": new is not None,
-            "servers": {name: sorted(server.tools) for name, server in seen.items()},
-            "drift": [one.to_dict() for one in drift],
+            "ok": not outcome.found,
+            "file": str(outcome.path),
+            "written": written is not None,
+            "servers": {name: sorted(server.tools) for name, server in outcome.seen.items()},
+            "drift": [one.to_dict() for one in outcome.found],
+            "left": [one.to_dict() for one in outcome.left],
         }
         print_json(described)
         return
     from plait.cli.lock_report import print_drift, summary, way_out
     from plait.cli.terminal import count_label
 
-    # In a file that is written for the first time, nothing has changed.
-    known = [one for one in drift if new is None or one.kind != "server_added"]
-    print_drift(known, seen)
-    if new is None:
-        click.echo(summary(drift, seen.values()))
-        if drift:
-            click.echo(way_out(drift), err=True)
+    if written is None:
+        print_drift(outcome.found, outcome.seen)
+        click.echo(summary(outcome.found, outcome.seen.values()))
+        if outcome.found:
+            click.echo(way_out(outcome.found), err=True)
         return
-    tools = sum(len(server.tools) for server in new.servers.values())
-    counts = f"{count_label(len(new.servers), 'server')}, {count_label(tools, 'tool')}"
-    click.echo(f"wrote {path}: {counts}")
+    # Of a server that is locked for the first time, nothing has changed.
+    accepted = [one for one in outcome.found if one.kind != "server_added"]
+    print_drift([one for one in accepted if one not in outcome.left], outcome.seen)
+    tools = sum(len(server.tools) for server in written.servers.values())
+    counts = f"{count_label(len(written.servers), 'server')}, {count_label(tools, 'tool')}"
+    click.echo(f"wrote {outcome.path}: {counts}")
+    if outcome.left:
+        click.echo(f"{summary(outcome.left, ())} are left: plait lock --check", err=True)
