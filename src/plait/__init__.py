@@ -50,6 +50,9 @@ if TYPE_CHECKING:
     from plait.adapters.langchain.tools import MCPTool as MCPTool
     from plait.adapters.langchain.tools import MCPToolArtifact as MCPToolArtifact
     from plait.catalog.filters import ToolFilter as ToolFilter
+    from plait.catalog.lock.changes import Change as Change
+    from plait.catalog.lock.drift import Drift as Drift
+    from plait.catalog.lock.guard import LockReport as LockReport
     from plait.catalog.overrides import ArgumentOverride as ArgumentOverride
     from plait.catalog.overrides import ToolOverride as ToolOverride
     from plait.catalog.schemas import PROFILES as PROFILES
@@ -170,6 +173,9 @@ _MODULES = {
     "plait.adapters.langchain.sessions": ("create_session",),
     "plait.adapters.langchain.tools": ("MCPTool", "MCPToolArtifact"),
     "plait.catalog.filters": ("ToolFilter",),
+    "plait.catalog.lock.changes": ("Change",),
+    "plait.catalog.lock.drift": ("Drift",),
+    "plait.catalog.lock.guard": ("LockReport",),
     "plait.catalog.overrides": ("ArgumentOverride", "ToolOverride"),
     "plait.catalog.schemas": (
         "PROFILES",

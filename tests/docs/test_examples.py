@@ -11,7 +11,7 @@ import pytest
 from tests.docs.pages import EXAMPLES, Block, blocks, matches, pages
 from tests.docs.programs import check_output, programs_with_output, run
 
-SERVERS = {"calculator_server.py", "notes_server.py", "sloppy_server.py"}
+SERVERS = {"calculator_server.py", "notes_server.py", "shop_server.py", "sloppy_server.py"}
 """Programs that others start."""
 
 PYTEST_FILES = {"conftest.py", "test_shop.py"}

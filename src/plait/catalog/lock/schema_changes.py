@@ -34,6 +34,8 @@ def _compared(part: SchemaPart, path: str, before: Any, after: Any) -> Iterator[
     names = _names(old), _names(new)
     for keyword in sorted({*old, *new}):
         one, other = old.get(keyword), new.get(keyword)
+        if _same(one, other) and (keyword in old) is (keyword in new):
+            continue
         match keyword:
             case "properties" if isinstance(one or {}, Mapping) and isinstance(
                 other or {}, Mapping
@@ -61,12 +63,10 @@ def _keyword(part: SchemaPart, path: str, keyword: str, one: Any, other: Any) ->
         case "additionalProperties" | "not" | "if" | "then" | "else" if _all_are(dict, both):
             yield from _compared(part, _at(path, keyword), one, other)
         case "type":
-            if not _same(one, other):
-                where = path or "schema"
-                yield Change(part=part, how="type", path=where, before=one, after=other)
+            where = path or "schema"
+            yield Change(part=part, how="type", path=where, before=one, after=other)
         case _:
-            if not _same(one, other):
-                yield _changed(part, _at(path, keyword), one, other)
+            yield _changed(part, _at(path, keyword), one, other)
 
 
 def _properties(
