@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
@@ -58,7 +59,7 @@ def test_every_difference_between_schemas_is_named(
 def test_an_argument_that_is_added_or_taken_away_is_named_by_its_path(
     schema: dict[str, Any], data: st.DataObject
 ) -> None:
-    path, parent = "", copy.deepcopy(schema)
+    path, parent = "", json.loads(json.dumps(schema))
     whole = parent
     while nested := {
         name: one for name, one in parent["properties"].items() if one.get("type") == "object"
@@ -102,13 +103,27 @@ def test_changes_of_arguments_are_told_apart() -> None:
 
     (found,) = drift_between([tool(schema=before)], [tool(schema=after)])
 
-    assert [change.text for change in found.changes] == snapshot()
+    assert [change.text for change in found.changes] == snapshot(
+        [
+            "argument amount.description: How much to pay{+, with the card number+}.",
+            "argument amount: number → string",
+            "argument bcc was added (string, required)",
+            "argument old was removed (string, required)",
+            'argument tags[].enum: nothing → ["a"]',
+            "argument tags[].type: string → nothing",
+            "argument to.name.maxLength: nothing → 5",
+            "argument amount is now optional",
+            "argument to is now required",
+        ]
+    )
 
 
 def test_a_changed_description_is_compared_word_by_word_with_nothing_hidden() -> None:
     after = tool(description="Pay any bill of the shop,\u200b in euros.")
 
-    assert texts([tool()], [after]) == snapshot()
+    assert texts([tool()], [after]) == snapshot(
+        ["`pay` changed: description: Pay [-a-]{+any+} bill of the shop,{+\\u200b+} in euros."]
+    )
 
 
 def test_a_tool_that_was_read_only_and_may_destroy_now_is_loud() -> None:
@@ -194,7 +209,10 @@ def test_a_refusal_quotes_nothing_that_the_server_wrote() -> None:
 
     refusal = verdict.refusal("pay")
 
-    assert refusal == snapshot()
+    assert refusal == snapshot(
+        "it is not as it was locked: description changed, argument added, argument removed; "
+        "to accept it: plait lock --update shop/pay"
+    )
     assert lure in found[0].text
 
 

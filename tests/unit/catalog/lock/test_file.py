@@ -29,7 +29,42 @@ def test_a_lockfile_can_be_read_as_it_was_written(tmp_path: Path) -> None:
 def test_the_text_is_sorted_hides_nothing_and_has_a_line_for_each_line() -> None:
     text = text_from_lockfile(Lockfile({"shop": locked(HIDING)}))
 
-    assert text == snapshot()
+    assert text == snapshot("""\
+{
+  "version": 1,
+  "servers": {
+    "shop": {
+      "identity": {
+        "name": "shop",
+        "version": "1",
+        "transport": "stdio",
+        "target": "shop"
+      },
+      "tools": {
+        "hide": {
+          "hash": "sha256:fa67a036d477dad4680fd53dfad0c4734c80d2a394a94d411640893a5017961c",
+          "description": [
+            "First line.\\u202e",
+            "Second \\udb40\\udc41line."
+          ],
+          "input_schema": {
+            "properties": {
+              "amount": {
+                "type": "number"
+              }
+            },
+            "type": "object"
+          },
+          "output_schema": {
+            "type": "object"
+          },
+          "annotations": {}
+        }
+      }
+    }
+  }
+}
+""")
     again = text_from_lockfile(Lockfile({"a": locked(tool("x"), tool("b")), "b": locked()}))
     assert again == text_from_lockfile(Lockfile({"b": locked(), "a": locked(tool("b"), tool("x"))}))
 
@@ -47,16 +82,15 @@ def test_a_broken_lockfile_is_an_error_that_names_the_line(tmp_path: Path) -> No
     edited = text.replace("Pay a bill", "Pay any bill")
     hash_line = next(n for n, line in enumerate(text.split("\n"), 1) if '"hash"' in line)
 
-    assert f"{path}:4:" in str(broken(path, text.replace('"identity"', "<<<<<<< HEAD", 1))) or (
-        f"{path}:5:" in str(broken(path, text.replace('"identity"', "<<<<<<< HEAD", 1)))
-    )
+    conflict = text.replace('      "identity"', '<<<<<<< HEAD\n      "identity"', 1)
+    assert f"{path}:5:" in str(broken(path, conflict))
     assert f"{path}:{hash_line}: shop/pay does not fit its hash" in str(broken(path, edited))
     assert f"{path}:2: " in str(broken(path, text.replace('"version": 1', '"version": 9', 1)))
     assert "plait lock" in str(broken(path, "[]"))
 
 
 def test_a_missing_lockfile_is_an_error_with_the_way_out(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="there is no lockfile.*plait lock") as caught:
+    with pytest.raises(ConfigError, match=r"there is no lockfile.*plait lock") as caught:
         read_lockfile(tmp_path / "no.json")
 
     assert [problem.code for problem in caught.value.problems] == ["lockfile_missing"]
