@@ -25,7 +25,7 @@ TEXT = {"type": "string"}
 def _tool(name: str, description: str, required: list[str], **hints: bool) -> dict[str, Any]:
     schema = {
         "type": "object",
-        "properties": {one: TEXT for one in required},
+        "properties": dict.fromkeys(required, TEXT),
         "required": required,
     }
     return {

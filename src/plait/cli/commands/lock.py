@@ -178,4 +178,5 @@ def _report(outcome: _Outcome, *, as_json: bool) -> None:
     counts = f"{count_label(len(written.servers), 'server')}, {count_label(tools, 'tool')}"
     click.echo(f"wrote {outcome.path}: {counts}")
     if outcome.left:
-        click.echo(f"{summary(outcome.left, ())} are left: plait lock --check", err=True)
+        verb = "is" if len(outcome.left) == 1 else "are"
+        click.echo(f"{summary(outcome.left, ())} {verb} left: plait lock --check", err=True)
