@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import anyio
 import pytest
 
 from tests.integration.lock.shops import Shop, shop, tools_with
@@ -18,14 +19,16 @@ def locked(plait: Plait, tmp_path: Path) -> Shop:
     """The program with a shop whose tools are locked."""
     with shop(tmp_path, "stdio") as server:
         plait.configure(shop=server.config)
-        done = plait("lock")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"wrote {server.lockfile}: 1 server, 5 tools\n"
+        anyio.run(server.lock)
     return server
 
 
 def test_what_changed_is_shown_and_accepted_piece_by_piece(plait: Plait, locked: Shop) -> None:
-    assert plait("lock", "--check").returncode == 0
+    by_hand = locked.lockfile.read_text()
+    written = plait("lock")
+    assert (written.returncode, written.stderr) == (0, "")
+    assert written.stdout == f"wrote {locked.lockfile}: 1 server, 5 tools\n"
+    assert locked.lockfile.read_text() == by_hand
     locked.write(
         tools_with(
             pay={"description": "Pay a bill of the shop, in coins."},
@@ -58,14 +61,12 @@ def test_nothing_that_a_server_hides_reaches_the_terminal(plait: Plait, locked: 
     locked.write(tools_with(pay={"description": "Pay.\x1b[2J\u202e\U000e0041"}))
 
     code, output = on_terminal(plait, "lock", "--check", "-q")
-    _, listed = on_terminal(plait, "tools", "--full", "-q")
     diagnosed = plait("doctor")
 
     assert code == 8
     assert "\\u001b[2J\\u202e\\udb40\\udc41" in output.replace("\r\n", "").replace(" ", "")
-    for shown in (output, listed):
-        assert not {"\u202e", "\U000e0041"} & set(shown)
-        assert "\x1b[2J" not in shown
+    assert not {"\u202e", "\U000e0041"} & set(output)
+    assert "\x1b[2J" not in output
     assert "not as it was locked: `pay` changed" in diagnosed.stdout
     assert "hides characters in the texts of shop/pay" in diagnosed.stdout
 
@@ -86,5 +87,3 @@ def test_a_server_that_cannot_be_asked_keeps_what_was_locked_of_it(
     assert wrong.returncode == 2
     assert broken.returncode == 4
     assert "does not fit its hash" in broken.stderr
-    locked.lockfile.unlink()
-    assert plait("lock", "--check").returncode == 4

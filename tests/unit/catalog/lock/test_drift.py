@@ -127,8 +127,8 @@ def test_a_changed_description_is_compared_word_by_word_with_nothing_hidden() ->
 
 
 def test_a_tool_that_was_read_only_and_may_destroy_now_is_loud() -> None:
-    for hints in ({}, {"destructive_hint": True}, {"read_only_hint": False}):
-        (found,) = drift_between([tool(read_only_hint=True)], [tool(**hints)])
+    for after in (tool(), tool(destructive_hint=True), tool(read_only_hint=False)):
+        (found,) = drift_between([tool(read_only_hint=True)], [after])
 
         assert found.loud
         assert "DANGER" in found.text
