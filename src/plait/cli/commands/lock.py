@@ -67,7 +67,7 @@ def lock(
     file: str | None,
     as_json: bool,
 ) -> None:
-    """Write down what the tools of the servers are like, and find out when they change.
+    """Write down what the tools are like, and find out when they change.
 
     The lockfile holds the name, description, schemas and annotations of every
     tool, and who its server is. Commit it: a client with "lockfile": true
