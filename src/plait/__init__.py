@@ -65,6 +65,9 @@ if TYPE_CHECKING:
     from plait.catalog.schemas import shape_schema as shape_schema
     from plait.catalog.schemas import to_json_schema as to_json_schema
     from plait.catalog.tool import Tool as Tool
+    from plait.config.budgets import CallBudget as CallBudget
+    from plait.config.budgets import Limit as Limit
+    from plait.config.budgets import ResultBudget as ResultBudget
     from plait.config.oauth import OAuth as OAuth
     from plait.config.read import ClientConfig as ClientConfig
     from plait.config.read import read_config as read_config
@@ -79,6 +82,7 @@ if TYPE_CHECKING:
     from plait.connections.status import Status as Status
     from plait.errors import AuthRequiredError as AuthRequiredError
     from plait.errors import BlockingCallError as BlockingCallError
+    from plait.errors import BudgetExceededError as BudgetExceededError
     from plait.errors import CallTimeoutError as CallTimeoutError
     from plait.errors import CircuitOpenError as CircuitOpenError
     from plait.errors import ClientClosedError as ClientClosedError
@@ -103,6 +107,7 @@ if TYPE_CHECKING:
     from plait.errors import ProtocolError as ProtocolError
     from plait.errors import RateLimitedError as RateLimitedError
     from plait.errors import ResourceNotFoundError as ResourceNotFoundError
+    from plait.errors import ResultExpiredError as ResultExpiredError
     from plait.errors import RunDeadlineError as RunDeadlineError
     from plait.errors import SendError as SendError
     from plait.errors import ServerError as ServerError
@@ -112,6 +117,7 @@ if TYPE_CHECKING:
     from plait.errors import UnknownServerError as UnknownServerError
     from plait.execution.call import ToolCall as ToolCall
     from plait.execution.call import run_deadline as run_deadline
+    from plait.execution.call_budget import run_budget as run_budget
     from plait.execution.callbacks import CallbackContext as CallbackContext
     from plait.execution.classify import classify_error as classify_error
     from plait.execution.classify import should_retry as should_retry
@@ -189,6 +195,7 @@ _MODULES = {
         "to_json_schema",
     ),
     "plait.catalog.tool": ("Tool",),
+    "plait.config.budgets": ("CallBudget", "Limit", "ResultBudget"),
     "plait.config.oauth": ("OAuth",),
     "plait.config.read": ("ClientConfig", "read_config"),
     "plait.config.servers": (
@@ -204,6 +211,7 @@ _MODULES = {
     "plait.errors": (
         "AuthRequiredError",
         "BlockingCallError",
+        "BudgetExceededError",
         "CallTimeoutError",
         "CircuitOpenError",
         "ClientClosedError",
@@ -228,6 +236,7 @@ _MODULES = {
         "ProtocolError",
         "RateLimitedError",
         "ResourceNotFoundError",
+        "ResultExpiredError",
         "RunDeadlineError",
         "SendError",
         "ServerError",
@@ -237,6 +246,7 @@ _MODULES = {
         "UnknownServerError",
     ),
     "plait.execution.call": ("ToolCall", "run_deadline"),
+    "plait.execution.call_budget": ("run_budget",),
     "plait.execution.callbacks": ("CallbackContext",),
     "plait.execution.classify": ("classify_error", "should_retry"),
     "plait.execution.handle": ("ServerHandle",),

@@ -24,6 +24,8 @@ PlaitError
 │   ├── InputNeededError           the server wants answers that only the caller can get
 │   ├── InputRefusedError          the server asked for something that this client does not give
 │   ├── ResourceNotFoundError
+│   ├── ResultExpiredError         a shortened result is not kept any more
+│   ├── BudgetExceededError        the run has made as many calls as it may
 │   └── PermissionDeniedError      our own policy refused
 ├── HttpError                      any other HTTP status
 │   ├── AuthRequiredError          401
@@ -279,6 +281,14 @@ class InputRefusedError(DomainError):
 
 class ResourceNotFoundError(DomainError):
     """The server has no such resource."""
+
+
+class ResultExpiredError(DomainError):
+    """No result is kept under this handle, any more or for whoever asks."""
+
+
+class BudgetExceededError(DomainError):
+    """The run has made as many calls as it may; this one never reached the server."""
 
 
 class PermissionDeniedError(DomainError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
+from plait.config.budgets import read_call_budget, read_result_budget
 from plait.config.connection_kinds import (
     read_env,
     read_headers,
@@ -77,6 +78,7 @@ _SHARED = (
     Key("output_handling", read_output_handling, "output_handling"),
     Key("sampling", read_bool, "sampling"),
     Key("trust_instructions", read_bool, "trust_instructions"),
+    Key("result_budget", read_result_budget, "result_budget"),
     Key("session_kwargs", read_data_map, "client_options", ("client_options",)),
 )
 
@@ -191,6 +193,8 @@ _OPTIONS = (
     Key("lockfile", read_lockfile_place, "lockfile"),
     Key("lock", one_of("off", "warn", "block"), "lock"),
     Key("log_level", one_of(*_LOG_LEVELS), "log_level"),
+    Key("result_budget", read_result_budget, "result_budget"),
+    Key("call_budget", read_call_budget, "call_budget"),
     *(Key(name, read_bool, name) for name in _FLAGS),
     *(Key(name, read_function, name) for name in _HOOKS),
     *(Key(name, read_data, name) for name in _OBJECTS),

@@ -7,6 +7,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
+from plait.config.budgets import ResultBudget
 from plait.config.oauth import person_seconds
 from plait.config.policies import ReconnectPolicy, Timeouts
 from plait.config.urls import public_url
@@ -58,6 +59,8 @@ class ServerOptions:
     """Whether the server may use the client's model; `None` leaves it to the client's list."""
     trust_instructions: bool = False
     """Whether what the server says about its use may stand in the prompts of agents."""
+    result_budget: ResultBudget | None = None
+    """How large results may be; `None` is what the client says."""
 
     client_options: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     """Further keyword arguments for the MCP SDK's client (`session_kwargs` of other adapters)."""

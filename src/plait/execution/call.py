@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Hashable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -44,6 +44,20 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunMark:
+    """What tells one run, and one conversation, from another."""
+
+    key: Hashable | None = None
+    """The same for all calls of a run, and for no others; `None` where that is not known."""
+
+    thread: str | None = None
+    """The conversation that the run belongs to."""
+
+    goes_on: bool = False
+    """Whether the run goes on with one of the same conversation that was interrupted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
     """A call to be made."""
 
@@ -69,6 +83,9 @@ class ToolCall:
 
     ends_at: float | None = None
     """The monotonic time by which the run must be over."""
+
+    run: RunMark | None = field(default=None, repr=False)
+    """Which run it is made in."""
 
     @property
     def where(self) -> str:

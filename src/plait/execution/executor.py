@@ -15,6 +15,7 @@ from mcp_types import LOG_LEVEL_META_KEY, CallToolResult, LoggingLevel, RequestP
 from plait.catalog.catalog import ToolCatalog, not_offered
 from plait.catalog.tool import Tool
 from plait.catalog.validation import prepare
+from plait.config.budgets import CallBudget
 from plait.connections.connection import Answer, ServerConnection
 from plait.connections.deadline import Deadline
 from plait.connections.handover import Handover
@@ -29,6 +30,7 @@ from plait.errors import (
 )
 from plait.execution.arguments import argument_error_text, prepare_arguments
 from plait.execution.call import OnProgress, ToolCall, deadline_of, within_run
+from plait.execution.call_budget import RunCounters
 from plait.execution.callbacks import OnAnyProgress, progress_callback
 from plait.execution.fallback import BeforeFallback, has_not_run, may_fall_back
 from plait.execution.holding import HeldCall, Holding
@@ -55,6 +57,7 @@ class Calling:
     """Which server stands in for which."""
     before_fallback: BeforeFallback | None = None
     result_caching: ResultCaching | None = None
+    call_budget: CallBudget | None = None
     observers: Sequence[Observer] = ()
     on_progress: OnAnyProgress | None = None
     """Is told of the progress of every call, besides its caller."""
@@ -85,6 +88,7 @@ class ToolExecutor:
         self.talk = talk or Talk()
         self._sample = sample
         self._holding = Holding(pool)
+        self._runs = RunCounters(self._calling.call_budget)
 
     async def run(self, call: ToolCall) -> ToolResult:
         """Make the call, and make it again where that can do no harm.
@@ -126,7 +130,8 @@ class ToolExecutor:
 
     async def _run_on_server(self, call: ToolCall, tool: Tool | None) -> ToolResult:
         try:
-            return await self._run_attempts(call, tool)
+            with self._runs.counted(call):
+                return await self._run_attempts(call, tool)
         finally:
             if self.results is not None and (tool is None or not tool.read_only):
                 # Whatever was read may have changed, also where the answer was lost.

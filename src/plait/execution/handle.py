@@ -70,7 +70,7 @@ class ServerHandle:
         )
         completed = await self._toolbox.completed(call, context=call)
         result: ToolResult = await self._toolbox.execute(completed)
-        return result.to_mcp()
+        return (await self._toolbox.bounded(result, call)).to_mcp()
 
     async def list_resources(self, *, cursor: str | None = None) -> types.ListResourcesResult:
         """List the resources."""

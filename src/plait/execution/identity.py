@@ -11,6 +11,7 @@ from plait._support.redact import Redactor
 from plait.config.servers import RemoteServer, ServerConfig, StdioServer
 from plait.connections.access import Access
 from plait.errors import ConfigError
+from plait.execution.call import RunMark
 
 Run = Mapping[str, Any]
 """The configuration of a run, as LangChain hands it around: `configurable`, `metadata`, tags."""
@@ -69,6 +70,12 @@ def thread_of(run: Run | None) -> str | None:
     asked: Mapping[str, Any] = (run or {}).get("configurable") or {}
     thread = asked.get("thread_id")
     return None if thread is None else str(thread)
+
+
+def mark_of(run: Run | None) -> RunMark | None:
+    """Say which run, and which conversation, a call belongs to; `None` where nothing is known."""
+    key, thread = (run or {}).get("run_id"), thread_of(run)
+    return None if key is None and thread is None else RunMark(key=key, thread=thread)
 
 
 def _is_auth_function(auth: object) -> bool:

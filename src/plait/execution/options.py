@@ -13,6 +13,7 @@ from plait.catalog.lock.guard import LockMode, ToolLock
 from plait.catalog.names import NamePolicy
 from plait.catalog.overrides import read_overrides
 from plait.catalog.shaping import Shaping
+from plait.catalog.tokens import TokenCounter
 from plait.config.document import workspace_of
 from plait.connections.pool import unknown_server
 from plait.errors import ConfigError
@@ -29,6 +30,7 @@ APPLIED = frozenset(
         "additional_tool_name_prefix",
         "before_fallback",
         "cache",
+        "call_budget",
         "exclude",
         "fallbacks",
         "include",
@@ -38,9 +40,11 @@ APPLIED = frozenset(
         "on_collision",
         "on_connection_error",
         "prefix_tool_name_with_server_name",
+        "result_budget",
         "result_cache",
         "sanitize",
         "throw_on_load_error",
+        "token_counter",
         "tool_filter",
         "tool_name_prefix",
         "tool_overrides",
@@ -70,6 +74,9 @@ class ToolOptions(TypedDict, total=False):
     before_fallback: Any
     cache: bool | float
     result_cache: Any
+    result_budget: Any
+    token_counter: TokenCounter
+    call_budget: Any
     validate_arguments: bool
     on_message: OnNotice
     on_progress: OnAnyProgress
@@ -154,6 +161,7 @@ def calling_from(
         fallbacks=options.get("fallbacks") or {},
         before_fallback=options.get("before_fallback"),
         result_caching=ResultCaching.of(options.get("result_cache")),
+        call_budget=options.get("call_budget"),
         observers=tuple(observers),
         on_progress=options.get("on_progress"),
     )

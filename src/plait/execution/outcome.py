@@ -10,6 +10,9 @@ import mcp_types as types
 
 from plait.transports.mend import ORIGINAL
 
+PARKED = "plait/parked"
+"""The key of the handle under which a whole result is kept."""
+
 
 def structured_of(result: types.CallToolResult) -> Any | None:
     """Return the structured content, also where an older protocol had it moved to `_meta`."""
@@ -34,6 +37,8 @@ class ToolResult:
     notes: tuple[str, ...] = ()
     """What was mended in the answer, and what is odd about it."""
     seconds: float = 0.0
+    parked: str | None = None
+    """The handle under which the whole result is kept, where this one is shortened."""
 
     @classmethod
     def from_mcp(
@@ -60,12 +65,15 @@ class ToolResult:
         )
 
     def to_mcp(self) -> types.CallToolResult:
-        """Return the result as the SDK has it."""
+        """Return the result as the SDK has it; `_meta` names the handle of a shortened one."""
+        meta = None if self.meta is None else dict(self.meta)
+        if self.parked is not None:
+            meta = {**(meta or {}), PARKED: self.parked}
         return types.CallToolResult(
             content=list(self.content),
             structured_content=self.structured_content,
             is_error=self.is_error,
-            _meta=None if self.meta is None else dict(self.meta),
+            _meta=meta,
         )
 
     @property
@@ -77,7 +85,7 @@ class ToolResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Describe the result as plain data, with the content as it was on the wire."""
-        return {
+        told: dict[str, Any] = {
             "server": self.server,
             "tool": self.tool,
             "is_error": self.is_error,
@@ -91,3 +99,4 @@ class ToolResult:
             "notes": list(self.notes),
             "seconds": round(self.seconds, 6),
         }
+        return told if self.parked is None else {**told, "parked": self.parked}

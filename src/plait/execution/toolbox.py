@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Unpack, cast
@@ -22,11 +22,12 @@ from plait.config.defaults import server_with_defaults
 from plait.config.read import ClientConfig, ConfigSource, read_config, read_options
 from plait.connections.access import Access, join
 from plait.errors import ConnectError, PlaitError
+from plait.execution.budget.bounds import OWN_SERVER, READ_MORE, ResultBounds
 from plait.execution.call import OnProgress, ToolCall
 from plait.execution.callbacks import OnLog, ServerCallbacks
 from plait.execution.core import Core
 from plait.execution.features import ServerFeatures
-from plait.execution.identity import Run, access_for
+from plait.execution.identity import Run, access_for, mark_of
 from plait.execution.options import (
     ToolOptions,
     calling_from,
@@ -84,6 +85,11 @@ class Toolbox(ServerFeatures):
         level = log_level or self._options.get("log_level")
         if level is None and callbacks.on_message is not None:
             level = "debug"  # without being asked, modern servers send none
+        self._bounds = ResultBounds(
+            self._options.get("result_budget"),
+            self._servers,
+            counter=self._options.get("token_counter"),
+        )
         super().__init__(
             partial(
                 Core,
@@ -217,6 +223,8 @@ class Toolbox(ServerFeatures):
         Raises:
             PlaitError: The call could not be made, or its outcome is not known.
         """
+        asked = self._bounds.server_of((arguments or {}).get("handle"))
+        whose = asked if server == OWN_SERVER else server
         call = ToolCall(
             server=server,
             tool=tool,
@@ -224,9 +232,13 @@ class Toolbox(ServerFeatures):
             timeout_seconds=timeout_seconds,
             on_progress=on_progress,
             on_question=on_question,
-            access=await self.access_for(server, run),
+            access=None if whose is None else await self.access_for(whose, run),
+            run=mark_of(run),
         )
-        return await self.execute(await self.completed(call, context=call))
+        if server == OWN_SERVER:
+            return await self.read_on(call)
+        result = await self.execute(await self.completed(call, context=call))
+        return await self.bounded(result, call)
 
     async def completed(self, call: ToolCall, *, context: object) -> ToolCall:
         """Return the call as overrides of the tool want it: renamed, filled in, injected.
@@ -254,6 +266,51 @@ class Toolbox(ServerFeatures):
         if not self._core.opened:
             await self._on_owner(_nothing)
         return await self._core.executor.run(call)
+
+    async def bounded(
+        self, result: ToolResult, call: ToolCall, *, reader: str = READ_MORE
+    ) -> ToolResult:
+        """Return the result, or a shorter one if it is larger than the call's budget.
+
+        `call` does this by itself; whoever uses `execute` does it last. `reader` is the name
+        under which the model knows the tool that reads on.
+        """
+        return await self._bounds.bounded(result, call, reader=reader)
+
+    def own_tools(self, *, taken: Collection[str] = ()) -> list[Tool]:
+        """Return the tools that the toolbox answers itself, under names that are not taken.
+
+        With a result budget that is `read_more`, for results that are shortened; without one there
+        is none. They are called like others: `call(tool.server, tool.wire_name, arguments)`.
+        """
+        if not self._bounds.are_set:
+            return []
+        name = READ_MORE
+        while name in taken:
+            name = f"mcp_{name}"
+        return [self._bounds.reader(name)]
+
+    async def read_on(self, call: ToolCall, *, reader: str = READ_MORE) -> ToolResult:
+        """Answer a call of `read_more`, made by whoever made the call that was shortened.
+
+        Raises:
+            InvalidArgumentsError: The arguments are wrong.
+            ResultExpiredError: The result is not kept (any more), or is somebody else's.
+        """
+        self._check_open()
+        return await self._bounds.answer(call, reader=reader)
+
+    def server_of_parked(self, handle: object) -> str | None:
+        """Return the server that was asked for a result that is kept, or `None`."""
+        return self._bounds.server_of(handle)
+
+    def read_parked(self, handle: str) -> ToolResult:
+        """Return the whole of a result that was shortened; for programs, whoever made the call.
+
+        Raises:
+            ResultExpiredError: It is not kept (any more).
+        """
+        return self._bounds.kept(handle)
 
     def call_blocking(
         self,

@@ -1,0 +1,164 @@
+"""Paths into JSON, as a model writes them: `$.rows[100:200].name`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+_NAME = re.compile(r"[^\W\d]\w*")
+_STEP = re.compile(
+    r"""\.(?P<name>[^.\[\]\s"'*]+)
+      | \[\s*(?P<index>-?\d+)\s*\]
+      | \[\s*(?P<first>-?\d*)\s*:\s*(?P<last>-?\d*)\s*\]
+      | (?P<all>\[\s*\*\s*\]|\.\*)
+      | \[\s*(?P<key>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')\s*\]""",
+    re.VERBOSE,
+)
+
+Step = str | int | slice
+
+
+class PathError(ValueError):
+    """A path makes no sense, or leads nowhere."""
+
+
+def path_to(path: str | None, step: str | int) -> str | None:
+    """Return the path of something inside a value."""
+    if path is None:
+        return None
+    if isinstance(step, int):
+        return f"{path}[{step}]"
+    if _NAME.fullmatch(step):
+        return f"{path}.{step}"
+    return f"{path}[{json.dumps(step, ensure_ascii=False)}]"
+
+
+def steps_of(path: str) -> list[Step]:
+    """Read a path; the `$` at its beginning may be left out.
+
+    Raises:
+        PathError: It cannot be read.
+    """
+    rest = path.strip()
+    if rest.startswith("$"):
+        rest = rest[1:]
+    elif rest and rest[0] not in ".[":
+        rest = f".{rest}"
+    steps: list[Step] = []
+    position = 0
+    while position < len(rest):
+        found = _STEP.match(rest, position)
+        if found is None:
+            raise PathError(
+                f"the path cannot be read from {rest[position : position + 20]!r} on; "
+                'it is made of .name, ["name"], [0], [10:20] and [*]'
+            )
+        steps.append(_step(found))
+        position = found.end()
+    return steps
+
+
+def _step(found: re.Match[str]) -> Step:
+    if found["name"] is not None:
+        return found["name"]
+    if found["index"] is not None:
+        return int(found["index"])
+    if found["key"] is not None:
+        return _key(found["key"])
+    first, last = found["first"], found["last"]
+    return slice(int(first) if first else None, int(last) if last else None)
+
+
+def _key(quoted: str) -> str:
+    if quoted.startswith('"'):
+        try:
+            return json.loads(quoted)
+        except ValueError as error:
+            raise PathError(f"{quoted} is not a string") from error
+    return re.sub(r"\\(.)", r"\1", quoted[1:-1])
+
+
+def is_single(path: str) -> bool:
+    """Say whether a path leads to one value, and not to a list made of several.
+
+    Raises:
+        PathError: It cannot be read.
+    """
+    return not any(isinstance(step, slice) for step in steps_of(path))
+
+
+def select(value: Any, path: str) -> Any:
+    """Return what a path leads to; behind a range or `[*]`, a list of what it leads to in each.
+
+    Items that lack what the rest of the path asks for are left out of such a list.
+
+    Raises:
+        PathError: The path cannot be read, or leads nowhere.
+    """
+    return _select(value, steps_of(path), "$")
+
+
+def _select(value: Any, steps: Sequence[Step], at: str) -> Any:
+    for number, step in enumerate(steps):
+        if isinstance(step, slice):
+            return _from_each(_items(value, at)[step], steps[number + 1 :], at)
+        value = _inside(value, step, at)
+        at = path_to(at, step) or at
+    return value
+
+
+def _from_each(items: Sequence[Any], steps: Sequence[Step], at: str) -> list[Any]:
+    if not steps:
+        return list(items)
+    found: list[Any] = []
+    last: PathError | None = None
+    for number, item in enumerate(items):
+        try:
+            found.append(_select(item, steps, f"{at}[{number}]"))
+        except PathError as error:
+            last = error
+    if last is not None and not found:
+        raise last
+    return found
+
+
+def _items(value: Any, at: str) -> Sequence[Any]:
+    if isinstance(value, list):
+        return cast("list[Any]", value)
+    if isinstance(value, Mapping):
+        return list(cast("Mapping[str, Any]", value).values())
+    raise PathError(f"{at} is {_kind(value)}, not a list")
+
+
+def _inside(value: Any, step: str | int, at: str) -> Any:
+    if isinstance(value, Mapping):
+        entries = cast("Mapping[str, Any]", value)
+        if step in entries:
+            return entries[cast("str", step)]
+        near = ", ".join(list(entries)[:10])
+        raise PathError(f"{at} has no {step!r}; it has {len(entries)} keys: {near}"[:300])
+    if isinstance(value, list) and isinstance(step, int):
+        items = cast("list[Any]", value)
+        if -len(items) <= step < len(items):
+            return items[step]
+        raise PathError(f"{at} has {len(items)} items; there is no [{step}]")
+    wanted = "list" if isinstance(step, int) else "object"
+    raise PathError(f"{at} is {_kind(value)}, not {'a' if wanted == 'list' else 'an'} {wanted}")
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case Mapping():
+            return "an object"
+        case _:
+            return "a list"
