@@ -79,7 +79,8 @@ def narrowed(config: ClientConfig, servers: Sequence[str], *, heal: bool) -> Cli
         for name, server in config.servers.items()
         if not servers or name in servers
     }
-    options = dict(config.options)
+    # A person reads everything, and nobody could read on later.
+    options = {name: one for name, one in config.options.items() if name != "result_budget"}
     fallbacks = cast("Mapping[str, str]", options.get("fallbacks") or {})
     if fallbacks:
         options["fallbacks"] = {
@@ -94,7 +95,7 @@ def _for_one_command(server: ServerConfig, *, heal: bool) -> ServerConfig:
     """Report a missing server, required or not, and do not wait for it to come back."""
     enabled = server.reconnect.enabled and heal
     reconnect = replace(server.reconnect, enabled=enabled, max_attempts=1)
-    return replace(server, required=False, reconnect=reconnect)
+    return replace(server, required=False, reconnect=reconnect, result_budget=None)
 
 
 def run(

@@ -223,8 +223,8 @@ class Toolbox(ServerFeatures):
         Raises:
             PlaitError: The call could not be made, or its outcome is not known.
         """
-        asked = self._bounds.server_of((arguments or {}).get("handle"))
-        whose = asked if server == OWN_SERVER else server
+        if server == OWN_SERVER:
+            return await self.read_on(await self._reading_call(tool, arguments or {}, run))
         call = ToolCall(
             server=server,
             tool=tool,
@@ -232,13 +232,21 @@ class Toolbox(ServerFeatures):
             timeout_seconds=timeout_seconds,
             on_progress=on_progress,
             on_question=on_question,
-            access=None if whose is None else await self.access_for(whose, run),
+            access=await self.access_for(server, run),
             run=mark_of(run),
         )
-        if server == OWN_SERVER:
-            return await self.read_on(call)
         result = await self.execute(await self.completed(call, context=call))
         return await self.bounded(result, call)
+
+    async def _reading_call(
+        self, tool: str, arguments: Mapping[str, Any], run: Run | None
+    ) -> ToolCall:
+        """Make a call of a tool of our own, for whom the run acts on the server it is about."""
+        asked = self._bounds.server_of(arguments.get("handle"))
+        access = await self.access_for(asked, run) if asked in self.server_names else None
+        return ToolCall(
+            server=OWN_SERVER, tool=tool, arguments=arguments, access=access, run=mark_of(run)
+        )
 
     async def completed(self, call: ToolCall, *, context: object) -> ToolCall:
         """Return the call as overrides of the tool want it: renamed, filled in, injected.

@@ -17,6 +17,7 @@ from plait.adapters.langchain.client_features import ClientFeatures
 from plait.adapters.langchain.handling import HandlingLayer
 from plait.adapters.langchain.interceptors import Hook, ToolCallInterceptor
 from plait.adapters.langchain.loading import log_callback, question_callback
+from plait.adapters.langchain.read_more import read_more_tools
 from plait.adapters.langchain.resource_tools import resource_tools
 from plait.adapters.langchain.roster import Roster
 from plait.adapters.langchain.runner import ToolRunner
@@ -25,8 +26,10 @@ from plait.adapters.langchain.settings import HEARD, OPTIONS, settings_from
 from plait.adapters.langchain.tools import MCPTool
 from plait.catalog.lock.guard import LockMode
 from plait.catalog.schemas import Profile
+from plait.catalog.tokens import TokenCounter
 from plait.config.read import ConfigSource, read_options
 from plait.connections.access import Access
+from plait.execution.budget.bounds import READ_MORE
 from plait.execution.callbacks import OnAnyProgress, OnNotice
 from plait.execution.fallback import BeforeFallback
 from plait.execution.roots import Roots
@@ -76,6 +79,9 @@ class MultiServerMCPClient(ClientFeatures):
         before_fallback: BeforeFallback | None = None,
         cache: bool | float | None = None,
         result_cache: Any = None,
+        result_budget: Any = None,
+        token_counter: TokenCounter | None = None,
+        call_budget: Any = None,
         validate_arguments: bool | None = None,
         resources_as_tools: bool | None = None,
         profile: Profile | None = None,
@@ -158,14 +164,20 @@ class MultiServerMCPClient(ClientFeatures):
         found = await self._toolbox.tools(
             *names, refresh=refresh, include=include, exclude=exclude, access=access, run=config
         )
-        runner = self.runner(access)
+        taken = {tool.name for tool in found}
+        settings = self.runner(access).settings
+        readers = read_more_tools(self._toolbox, taken=taken, settings=settings, access=access)
+        reader = readers[0].name if readers else READ_MORE
+        runner = self.runner(access, reader=reader)
         shape = profile or self.profile
         tools: list[BaseTool] = []
         tools += [MCPTool(tool, runner, profile=shape) for tool in found]
         if self._options.get("resources_as_tools"):
-            taken = {tool.name for tool in tools}
-            tools += resource_tools(self._toolbox, names, taken=taken, settings=runner.settings)
-        return tools
+            taken |= {reader}
+            tools += resource_tools(
+                self._toolbox, names, taken=taken, settings=settings, reader=reader
+            )
+        return [*tools, *(tool.with_profile(shape) for tool in readers)]
 
     def get_tools_blocking(
         self,
@@ -200,14 +212,18 @@ class MultiServerMCPClient(ClientFeatures):
         tools = await self.get_tools()
         found: dict[str, list[BaseTool]] = {name: [] for name in self._toolbox.server_names}
         for tool in tools:
-            if isinstance(tool, MCPTool):
+            if isinstance(tool, MCPTool) and tool.tool.server in found:
                 found[tool.tool.server].append(tool)
         return found
 
     def runner(
-        self, access: Access | None = None, *, handle_tool_errors: bool | None = None
+        self,
+        access: Access | None = None,
+        *,
+        handle_tool_errors: bool | None = None,
+        reader: str = READ_MORE,
     ) -> ToolRunner:
-        """Return what runs the tools of this client."""
+        """Return what runs the tools of this client; `reader` is the tool that reads on."""
         handled = self.handle_tool_errors if handle_tool_errors is None else handle_tool_errors
         options = {
             **self._options,
@@ -215,9 +231,8 @@ class MultiServerMCPClient(ClientFeatures):
             "tool_interceptors": self.tool_interceptors,
             "handle_tool_errors": handled,
         }
-        return ToolRunner(
-            self._toolbox, settings_from(options, self._toolbox.config.servers), access=access
-        )
+        settings = settings_from(options, self._toolbox.config.servers)
+        return ToolRunner(self._toolbox, settings, access=access, reader=reader)
 
 
 def _flat(servers: Sequence[str | Sequence[str]], server_name: str | None) -> list[str]:

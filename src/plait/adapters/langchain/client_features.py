@@ -24,6 +24,7 @@ from plait.connections.status import Status
 from plait.errors import ConnectError, PlaitError
 from plait.execution.features import Listed
 from plait.execution.handle import ServerHandle
+from plait.execution.outcome import ToolResult
 from plait.execution.subscriptions import Subscription
 from plait.execution.toolbox import Toolbox
 from plait.execution.watching import ResourceWatch
@@ -187,6 +188,16 @@ class ClientFeatures:
         await self._synced()
         *servers, level = server_and_level
         await self._toolbox.set_log_level(cast("types.LoggingLevel", level), *servers)
+
+    def read_parked(self, handle: str) -> ToolResult:
+        """Return the whole of a result that was shortened; `artifact["plait/parked"]` names it.
+
+        For programs: it does not matter who made the call.
+
+        Raises:
+            ResultExpiredError: It is not kept (any more).
+        """
+        return self._toolbox.read_parked(handle)
 
     async def forget(self, thread_id: str) -> None:
         """Close the sessions that a conversation has to itself (`scope: thread`)."""

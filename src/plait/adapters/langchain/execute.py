@@ -30,7 +30,12 @@ async def execute_tool(
         ToolFailedError: The tool reported a failure.
         PlaitError: The call could not be made, or its outcome is not known.
     """
-    offered = [tool for tool in await client.get_tools() if isinstance(tool, MCPTool)]
+    servers = client.toolbox.server_names
+    offered = [
+        tool
+        for tool in await client.get_tools()
+        if isinstance(tool, MCPTool) and tool.tool.server in servers
+    ]
     found = [one.tool for one in offered if name in {one.name, one.tool.full_name}]
     if not found:
         names = [one.name for one in offered]

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 import mcp_types as types
+from typing_extensions import override
 
 from plait.adapters.langchain.runner import PlainCaller, RunnerSettings, ToolRunner
 from plait.adapters.langchain.tools import MCPTool
@@ -15,6 +16,7 @@ from plait.catalog.validation import prepare
 from plait.connections.access import Access
 from plait.errors import InvalidArgumentsError, PlaitError
 from plait.execution.arguments import argument_error_text, prepare_arguments
+from plait.execution.budget.bounds import READ_MORE
 from plait.execution.call import ToolCall
 from plait.execution.outcome import ToolResult
 from plait.execution.toolbox import Toolbox
@@ -30,6 +32,7 @@ def resource_tools(
     *,
     taken: Collection[str],
     settings: RunnerSettings,
+    reader: str = READ_MORE,
 ) -> list[MCPTool]:
     """Make the tools for these servers, or for all, under names that are still free."""
     names = list(servers) or list(toolbox.server_names)
@@ -57,7 +60,8 @@ def resource_tools(
         },
         annotations=_READ_ONLY,
     )
-    runner = ToolRunner(_Librarian(toolbox, names, (listing, reading)), settings)
+    librarian = _Librarian(toolbox, names, (listing, reading))
+    runner = ToolRunner(librarian, settings, reader=reader)
     return [MCPTool(listing, runner), MCPTool(reading, runner)]
 
 
@@ -82,6 +86,13 @@ class _Librarian(PlainCaller):
     ) -> types.ReadResourceResult:
         """Read a resource."""
         return await self._toolbox.read(server, uri, access=access)
+
+    @override
+    async def bounded(
+        self, result: ToolResult, call: ToolCall, *, reader: str = READ_MORE
+    ) -> ToolResult:
+        """Return the result, or a shorter one if it is larger than the budget."""
+        return await self._toolbox.bounded(result, call, reader=reader)
 
     async def execute(self, call: ToolCall) -> ToolResult:
         """Answer a call.

@@ -35,6 +35,7 @@ from plait.adapters.langchain.interceptors import (
     ToolCallInterceptor,
     chained,
 )
+from plait.adapters.langchain.runs import run_mark
 from plait.adapters.langchain.sign_in import (
     check_not_declined,
     is_cured_by_signing_in,
@@ -43,8 +44,9 @@ from plait.adapters.langchain.sign_in import (
 from plait.catalog.tool import Tool
 from plait.connections.access import Access, join
 from plait.errors import ConfigError, InputNeededError, PlaitError
+from plait.execution.budget.bounds import READ_MORE
 from plait.execution.call import Pause, ToolCall
-from plait.execution.outcome import ToolResult
+from plait.execution.outcome import PARKED, ToolResult
 
 logger = logging.getLogger("plait.adapters")
 
@@ -72,6 +74,12 @@ class Caller(Protocol):
         """Make the call."""
         ...
 
+    async def bounded(
+        self, result: ToolResult, call: ToolCall, *, reader: str = READ_MORE
+    ) -> ToolResult:
+        """Return the result, or a shorter one if it is larger than the budget of the call."""
+        ...
+
     async def read(
         self, server: str, uri: str, *, access: Access | None = None
     ) -> types.ReadResourceResult:
@@ -86,7 +94,7 @@ class Caller(Protocol):
 
 
 class PlainCaller:
-    """The part of a caller that knows neither users nor overrides."""
+    """The part of a caller that knows neither users nor overrides nor budgets."""
 
     async def access_for(
         self, server: str, run: Mapping[str, Any] | None, given: Access | None = None
@@ -99,6 +107,13 @@ class PlainCaller:
         """Return the call as it is."""
         del context
         return call
+
+    async def bounded(
+        self, result: ToolResult, call: ToolCall, *, reader: str = READ_MORE
+    ) -> ToolResult:
+        """Return the result as it is."""
+        del call, reader
+        return result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,11 +162,18 @@ class ToolRunner:
     """Runs tools over a caller; every failure that a model can read becomes an answer."""
 
     def __init__(
-        self, caller: Caller, settings: RunnerSettings, *, access: Access | None = None
+        self,
+        caller: Caller,
+        settings: RunnerSettings,
+        *,
+        access: Access | None = None,
+        reader: str = READ_MORE,
     ) -> None:
+        """Take what makes the calls, and the name of the tool that reads on in long results."""
         self._caller = caller
         self.settings = settings
         self._access = access
+        self._reader_name = reader
 
     async def run(self, tool: Tool, use: Invocation, config: Mapping[str, Any]) -> Outcome:
         """Run a tool.
@@ -183,6 +205,7 @@ class ToolRunner:
             if not isinstance(result, types.CallToolResult):
                 return result
             result = await self._with_resources(sending, result)
+            result, parked = await self._within_budget(sending, result)
         except PlaitError as error:
             if not self._is_for_model(error):
                 raise
@@ -190,17 +213,17 @@ class ToolRunner:
             return Answered(
                 converted=failed(error, tool, sanitize=settings.sanitize), is_error=True
             )
-        answer = Answered(
-            converted=convert_result(
-                result,
-                server=sending.server,
-                tool=sending.tool,
-                handling=settings.handling_for(tool.server),
-                standard_blocks=settings.standard_blocks,
-                sanitize=settings.sanitize,
-            ),
-            is_error=bool(result.is_error),
+        converted = convert_result(
+            result,
+            server=sending.server,
+            tool=sending.tool,
+            handling=settings.handling_for(tool.server),
+            standard_blocks=settings.standard_blocks,
+            sanitize=settings.sanitize,
         )
+        if parked is not None:
+            converted = replace(converted, artifact={**converted.artifact, PARKED: parked})
+        answer = Answered(converted=converted, is_error=bool(result.is_error))
         if answer.is_error and not settings.handle_tool_errors:
             raise ToolFailedException(
                 error_text(answer.converted.content),
@@ -246,6 +269,7 @@ class ToolRunner:
             on_question=told.elicitation_callback,
             access=access,
             ends_at=_monotonic(asked.get("deadline")),
+            run=run_mark(config),
         )
 
     def _is_for_model(self, error: PlaitError) -> bool:
@@ -280,6 +304,16 @@ class ToolRunner:
                 raise answer
         return with_resources(result, contents)
 
+    async def _within_budget(
+        self, sent: _Sending, result: types.CallToolResult
+    ) -> tuple[types.CallToolResult, str | None]:
+        """Shorten a result that is too large; interceptors and resources come before."""
+        told = ToolResult.from_mcp(
+            sent.server, sent.tool, result, attempts=1, notes=(), seconds=0.0
+        )
+        bounded = await self._caller.bounded(told, sent.call, reader=self._reader_name)
+        return (result, None) if bounded.parked is None else (bounded.to_mcp(), bounded.parked)
+
 
 class _Sending:
     """The innermost handler of one use of a tool: it makes the call that interceptors left."""
@@ -295,6 +329,7 @@ class _Sending:
     ) -> None:
         self._caller = caller
         self.call = call
+        """The call as it was last made."""
         self._pause = pause
         self.pauses = pauses
         """Whether the graph is interrupted where somebody has to sign in."""
@@ -316,6 +351,7 @@ class _Sending:
         call = replace(
             self.call, tool=request.name, arguments=request.args, access=access, pause=pause
         )
+        self.call = call
         while True:
             try:
                 result = await self._caller.execute(call)

@@ -17,6 +17,12 @@ _ELLIPSIS = "…"
 _BETWEEN = 2
 """Bytes of `, ` and of `: `."""
 
+_FAR = 1_000_000
+"""How much larger than wanted something is said to be whose size is not looked at."""
+
+_LONGEST_FIRST = 60
+"""The path of what is left out first is named at the root if it is no longer than this."""
+
 _LEAST_VALUE = 24
 """A key is kept only where so much of its value, or all of it, can be shown; every kind of value
 has a form that is shorter."""
@@ -74,12 +80,14 @@ def cut_json(value: Any, allowed_bytes: int, mark: Mark) -> Any:
         raise ValueError("it is not JSON, or nested too deeply") from error
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Cutter:
     """Cuts one value; it looks at no more of each part than could be kept of it."""
 
     mark: Mark
     quoted: Callable[[str], str]
+    _first: tuple[str, int] | None = None
+    """The path of what is left out first, and where it goes on."""
 
     def root(self, value: Any, allowed: int) -> Any:
         if self._size(value, allowed) <= allowed:
@@ -91,9 +99,9 @@ class _Cutter:
     def _size(self, value: Any, most: int, depth: int = 0) -> int:
         """Return the bytes of a value in JSON, or any number above `most` if there are more."""
         if depth > _DEEPEST:
-            return most + 1
+            return abs(most) + _FAR
         if isinstance(value, str):
-            return self._text_size(value) if len(value) <= most else len(value)
+            return self._text_size(value) if len(value) <= most else abs(most) + _FAR
         if isinstance(value, Mapping):
             size = 2
             for key, inner in cast("Mapping[str, Any]", value).items():
@@ -137,7 +145,7 @@ class _Cutter:
             return self._head(text, allowed - self._text_size(_ELLIPSIS)) + _ELLIPSIS
         head = self._head(text, room)
         left = len(text) - len(head)
-        return head + self.mark.inner(f"{left} characters", path, len(head))
+        return head + self._inner_note(f"{left} characters", path, len(head))
 
     def _head(self, text: str, room: int) -> str:
         head = text[: max(0, room)]
@@ -149,9 +157,22 @@ class _Cutter:
         key = CUT
         while key in value:
             key += "_"
-        note = self.mark.outer("a part of this is", None)
-        taken = self._text_size(key) + self._text_size(note) + 2 * _BETWEEN
-        return {**self._object(value, allowed - taken, self.mark.base, 0), key: note}
+        longest_note = self._root_note("$" * _LONGEST_FIRST, _FAR)
+        taken = self._text_size(key) + self._text_size(longest_note) + 2 * _BETWEEN
+        made = self._object(value, allowed - taken, self.mark.base, 0)
+        return {**made, key: self._root_note(*(self._first or (self.mark.base, None)))}
+
+    def _root_note(self, path: str | None, start: int | None) -> str:
+        read = self.mark.to_read(path=path, start=start)
+        return f"a part of this is left out; to read on, for example: {read}"
+
+    def _inner_note(self, what: str, path: str | None, start: int) -> str:
+        self._remember(path, start)
+        return self.mark.inner(what, path, start)
+
+    def _remember(self, path: str | None, start: int) -> None:
+        if self._first is None and path is not None and len(path) <= _LONGEST_FIRST:
+            self._first = (path, start)
 
     def _object(
         self, value: Mapping[str, Any], allowed: int, path: str | None, depth: int
@@ -176,14 +197,14 @@ class _Cutter:
         }
         if len(keys) < len(value) and _ELLIPSIS not in made:
             left = len(value) - len(keys)
-            made[_ELLIPSIS] = self.mark.inner(f"{left} keys", path, len(keys))
+            made[_ELLIPSIS] = self._inner_note(f"{left} keys", path, len(keys))
         return made
 
     def _list(self, value: Sequence[Any], allowed: int, path: str | None, depth: int) -> list[Any]:
         total = len(value)
         outermost = depth == 0
-        all_out = self._left_out(value, total, total, path, outermost=outermost)
-        room = whole = allowed - 2 - self._size(all_out, allowed) - _BETWEEN
+        longest_note = self._left_out(value, total, total, path, outermost=outermost)
+        room = whole = allowed - 2 - self._size(longest_note, allowed) - _BETWEEN
         if room < 0 and not outermost:
             return [_ELLIPSIS]
         kept: list[Any] = []
@@ -198,6 +219,8 @@ class _Cutter:
             inner = path_to(path, position)
             kept.append(self._cut(value[position], room - _BETWEEN, inner, depth + 1))
         left = total - len(kept)
+        if left:
+            self._remember(path, len(kept))
         if left or outermost:
             kept.append(self._left_out(value, left, len(kept), path, outermost=outermost))
         return kept

@@ -24,6 +24,9 @@ from plait.execution.outcome import ToolResult
 _STRUCTURED_SHARE = 4
 """Structured content that says something else than the blocks gets at least one part in so many."""
 
+_LEAST_TEXT = 500
+"""Where texts would get less, the last of them are left out instead."""
+
 _LONGEST_LABEL = 60
 
 
@@ -85,8 +88,8 @@ class _BlockCutter:
         if sum(costs) <= allowed:
             return tuple(blocks)
         least = [
-            min(cost, size_of_text(self._line(block, i)))
-            for i, (block, cost) in enumerate(zip(blocks, costs, strict=True))
+            self._least(block, cost, index)
+            for index, (block, cost) in enumerate(zip(blocks, costs, strict=True))
         ]
         end, room = self._that_fit(least, allowed)
         shares = self._shares(blocks[:end], costs, least, room)
@@ -108,6 +111,11 @@ class _BlockCutter:
             except ValueError:
                 return {CUT: mark.outer("everything is", None)}
         return {CUT: mark.outer("everything is", None)}
+
+    def _least(self, block: types.ContentBlock, cost: int, index: int) -> int:
+        """Say what a block must have: a line, or so much of a text that it is worth reading."""
+        line = size_of_text(self._line(block, index))
+        return min(cost, line if text_of(block) is None else max(line, _LEAST_TEXT))
 
     def _that_fit(self, least: Sequence[int], allowed: int) -> tuple[int, int]:
         """Say how many blocks can leave at least a line, and what room there is for them."""
