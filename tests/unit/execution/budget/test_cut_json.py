@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plait.execution.budget.cut_json import cut_json, parsed_json, shared, written_json
@@ -22,12 +22,12 @@ leaves = (
     | st.integers()
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(max_size=60)
-    | st.integers(0, 400).map("ü".__mul__)
+    | st.integers(0, 900).map("ü".__mul__)
 )
 values: st.SearchStrategy[Any] = st.recursive(
     leaves,
     lambda inner: st.lists(inner, max_size=12) | st.dictionaries(st.text(max_size=8), inner),
-    max_leaves=60,
+    max_leaves=25,
 )
 containers = st.lists(values, max_size=20) | st.dictionaries(st.text(max_size=8), values)
 
@@ -36,7 +36,8 @@ def size(value: Any) -> int:
     return len(written_json(value).encode())
 
 
-@given(containers, st.integers(400, 3000))
+@settings(max_examples=60)
+@given(containers, st.integers(400, 1500))
 def test_what_is_cut_fits_and_has_the_same_shape(value: Any, allowed: int) -> None:
     shorter = cut_json(value, allowed, MARK)
 
