@@ -53,8 +53,11 @@ class RunMark:
     thread: str | None = None
     """The conversation that the run belongs to."""
 
+    turn: str | None = None
+    """What the run was started with; one that goes on after an interrupt has the same."""
+
     goes_on: bool = False
-    """Whether the run goes on with one of the same conversation that was interrupted."""
+    """Whether the run is known to go on with the last one of its conversation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

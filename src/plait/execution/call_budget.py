@@ -123,13 +123,12 @@ class RunCounters:
 
     def _of_run(self, key: Hashable, mark: RunMark, budget: CallBudget) -> RunCounter:
         thread = None if mark.thread is None else ("thread", mark.thread)
+        turn = None if thread is None or mark.turn is None else (*thread, mark.turn)
+        before = (key, turn, thread if mark.goes_on else None)
         with self._lock:
-            counter = self._runs.get(key)
-            if counter is None and mark.goes_on and thread is not None:
-                counter = self._runs.get(thread)
-            if counter is None:
-                counter = RunCounter(budget)
-            for known in (key, thread):
+            found = (self._runs[one] for one in before if one is not None and one in self._runs)
+            counter = next(found, None) or RunCounter(budget)
+            for known in (key, turn, thread):
                 if known is not None:
                     self._runs[known] = counter
                     self._runs.move_to_end(known)

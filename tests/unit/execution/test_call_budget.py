@@ -58,9 +58,12 @@ def test_a_call_that_is_refused_counts_nowhere() -> None:
 def test_the_error_says_what_is_used_up() -> None:
     counters = RunCounters(CallBudget(tools={"s/*": 0}))
 
-    with pytest.raises(
-        BudgetExceededError, match=r"s/t: .*0 calls of s/\*.*nothing was sent"
-    ) as hit, counters.counted(call(run="1")):
+    with (
+        pytest.raises(
+            BudgetExceededError, match=r"s/t: .*0 calls of s/\*.*nothing was sent"
+        ) as hit,
+        counters.counted(call(run="1")),
+    ):
         pass
     assert (hit.value.server, hit.value.tool) == ("s", "t")
     assert (hit.value.retryable, hit.value.retry) == (False, "never")
@@ -121,6 +124,16 @@ def test_a_run_that_goes_on_has_what_is_left() -> None:
     assert not made(counters, call(run="3", thread="a", goes_on=True))
     assert made(counters, call(run="4", thread="b", goes_on=True))
     assert made(counters, call(run="5", thread="a"))
+
+
+def test_a_run_that_was_started_with_the_same_is_the_same() -> None:
+    counters = RunCounters(CallBudget(calls=1))
+
+    assert made(counters, call(run="1", thread="a", turn="question"))
+    assert not made(counters, call(run="2", thread="a", turn="question"))
+    assert made(counters, call(run="3", thread="b", turn="question"))
+    assert made(counters, call(run="4", thread="a", turn="another"))
+    assert made(counters, call(run="5", turn="question"))
 
 
 def test_calls_of_many_threads_are_counted_exactly() -> None:

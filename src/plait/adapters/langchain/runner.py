@@ -269,7 +269,7 @@ class ToolRunner:
             on_question=told.elicitation_callback,
             access=access,
             ends_at=_monotonic(asked.get("deadline")),
-            run=run_mark(config),
+            run=run_mark(config, request.runtime),
         )
 
     def _is_for_model(self, error: PlaitError) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from langchain_core.messages import HumanMessage
 
 from plait.execution.call import RunMark
 from plait.execution.identity import thread_of
@@ -12,12 +14,32 @@ _RUNTIME = "__pregel_runtime"
 _RESUMING = "__pregel_resuming"
 
 
-def run_mark(config: Mapping[str, Any]) -> RunMark:
+def run_mark(config: Mapping[str, Any], runtime: object | None = None) -> RunMark:
     """Find out which run, and which conversation, a call belongs to.
 
     LangGraph gives every run one control object, which graphs inside of it share; its run ids are
-    not handed down to tools. A run that is resumed has a new one, and says so.
+    not handed down to tools. A run that is resumed has a new one, says so in its first step only,
+    and has the same last message of a person.
     """
     asked: Mapping[str, Any] = config.get("configurable") or {}
-    control = getattr(asked.get(_RUNTIME), "control", None)
-    return RunMark(key=control, thread=thread_of(config), goes_on=bool(asked.get(_RESUMING)))
+    return RunMark(
+        key=getattr(asked.get(_RUNTIME), "control", None),
+        thread=thread_of(config),
+        turn=_last_of_person(getattr(runtime, "state", None)),
+        goes_on=bool(asked.get(_RESUMING)),
+    )
+
+
+def _last_of_person(state: object) -> str | None:
+    """Return the id of the last message of a person, where the state of a graph has messages."""
+    named: Any = (
+        cast("Mapping[str, Any]", state)
+        if isinstance(state, Mapping)
+        else getattr(state, "__dict__", {})
+    )
+    messages = named.get("messages")
+    if not isinstance(messages, Sequence):
+        return None
+    persons = (one for one in reversed(messages) if isinstance(one, HumanMessage))
+    last = next(persons, None)
+    return None if last is None else last.id
