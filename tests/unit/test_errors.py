@@ -136,6 +136,8 @@ def test_each_class_says_what_may_be_done_after_it() -> None:
             "InvalidArgumentsError": ("domain", False, "never"),
             "InputNeededError": ("domain", False, "never"),
             "InputRefusedError": ("domain", False, "never"),
+            "ResultExpiredError": ("domain", False, "never"),
+            "BudgetExceededError": ("domain", False, "never"),
             "PermissionDeniedError": ("domain", False, "never"),
             "HttpError": ("transport", False, "never"),
             "AuthRequiredError": ("auth", False, "never"),

@@ -34,10 +34,10 @@ class RunCounter:
         patterns = self._patterns(call)
         with self._lock:
             if self._budget.calls is not None and self._calls >= self._budget.calls:
-                raise _exceeded(call, "tool calls", self._budget.calls)
+                raise _exceeded(call, f"{self._budget.calls} tool calls")
             for pattern in patterns:
                 if self._by_pattern[pattern] >= self._budget.tools[pattern]:
-                    raise _exceeded(call, f"calls of {pattern}", self._budget.tools[pattern])
+                    raise _exceeded(call, f"{self._budget.tools[pattern]} of {pattern}")
             self._calls += 1
             self._by_pattern.update(patterns)
 
@@ -51,9 +51,9 @@ class RunCounter:
         return [one for one in self._budget.tools if is_named_by(one, call.server, call.tool)]
 
 
-def _exceeded(call: ToolCall, what: str, allowed: int) -> BudgetExceededError:
+def _exceeded(call: ToolCall, allowed: str) -> BudgetExceededError:
     return BudgetExceededError(
-        f"{call.where}: the budget of this run is used up ({allowed} {what}); nothing was sent, "
+        f"{call.where}: the budget of this run is used up (at most {allowed}); nothing was sent, "
         "and calling it again will not help: go on with what there is",
         server=call.server,
         tool=call.tool,

@@ -60,7 +60,7 @@ def test_the_error_says_what_is_used_up() -> None:
 
     with (
         pytest.raises(
-            BudgetExceededError, match=r"s/t: .*0 calls of s/\*.*nothing was sent"
+            BudgetExceededError, match=r"s/t: .*at most 0 of s/\*.*nothing was sent"
         ) as hit,
         counters.counted(call(run="1")),
     ):
