@@ -23,3 +23,14 @@ def test_a_backup_that_is_left_out_is_no_backup() -> None:
 def test_a_backup_that_is_kept_stays_one() -> None:
     for servers in ((), ("a", "b")):
         assert narrowed(CONFIG, servers, heal=True).options["fallbacks"] == {"a": "b"}
+
+
+def test_a_person_gets_whole_results() -> None:
+    config = read_config(
+        {"mcpServers": {"a": {"command": "a", "result_budget": 500}}, "result_budget": 1000}
+    )
+
+    only = narrowed(config, (), heal=True)
+
+    assert only.options == {}
+    assert only.servers["a"].result_budget is None

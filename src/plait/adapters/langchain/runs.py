@@ -40,6 +40,5 @@ def _last_of_person(state: object) -> str | None:
     messages = named.get("messages")
     if not isinstance(messages, Sequence):
         return None
-    persons = (one for one in reversed(messages) if isinstance(one, HumanMessage))
-    last = next(persons, None)
-    return None if last is None else last.id
+    newest_first = reversed(cast("Sequence[object]", messages))
+    return next((one.id for one in newest_first if isinstance(one, HumanMessage)), None)

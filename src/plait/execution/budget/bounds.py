@@ -67,6 +67,7 @@ _SCHEMA: Mapping[str, Any] = {
         },
     },
     "required": ["handle"],
+    "additionalProperties": False,
 }
 
 
@@ -172,7 +173,7 @@ class ResultBounds:
 
     def server_of(self, handle: object) -> str | None:
         """Return the server that was asked for a result, if that is kept."""
-        parked = self._parked.get(handle) if isinstance(handle, str) else None
+        parked = self._parked.peek(handle) if isinstance(handle, str) else None
         return None if parked is None else parked.server
 
     async def answer(self, call: ToolCall, *, reader: str = READ_MORE) -> ToolResult:
@@ -200,9 +201,10 @@ class ResultBounds:
             InvalidArgumentsError: There is no such block, path or position.
             ResultExpiredError: The result is not kept (any more), or is somebody else's.
         """
-        parked = self._parked.get(handle)
+        parked = self._parked.peek(handle)
         if parked is None or not parked.owner.is_also(owner):
             raise _expired(handle)
+        self._parked.get(handle)
         mark = Mark(handle, reader)
         return await _aside(parked.result, self._read, parked, reading, mark)
 

@@ -65,6 +65,12 @@ class ParkedResults:
             while self._bytes > self._keep_bytes and self._kept:
                 self._drop(next(iter(self._kept)))
 
+    def peek(self, handle: str) -> Parked | None:
+        """Return a result without keeping it for longer."""
+        with self._lock:
+            self._drop_expired()
+            return self._kept[handle][1] if handle in self._kept else None
+
     def get(self, handle: str) -> Parked | None:
         """Return a result, and keep it for longer."""
         with self._lock:

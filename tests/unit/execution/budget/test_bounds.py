@@ -370,6 +370,7 @@ async def test_find_lists_where_a_text_stands() -> None:
         {"start": -1},
         {"length": 0},
         {"find": ""},
+        {"page": 2},
     ],
 )
 async def test_a_wrong_argument_is_explained(asked: dict[str, Any]) -> None:

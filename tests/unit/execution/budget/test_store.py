@@ -49,7 +49,10 @@ def test_a_result_is_kept_for_its_time_after_it_was_last_read() -> None:
     assert store.get("r_1") is one
     clock.seconds = 198
     assert store.get("r_1") is one
+    clock.seconds = 297
+    assert store.peek("r_1") is one
     clock.seconds = 298
+    assert store.peek("r_1") is None
     assert store.get("r_1") is None
     assert store.size_bytes == 0
 
