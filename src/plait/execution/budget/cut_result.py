@@ -46,12 +46,15 @@ def cut_result(result: ToolResult, limit: Limit, allowed_bytes: int, mark: Mark)
             index, wrapped = same
             structured = _said(content, index, wrapped, cutter, structured, allowed_bytes)
         return _slim(replace(result, content=content, structured_content=structured), allowed_bytes)
+    structured = result.structured_content
+    if not blocks:
+        shorter = cutter.structured(structured, allowed_bytes, block=0)
+        return _slim(replace(result, structured_content=shorter), allowed_bytes)
     taken = sum(cost_of(block, limit) for block in blocks)
-    needed = size_of_text(structured_text(result.structured_content))
-    least = allowed_bytes // _STRUCTURED_SHARE if blocks else allowed_bytes
+    needed = size_of_text(structured_text(structured))
+    least = allowed_bytes // _STRUCTURED_SHARE
     for_structured = min(needed, max(allowed_bytes - taken, least))
     content = cutter.blocks(blocks, allowed_bytes - for_structured)
-    structured = result.structured_content
     if needed > for_structured:
         structured = cutter.structured(structured, for_structured, block=len(blocks))
     return _slim(replace(result, content=content, structured_content=structured), allowed_bytes)

@@ -90,8 +90,11 @@ def is_image(block: types.ContentBlock) -> bool:
 
 def is_within(result: ToolResult, limit: Limit, counter: TokenCounter | None = None) -> bool:
     """Say whether the content of a result, and its structured content, are within a limit."""
+    size = sum(cost_of(block, limit) for block in result.content)
+    if size > limit.most_bytes and counter is None:
+        return False
     shown = structured_text_beside(result)
-    size = sum(cost_of(block, limit) for block in result.content) + size_of_text(shown)
+    size += size_of_text(shown)
     if limit.bytes is not None and size > limit.bytes:
         return False
     if limit.tokens is None:
