@@ -161,8 +161,7 @@ def toolbox_for(
         {"servers": {name: connection}},
         on_log=log_callback(told),
         on_elicitation=question_callback(told),
-        sanitize=sanitize,
-        **cast("ToolOptions", told.notices()),
+        **cast("ToolOptions", {**told.notices(), "sanitize": sanitize}),
     )
 
 
