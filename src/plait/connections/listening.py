@@ -28,7 +28,8 @@ ListKind = Literal["tools", "prompts", "resources"]
 """A list that a server has, and that may change."""
 
 _PAUSE_SECONDS = 1.0
-"""Before listening again where a server ends the stream."""
+_LONGEST_PAUSE_SECONDS = 30.0
+"""Before listening again: at first, and where the server cannot be reached."""
 
 _AGREEMENT_SECONDS = 1.0
 """How long a first list waits, so that no change between listing and listening is missed."""
@@ -115,7 +116,7 @@ class ChangeListener:
     ) -> None:
         # https://modelcontextprotocol.io/specification/2026-07-28/basic/utilities/subscriptions
         server = session.wire.server
-        endings = 0
+        endings = failures = 0
         while endings < _MOST_ENDINGS:
             began = time.monotonic()
             try:
@@ -124,19 +125,25 @@ class ChangeListener:
                     prompts_list_changed="prompts" in lists,
                     resources_list_changed="resources" in lists,
                 ) as events:
+                    failures = 0
                     if agreed.is_set():
                         for kind in sorted(lists):
                             self._on_unheard(server, kind)
                     agreed.set()
                     async for _ in events:
                         pass
+                endings += 1
             except SubscriptionLost:
                 logger.debug("%s: the stream of changes was lost", server)
+                endings += 1
             except (ListenNotSupportedError, MCPError, PlaitError, TimeoutError) as error:
                 logger.debug("%s cannot be listened to: %s", server, error)
-                return
-            endings = 1 if time.monotonic() - began > _LASTING_SECONDS else endings + 1
-            await asyncio.sleep(_PAUSE_SECONDS)
+                if not agreed.is_set():
+                    return
+                failures += 1  # the network, perhaps: it agreed before
+            if time.monotonic() - began > _LASTING_SECONDS:
+                endings = 1
+            await asyncio.sleep(min(_LONGEST_PAUSE_SECONDS, _PAUSE_SECONDS * 2**failures))
 
 
 async def cancel_after(event: asyncio.Event, scope: anyio.CancelScope) -> None:

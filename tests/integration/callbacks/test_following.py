@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Any
 
 import pytest
 
@@ -16,26 +15,24 @@ from plait import (
     Toolbox,
     UnknownServerError,
 )
-from plait.testing import eventually, stdio_config
+from plait.testing import eventually
+from tests.integration.callbacks.conftest import Servers
 from tests.integration.callbacks.talking import KINDS, talking
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
 URI = "test://static"
-ERAS = {"legacy": {"legacy_only": True}, "modern": {"modern_only": True}}
+ERAS = ("legacy", "modern")
 UPDATE = ResourceUpdate("server", URI)
-
-
-def servers(era: str = "legacy") -> dict[str, Any]:
-    return {"server": stdio_config(**ERAS[era])}  # pyright: ignore[reportArgumentType]
 
 
 async def touch(box: Toolbox, uri: str = URI) -> None:
     assert not (await box.call("server", "touch", {"uri": uri})).is_error
 
 
-async def followed(box: Toolbox) -> list[str]:
-    return (await box.call("server", "followed")).text.split()
+async def followers(box: Toolbox, uri: str) -> int:
+    """Ask the server how often it was asked to tell of a resource."""
+    return (await box.call("server", "followed")).text.split().count(uri)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -59,7 +56,9 @@ async def test_updates_come_one_by_one_and_go_on_after_the_server_was_killed(kin
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_with_read_the_contents_come_with_each_update_and_now(era: str) -> None:
+async def test_with_read_the_contents_come_with_each_update_and_now(
+    era: str, servers: Servers
+) -> None:
     async with MultiServerMCPClient(servers(era)) as client, asyncio.timeout(20):
         texts: list[str] = []
         async for update in client.watch_resource("server", "test://item/1", read=True):
@@ -71,7 +70,7 @@ async def test_with_read_the_contents_come_with_each_update_and_now(era: str) ->
     assert texts == ["item 1", "item 1"]
 
 
-async def test_a_resource_that_cannot_be_read_is_an_update_with_an_error() -> None:
+async def test_a_resource_that_cannot_be_read_is_an_update_with_an_error(servers: Servers) -> None:
     async with (
         Toolbox(servers()) as box,
         asyncio.timeout(20),
@@ -88,7 +87,7 @@ async def test_a_resource_that_cannot_be_read_is_an_update_with_an_error() -> No
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_several_changes_that_nobody_took_are_one(era: str) -> None:
+async def test_several_changes_that_nobody_took_are_one(era: str, servers: Servers) -> None:
     async with (
         Toolbox(servers(era)) as box,
         asyncio.timeout(20),
@@ -104,50 +103,59 @@ async def test_several_changes_that_nobody_took_are_one(era: str) -> None:
         assert (await anext(loop)).uri == "test://item/1"
 
 
-async def test_one_subscription_serves_all_who_follow_and_ends_with_the_last() -> None:
+async def test_one_subscription_serves_all_who_follow_and_ends_with_the_last(
+    servers: Servers,
+) -> None:
+    uri = "test://item/shared"  # of no other test: the server lives on
     async with Toolbox(servers()) as box:
         told: list[str] = []
-        async with box.watch_resource("server", URI) as first:
-            async with box.watch_resource("server", URI) as second, asyncio.timeout(20):
-                subscription = await box.subscribe("server", URI, told.append)
-                assert await followed(box) == [URI]
-                await touch(box)
-                assert await anext(aiter(first)) == await anext(aiter(second)) == UPDATE
-                await eventually(lambda: told == [URI])
+        async with box.watch_resource("server", uri) as first:
+            async with box.watch_resource("server", uri) as second, asyncio.timeout(20):
+                subscription = await box.subscribe("server", uri, told.append)
+                assert await followers(box, uri) == 1
+                await touch(box, uri)
+                assert (
+                    await anext(aiter(first))
+                    == await anext(aiter(second))
+                    == ResourceUpdate("server", uri)
+                )
+                await eventually(lambda: told == [uri])
             subscription.cancel()
-            assert await followed(box) == [URI]
+            assert await followers(box, uri) == 1
 
         async def nobody() -> bool:
-            return await followed(box) == []
+            return await followers(box, uri) == 0
 
         await eventually(nobody)
-        async with box.watch_resource("server", URI):
-            assert await followed(box) == [URI]
+        async with box.watch_resource("server", uri):
+            assert await followers(box, uri) == 1
 
 
-async def test_whoever_follows_again_at_once_stays_subscribed() -> None:
+async def test_whoever_follows_again_at_once_stays_subscribed(servers: Servers) -> None:
+    uri = "test://item/again"  # of no other test: the server lives on
     async with Toolbox(servers()) as box, asyncio.timeout(20):
         for _ in range(3):
-            async with box.watch_resource("server", URI) as updates:
-                await touch(box)
-                assert await anext(aiter(updates)) == UPDATE
-        async with box.watch_resource("server", URI):
-            assert await followed(box) == [URI]
+            async with box.watch_resource("server", uri) as updates:
+                await touch(box, uri)
+                assert await anext(aiter(updates)) == ResourceUpdate("server", uri)
+        async with box.watch_resource("server", uri):
+            assert await followers(box, uri) == 1
 
 
-async def test_a_loop_that_is_left_ends_its_subscription() -> None:
+async def test_a_loop_that_is_left_ends_its_subscription(servers: Servers) -> None:
+    uri = "test://item/left"  # of no other test: the server lives on
     async with Toolbox(servers()) as box:
-        async for _ in box.watch_resource("server", URI, read=True):
+        async for _ in box.watch_resource("server", uri, read=True):
             break
 
         async def nobody() -> bool:
-            return await followed(box) == []
+            return await followers(box, uri) == 0
 
         await eventually(nobody)
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_closed_client_ends_the_loop(era: str) -> None:
+async def test_a_closed_client_ends_the_loop(era: str, servers: Servers) -> None:
     client = MultiServerMCPClient(servers(era))
     handle = await client.get_client("server")
     following = asyncio.Event()
@@ -164,7 +172,9 @@ async def test_a_closed_client_ends_the_loop(era: str) -> None:
         assert await task == []
 
 
-async def test_a_server_that_is_removed_ends_the_loop_and_one_that_is_replaced_does_not() -> None:
+async def test_a_server_that_is_removed_ends_the_loop_and_one_that_is_replaced_does_not(
+    servers: Servers,
+) -> None:
     async with (
         Toolbox(servers()) as box,
         asyncio.timeout(20),
@@ -177,7 +187,7 @@ async def test_a_server_that_is_removed_ends_the_loop_and_one_that_is_replaced_d
         assert [update async for update in updates] == []
 
 
-def test_another_loop_in_another_thread_may_follow() -> None:
+def test_another_loop_in_another_thread_may_follow(servers: Servers) -> None:
     box = Toolbox(servers("modern"))
     seen: list[str] = []
     ready, over = threading.Event(), threading.Event()
@@ -202,11 +212,12 @@ def test_another_loop_in_another_thread_may_follow() -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_whoever_gives_up_waiting_for_a_server_leaves_nothing_behind(era: str) -> None:
-    config = stdio_config(delay=0.3, **ERAS[era])  # pyright: ignore[reportArgumentType]
-    async with Toolbox({"server": config}) as box:
+async def test_whoever_gives_up_waiting_for_a_server_leaves_nothing_behind(
+    era: str, servers: Servers
+) -> None:
+    async with Toolbox(servers(era)) as box:
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05), box.watch_resource("server", URI):
+            async with asyncio.timeout(0), box.watch_resource("server", URI):
                 pass
 
         async with asyncio.timeout(20), box.watch_resource("server", URI) as updates:
@@ -224,9 +235,9 @@ async def test_a_server_that_cannot_be_followed_says_so_at_once() -> None:
                 pass
 
 
-async def test_a_server_that_is_followed_does_not_idle_away() -> None:
-    config = {**servers("modern")["server"], "idle_timeout": 0.2}
-    async with Toolbox({"server": config, "other": config}) as box:
+async def test_a_server_that_is_followed_does_not_idle_away(servers: Servers) -> None:
+    config = servers("modern", idle_timeout=0.2)
+    async with Toolbox(config | {"other": config["server"]}) as box:
         async with box.watch_resource("server", URI):
             await box.ping("other")
             await eventually(lambda: box.status()["other"].state == "idle")
@@ -234,15 +245,16 @@ async def test_a_server_that_is_followed_does_not_idle_away() -> None:
         await eventually(lambda: box.status()["server"].state == "idle")
 
 
-async def test_a_subscription_can_be_cancelled_from_another_thread() -> None:
+async def test_a_subscription_can_be_cancelled_from_another_thread(servers: Servers) -> None:
+    uri = "test://item/cancelled"  # of no other test: the server lives on
     box = Toolbox(servers())
     try:
-        subscription = await box.subscribe("server", URI, lambda _: None)
-        assert await followed(box) == [URI]
+        subscription = await box.subscribe("server", uri, lambda _: None)
+        assert await followers(box, uri) == 1
         await asyncio.to_thread(subscription.cancel)
 
         async def nobody() -> bool:
-            return await followed(box) == []
+            return await followers(box, uri) == 0
 
         await eventually(nobody)
     finally:
