@@ -194,6 +194,24 @@ def test_a_callback_whose_loop_is_gone_is_dropped(handover: Handover) -> None:
     assert calls == []
 
 
+def test_a_callback_that_outlasts_its_loop_runs_in_the_owning_one(handover: Handover) -> None:
+    ran = threading.Event()
+    threads: list[str] = []
+
+    def note(text: str) -> None:
+        threads.append(f"{text}: {threading.current_thread().name}")
+        ran.set()
+
+    async def wrap() -> Callable[[str], None]:
+        return handover.returning(note, outlasting=True)
+
+    told = asyncio.run(wrap())
+    handover.run_blocking(_tell, told, "late")
+
+    assert ran.wait(5)
+    assert threads == ["late: plait"]
+
+
 async def test_who_answers_does_so_in_the_loop_and_context_the_callback_came_from() -> None:
     mark: ContextVar[str] = ContextVar("mark", default="")
     handover = Handover()

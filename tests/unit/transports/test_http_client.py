@@ -360,3 +360,69 @@ async def test_a_factory_must_return_a_client_of_the_right_library() -> None:
     with pytest.raises(ConfigError, match=r"shop: .* builtins\.dict.*httpx2\.AsyncClient"):
         async with open_http_client(server, _wire()):
             raise AssertionError("not reached")
+
+
+class _Pieces(httpx2.AsyncByteStream):
+    """A stream of one piece, and how it ends."""
+
+    def __init__(self, fault: Exception | None = None) -> None:
+        self._fault = fault
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield b"data: {}\n\n"
+        if self._fault is not None:
+            raise self._fault
+
+
+async def _listens(client: httpx2.AsyncClient) -> str:
+    """Read the stream of notifications to its end, and say how that was."""
+    try:
+        async with client.stream("GET", URL, headers={"mcp-session-id": "1"}) as response:
+            if not response.is_success:
+                return "refused"
+            async for _ in response.aiter_bytes():
+                pass
+    except httpx2.RequestError:
+        return "broken"
+    return "ended"
+
+
+BROKEN = httpx2.ReadError("connection reset by peer")
+REFUSED = httpx2.ConnectError("connection refused")
+QUIET = httpx2.ReadTimeout("nothing for a while")
+
+
+@pytest.mark.parametrize(
+    ("answers", "endings", "deaf"),
+    [
+        ([_Pieces(QUIET)] * 4, ["ended"] * 4, False),
+        ([_Pieces(), _Pieces(BROKEN), _Pieces()], ["ended", "broken", "ended"], False),
+        ([_Pieces(BROKEN), REFUSED], ["broken", "broken"], True),
+        ([_Pieces(BROKEN), 404], ["broken", "refused"], True),
+        ([_Pieces(), REFUSED, _Pieces()], ["ended", "broken", "ended"], False),
+        ([405, 405, 405], ["refused"] * 3, False),
+    ],
+    ids=["quiet", "broken once", "gone", "forgotten", "back in time", "never there"],
+)
+async def test_a_session_is_deaf_when_its_stream_of_notifications_is_given_up(
+    answers: list[httpx2.AsyncByteStream | Exception | int], endings: list[str], deaf: bool
+) -> None:
+    coming = iter(answers)
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        del request
+        match next(coming):
+            case int() as status:
+                return httpx2.Response(status)
+            case Exception() as fault:
+                raise fault
+            case stream:
+                return httpx2.Response(200, stream=stream)
+
+    wire = _wire()
+    heard: list[str] = []
+    wire.on_deaf = lambda: heard.append("deaf")
+    async with _client(answer, wire) as client:
+        assert [await _listens(client) for _ in answers] == endings
+
+    assert bool(heard) == deaf

@@ -219,3 +219,37 @@ async def test_an_answer_that_nobody_could_foresee_does_not_end_the_session(
     result = _result(await tapped.read.receive())
 
     assert len(result["content"]) == 2
+
+
+def _notification(method: str, params: dict[str, Any] | None = None) -> SessionMessage:
+    return SessionMessage(JSONRPCNotification(jsonrpc="2.0", method=method, params=params))
+
+
+async def test_notifications_that_the_sdk_keeps_to_itself_are_told(tapped: _Ends) -> None:
+    told: list[tuple[str, object]] = []
+    tapped.wire.on_notification = lambda method, params: told.append((method, params))
+    for message in (
+        _notification("notifications/cancelled", {"requestId": 1}),
+        _notification("notifications/roots/list_changed"),
+        _notification("notifications/message", {"level": "info", "data": "heard elsewhere"}),
+    ):
+        await tapped.server.send(message)
+        assert await anext(tapped.read) is message
+
+    assert told == [
+        ("notifications/cancelled", {"requestId": 1}),
+        ("notifications/roots/list_changed", None),
+    ]
+
+
+async def test_the_end_of_a_stream_of_ours_is_not_told_as_a_cancelled_request(
+    tapped: _Ends,
+) -> None:
+    told: list[str] = []
+    tapped.wire.on_notification = lambda method, _: told.append(method)
+    listen = JSONRPCRequest(jsonrpc="2.0", id="listen-1", method="subscriptions/listen")
+    await tapped.write.send(SessionMessage(listen))
+    await tapped.server.send(_notification("notifications/cancelled", {"requestId": "listen-1"}))
+    await anext(tapped.read)
+
+    assert told == []
