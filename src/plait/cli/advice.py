@@ -75,7 +75,8 @@ def advice_for(error: PlaitError, server: ServerConfig | None = None) -> Advice:
         case AuthRequiredError():
             return Advice("auth_required", _auth_fix(error, server))
         case ForbiddenError():
-            return Advice("forbidden", "the credentials are known but not allowed to do this")
+            usual = "the credentials are known but not allowed to do this"
+            return Advice("forbidden", error.login or usual)
         case RateLimitedError():
             wait = f"{error.retry_after:g} s" if error.retry_after is not None else "a while"
             return Advice("rate_limited", f"wait {wait}, then try again")
