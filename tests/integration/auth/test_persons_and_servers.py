@@ -95,3 +95,17 @@ async def test_of_several_authorization_servers_the_configured_one_is_used(tmp_p
 
         assert server.counts["authorization_code"] == 1
         assert other.counts["metadata"] == 0
+
+
+async def test_an_authorization_server_that_calls_itself_otherwise_gets_nothing(
+    tmp_path: Path,
+) -> None:
+    with oauth_server() as server:
+        server.advertise(server.issuer.replace("127.0.0.1", "localhost"))
+        servers = config(server, tmp_path, on_redirect=Browser())
+        async with Toolbox(servers) as box:
+            with pytest.raises(AuthRequiredError, match="issuer mismatch"):
+                await box.tools()
+
+        assert server.counts["metadata"] > 0
+        assert server.counts["register"] == server.counts["authorize"] == 0

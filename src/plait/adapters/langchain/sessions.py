@@ -143,7 +143,7 @@ class SessionCaller(PlainCaller):
         """
         began = time.perf_counter()
         deadline = deadline_of(call, Timeouts(), None)
-        with watched_exchanges() as exchanges:
+        with watched_exchanges(deadline.held) as exchanges:
             try:
                 async with within_run(call), deadline.running():
                     result = await self._send(call, deadline)
