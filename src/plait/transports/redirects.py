@@ -27,8 +27,6 @@ _SAME_METHOD = frozenset(
 """What is asked again as it was. Browsers turn a POST into a GET after the first two; the message
 would be lost with it. 303 means that, so it is not followed."""
 
-_REBUILT = frozenset({"host", "cookie"})
-
 
 def origin_of(url: httpx2.URL) -> Origin:
     """Return what must be equal for two addresses to be the same server."""
@@ -50,12 +48,9 @@ def redirected(
         return None
     if response.status_code not in _SAME_METHOD and request.method not in {"GET", "HEAD"}:
         return None
-    own_cookies = "cookie" in client.headers
-    headers = [
-        (name, value)
-        for name, value in request.headers.multi_items()
-        if name not in _REBUILT or (own_cookies and name == "cookie")
-    ]
+    headers = request.headers.copy()
+    if "cookie" not in client.headers:
+        headers.pop("cookie", None)  # the redirect may have set another
     following = httpx2.Request(
         request.method,
         # Credentials in a `Location` are somebody else's; those of the configuration stay.

@@ -1,0 +1,216 @@
+"""What is meant for one origin never reaches another, whoever points there."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator
+from typing import Any
+
+import httpx2
+import pytest
+from websockets.datastructures import Headers
+from websockets.http11 import Request, Response
+from websockets.sync.server import ServerConnection, serve
+
+from plait import ConnectError, HttpError, OAuth, PlaitError, Toolbox
+from tests.integration.canaries.looking import canary
+from tests.integration.canaries.mirror import Mirror
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+
+STATUSES = [301, 302, 307, 308]
+
+
+@pytest.fixture
+def here() -> Generator[Mirror]:
+    with Mirror() as server:
+        yield server
+
+
+@pytest.fixture
+def elsewhere() -> Generator[Mirror]:
+    with Mirror() as server:
+        yield server
+
+
+def following_client(**given: Any) -> httpx2.AsyncClient:
+    """Make a client that, left alone, goes wherever it is sent."""
+    return httpx2.AsyncClient(follow_redirects=True, **given)
+
+
+def config(url: str, secret: str, **more: Any) -> dict[str, Any]:
+    headers = {"Authorization": f"Bearer {secret}", "Cookie": f"id={secret}", "X-Team": secret}
+    return {"url": url, "headers": headers, "reconnect": {"max_attempts": 1}, **more}
+
+
+@pytest.mark.parametrize("factory", [None, following_client])
+@pytest.mark.parametrize("transport", ["http", "sse"])
+@pytest.mark.parametrize("status", STATUSES)
+async def test_another_origin_hears_nothing_when_a_session_is_opened(
+    status: int, transport: str, factory: Any, here: Mirror, elsewhere: Mirror
+) -> None:
+    here.mode, here.status, here.location = "redirect", status, elsewhere.url
+    more: dict[str, Any] = {"transport": transport}
+    if factory is not None:
+        more["httpx_client_factory"] = factory
+    async with Toolbox({"shop": config(here.url, canary(), **more)}) as box:
+        with pytest.raises(HttpError) as caught:
+            await box.tools()
+
+    assert elsewhere.heard == []
+    assert caught.value.status == status
+    assert here.origin in str(caught.value)
+    assert elsewhere.origin in str(caught.value)
+
+
+async def test_another_origin_hears_nothing_in_the_middle_of_a_session(
+    here: Mirror, elsewhere: Mirror
+) -> None:
+    servers = {"shop": config(here.url, canary(), httpx_client_factory=following_client)}
+    async with Toolbox(servers) as box:
+        await box.tools()
+        here.mode, here.status, here.location = "redirect", 307, elsewhere.url
+        with pytest.raises(HttpError, match="another origin"):
+            await box.call("shop", "count", {"count": 1})
+    # The goodbye of the session was redirected too.
+
+    assert any("mcp-session-id" in one.headers for one in here.heard)
+    assert elsewhere.heard == []
+
+
+@pytest.mark.parametrize("scheme", ["https", "http"])
+async def test_another_scheme_or_port_is_another_origin(scheme: str, here: Mirror) -> None:
+    other = here.origin.replace("http", scheme, 1) if scheme == "https" else "http://127.0.0.1:9"
+    here.mode, here.status, here.location = "redirect", 308, f"{other}/mcp"
+    async with Toolbox({"shop": config(here.url, canary())}) as box:
+        with pytest.raises(HttpError, match="another origin") as caught:
+            await box.tools()
+
+    assert other in str(caught.value)
+
+
+@pytest.mark.parametrize("status", STATUSES)
+async def test_a_redirect_within_the_origin_is_followed_with_everything(
+    status: int, here: Mirror
+) -> None:
+    secret = canary()
+    here.mode, here.status, here.location = "redirect", status, "/moved"
+    async with Toolbox({"shop": config(here.url, secret)}) as box:
+        await box.call("shop", "count", {"count": 1})
+    moved = [one for one in here.heard if one.path == "/moved" and one.method == "POST"]
+
+    assert {"initialize", "tools/call"} <= {one.rpc.get("method") for one in moved}
+    assert {one.headers["authorization"] for one in moved} == {f"Bearer {secret}"}
+    assert {one.headers["x-team"] for one in moved} == {secret}
+
+
+async def test_a_303_would_lose_the_message_and_is_not_followed(here: Mirror) -> None:
+    here.mode, here.status, here.location = "redirect", 303, "/moved"
+    async with Toolbox({"shop": config(here.url, canary())}) as box:
+        with pytest.raises(HttpError):
+            await box.tools()
+
+    assert "/moved" not in {one.path for one in here.heard}
+
+
+async def test_redirects_in_a_circle_come_to_an_end(here: Mirror) -> None:
+    here.mode, here.status, here.location = "redirect", 307, "/mcp"
+    async with Toolbox({"shop": config(here.url, canary())}) as box:
+        with pytest.raises(HttpError):
+            await box.tools()
+
+
+async def test_credentials_in_a_redirect_are_not_used(here: Mirror) -> None:
+    foreign = here.origin.replace("://", "://mallory:guess@") + "/moved"
+    here.mode, here.status, here.location = "redirect", 307, foreign
+    async with Toolbox({"shop": {"url": here.url}}) as box:
+        await box.tools()
+
+    assert all("authorization" not in one.headers for one in here.heard)
+
+
+async def test_a_posting_address_on_another_origin_is_refused(
+    here: Mirror, elsewhere: Mirror
+) -> None:
+    here.as_sse, here.endpoint = True, f"{elsewhere.origin}/messages"
+    servers = {"shop": config(here.url, canary(), transport="sse")}
+    async with Toolbox(servers) as box:
+        with pytest.raises(ConnectError, match="another origin") as caught:
+            await box.tools()
+
+    assert elsewhere.heard == []
+    assert here.origin in str(caught.value)
+    assert elsewhere.origin in str(caught.value)
+
+
+async def test_a_posting_address_written_in_full_gets_the_user_of_the_url(here: Mirror) -> None:
+    here.as_sse, here.endpoint = True, f"{here.origin}/messages"
+    url = here.url.replace("://", "://ann:password@")
+    servers = {"shop": {"url": url, "transport": "sse", "reconnect": {"max_attempts": 1}}}
+    async with Toolbox(servers) as box:
+        with pytest.raises(PlaitError):
+            await box.tools()  # the stream of the mirror ends at once
+    posts = [one for one in here.heard if one.method == "POST"]
+
+    assert posts
+    assert all(one.headers["authorization"].startswith("Basic ") for one in posts)
+
+
+async def test_a_websocket_is_not_opened_elsewhere(elsewhere: Mirror) -> None:
+    location = elsewhere.url.replace("http", "ws", 1)
+
+    def redirect(connection: ServerConnection, request: Request) -> Response:
+        del connection, request
+        return Response(307, "Elsewhere", Headers({"Location": location, "Content-Length": "0"}))
+
+    def never(connection: ServerConnection) -> None:
+        raise AssertionError(connection)
+
+    with serve(never, "127.0.0.1", 0, process_request=redirect) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        url = f"ws://127.0.0.1:{server.socket.getsockname()[1]}/mcp"
+        async with Toolbox({"shop": config(url, canary())}) as box:
+            with pytest.raises(ConnectError, match="another origin") as caught:
+                await box.tools()
+        server.shutdown()
+        thread.join()
+
+    assert elsewhere.heard == []
+    assert elsewhere.origin.replace("http", "ws", 1) in str(caught.value)
+
+
+async def test_credentials_of_a_client_go_nowhere_but_to_its_own_authorization_server(
+    here: Mirror, elsewhere: Mirror
+) -> None:
+    secret = canary()
+    here.authority = here.origin
+    here.token_status, here.location = 307, f"{elsewhere.origin}/token"
+    auth = OAuth(
+        grant="client_credentials", client_id="robot", client_secret=secret, store="memory"
+    )
+    async with Toolbox({"shop": {"url": here.url, "auth": auth}}) as box:
+        with pytest.raises(PlaitError):
+            await box.tools()
+
+    assert any(one.path == "/token" for one in here.heard)
+    assert elsewhere.heard == []
+
+
+async def test_cookies_stay_with_the_connection_that_got_them(here: Mirror) -> None:
+    user = {"url": here.url, "protocol": "legacy", "headers": lambda run: {"X-User": run["user"]}}
+    other = {"url": here.url, "protocol": "legacy", "headers": {"X-User": "cleo"}}
+    async with Toolbox({"shop": user, "other": other}) as box:
+        for _ in range(2):
+            for name in ("ann", "bob"):
+                await box.call("shop", "look", run={"user": name})
+            await box.call("other", "look")
+    pairs = {
+        (one.headers["x-user"], one.headers["cookie"])
+        for one in here.heard
+        if "cookie" in one.headers
+    }
+
+    assert len({who for who, _ in pairs}) == 3
+    assert len(pairs) == 3
+    assert len({cookie for _, cookie in pairs}) == 3
