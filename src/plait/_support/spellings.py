@@ -40,10 +40,10 @@ _QUOTINGS: tuple[Callable[[str], str], ...] = (
 def spellings(value: str) -> frozenset[str]:
     """Return the value and what it looks like in JSON, a URL, HTML, a `repr` or base64."""
     found = {value, value.strip()}
-    plain = {*found, quote(value, safe="")}
     if len(value) < _SHORTEST_ENCODED:
         return frozenset(found)
     found.update(line for line in map(str.strip, value.splitlines()) if len(line) >= _SHORTEST_LINE)
+    plain = {*found, quote(value, safe="")}
     for _ in range(2):  # twice: an answer in JSON is often quoted inside another
         found.update(quoted(text) for text in tuple(found) for quoted in _QUOTINGS)
     found.update(part for text in plain for part in _encoded(text))

@@ -7,6 +7,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
+from plait._support.redact import Redactor
 from plait.config.budgets import ResultBudget
 from plait.config.oauth import person_seconds
 from plait.config.policies import ReconnectPolicy, Timeouts
@@ -119,7 +120,7 @@ class StdioServer(ServerOptions):
 
     def _address(self) -> tuple[str, ...]:
         # A whole command line may have been written here by mistake, with its arguments.
-        return (f"command={self.command.partition(' -')[0]!r}",)
+        return (f"command={Redactor()(self.command.partition(' -')[0])!r}",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
