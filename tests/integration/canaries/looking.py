@@ -58,7 +58,11 @@ def spellings_of(secret: str) -> list[str]:
         secret,
         json.dumps(secret)[1:-1],
         quote(secret, safe=""),
-        *(base64.b64encode(b"x" * n + secret.encode())[4:-4].decode() for n in range(3)),
+        *(
+            base64.b64encode(b"x" * n + text.encode())[4:-4].decode()
+            for text in (secret, quote(secret, safe=""))
+            for n in range(3)
+        ),
     ]
 
 
