@@ -24,6 +24,7 @@ from plait.errors import ConfigError, PlaitError
 from plait.transports.auth import auth_of
 from plait.transports.auth.challenge import ADVICE, SignInNeededError
 from plait.transports.auth.oauth import OAuthAuth
+from plait.transports.foreign_logs import hidden_in_foreign_logs
 from plait.transports.headers import headers_of
 from plait.transports.redirects import MOST_REDIRECTS, origin_of, redirected, refused_redirect
 from plait.transports.wire import Exchange, HttpReply, SignInAdvice, Wire, current_exchange
@@ -149,7 +150,9 @@ class _Send:
     async def _send_once(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         before = dict(request.headers)
         try:
-            return await self._plain_send(request, **options)
+            # Here too: the SDK sends in the context of whoever makes the request.
+            with hidden_in_foreign_logs(self._wire):
+                return await self._plain_send(request, **options)
         finally:
             # What is there only now was put in by an auth object: the user's, or for a URL's user.
             added = dict(request.headers.items() - before.items())

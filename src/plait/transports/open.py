@@ -12,6 +12,7 @@ from plait.config.servers import (
     StdioServer,
     WebSocketServer,
 )
+from plait.transports.foreign_logs import hidden_in_foreign_logs
 from plait.transports.http import open_http
 from plait.transports.sse import open_sse
 from plait.transports.stdio import open_stdio
@@ -30,8 +31,9 @@ WiredServer = StdioServer | HttpServer | SseServer | WebSocketServer
 async def open_transport(server: WiredServer, wire: Wire) -> AsyncGenerator[TransportStreams]:
     """Reach a server; what passes is noted on the wire, and answers are mended."""
     wire.tapped = True
-    async with _streams_of(server, wire) as (read, write):
-        yield TappedRead(read, wire), TappedWrite(write, wire)
+    with hidden_in_foreign_logs(wire):
+        async with _streams_of(server, wire) as (read, write):
+            yield TappedRead(read, wire), TappedWrite(write, wire)
 
 
 def _streams_of(server: WiredServer, wire: Wire) -> AbstractAsyncContextManager[tuple[Any, Any]]:

@@ -43,11 +43,11 @@ def texts_of(error: BaseException) -> Iterator[str]:
             yield repr(described())
 
 
-def texts_of_records(records: Iterable[logging.LogRecord]) -> Iterator[str]:
-    """Yield what loggers of this package said, as a log file would have it."""
+def texts_of_records(records: Iterable[logging.LogRecord], *loggers: str) -> Iterator[str]:
+    """Yield what loggers of this package said, as a log file would have it; or other loggers."""
     format_ = logging.Formatter("%(name)s %(message)s").format
     for record in records:
-        if record.name.startswith("plait"):
+        if record.name.startswith(loggers or "plait"):
             yield format_(record)
             yield repr(record.args)
 

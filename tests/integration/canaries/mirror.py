@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Literal, Self, cast
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote
 
 Mode = Literal[
     "well",
@@ -167,6 +167,7 @@ class _Handler(BaseHTTPRequestHandler):
                 hints = {"readOnlyHint": True}
                 tools = [
                     {"name": "look", "inputSchema": {"type": "object"}, "annotations": hints},
+                    {"name": "fetch", "inputSchema": SCHEMA, "annotations": hints},
                     {"name": "count", "inputSchema": SCHEMA},
                 ]
                 result = {"tools": tools}
@@ -198,7 +199,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _refuse_token(self, heard: Heard) -> None:
         now = self.behaviour
-        said = {"error": told_back(heard)[:50], "error_description": told_back(heard)}
+        form = parse_qs(heard.body)
+        secret = (form.get("refresh_token") or form.get("client_secret") or [""])[0]
+        said = {"error": f"bad {secret}", "error_description": told_back(heard)}
         headers = {"Location": now.location} if now.location else {}
         self._send(now.token_status, "application/json", json.dumps(said).encode(), headers)
 

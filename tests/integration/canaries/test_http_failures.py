@@ -255,6 +255,21 @@ async def test_nothing_of_the_credentials_is_seen_of_an_agent(
     assert found_in(seen, secrets) == []
 
 
+async def test_the_logs_of_libraries_give_no_credentials_away(
+    mirror: Mirror, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    servers, secrets = planted_everywhere(mirror.url)
+    async with Toolbox(servers) as box:
+        for mirror.mode in ("well", "status"):
+            calls = (box.call(server, "count", {"count": 1}, run={}) for server in SERVERS)
+            await asyncio.gather(*calls, return_exceptions=True)
+    said = [*texts_of_records(caplog.records, "httpx2", "httpcore2", "mcp.client.streamable_http")]
+
+    assert any("HTTP Request: POST http://***@127.0.0.1" in text for text in said)
+    assert found_in(said, secrets) == []
+
+
 async def test_a_refused_connection_tells_nothing(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, logger="plait")
     servers, secrets = planted_everywhere(f"http://127.0.0.1:{free_port()}/mcp")
