@@ -9,6 +9,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
+from plait._support.clock import Clock
 from plait._support.redact import Redactor
 from plait.config.secrets import secret_values
 from plait.config.servers import ServerConfig
@@ -38,11 +39,13 @@ class ConnectionPool:
         voice_for: Callable[[str], Voice],
         *,
         on_opened: Callable[[Session], None] | None = None,
+        clock: Clock | None = None,
     ) -> None:
         """Take the servers, and how to speak to each; `on_opened` gets each session that opens."""
         self._home = Home()
         self._voice_for = voice_for
         self._on_opened = on_opened
+        self._clock = clock
         self._events: deque[Event] = deque(maxlen=_EVENTS)
         self._private: OrderedDict[tuple[str, str, str | None], ServerConnection] = OrderedDict()
         """By server, credentials and conversation; the longest unused first."""
@@ -124,6 +127,7 @@ class ConnectionPool:
             redact=Redactor(secret_values(server)),
             on_event=self._events.append,
             on_opened=self._on_opened,
+            clock=self._clock,
         )
 
     def _make_room(self) -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
+from anyio import wait_all_tasks_blocked
+from mcp.server import MCPServer
 
 from plait import UnknownServerError
-from plait.config.servers import HttpServer, StdioServer
+from plait._support.clock import SystemClock
+from plait.config.servers import HttpServer, InProcessServer, StdioServer
 from plait.connections.access import Access
 from plait.connections.opening import Voice
 from plait.connections.pool import ConnectionPool
+from plait.testing import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -69,3 +73,41 @@ async def test_a_server_that_is_removed_takes_all_its_connections_along(
 
     with pytest.raises(UnknownServerError):
         pool.connection("web", of_user(1))
+
+
+class _Ahead(SystemClock):
+    """A clock that has run for longer than this test."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self._seconds
+
+
+async def test_the_session_of_a_conversation_ends_after_a_quarter_of_an_hour_without_a_call() -> (
+    None
+):
+    server = InProcessServer(server=MCPServer("shop"))
+    pool = ConnectionPool({"shop": server}, lambda _: Voice(), clock=_Ahead(15 * 60 - 0.5))
+    await pool.open()
+    private, shared = pool.connection("shop", Access(thread="1")), pool["shop"]
+    await shared.lasting_session()
+    await private.lasting_session()
+
+    await eventually(lambda: private.status().state == "idle")
+
+    assert shared.status().state == "ready"
+    await pool.close()
+
+
+async def test_the_session_of_a_conversation_stays_open_until_then() -> None:
+    server = InProcessServer(server=MCPServer("shop"))
+    pool = ConnectionPool({"shop": server}, lambda _: Voice(), clock=_Ahead(14 * 60))
+    await pool.open()
+    private = pool.connection("shop", Access(thread="1"))
+    await private.lasting_session()
+    await wait_all_tasks_blocked()
+
+    assert private.status().state == "ready"
+    await pool.close()
