@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final, cast
 
-from plait.config.dotenv import DotenvError, parse_dotenv
+from plait._support.dotenv import DotenvError, parse_dotenv
 from plait.config.given import Given, as_mapping
 from plait.config.keys import server_keys
 from plait.config.kinds import read_bool

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 
 import httpx2
@@ -22,6 +19,7 @@ from pydantic import ValidationError
 
 from plait._support.causes import without_secrets
 from plait._support.failures import first_cause
+from plait._support.retry_after import seconds_from_retry_after
 from plait.errors import (
     AuthRequiredError,
     ConnectError,
@@ -258,7 +256,7 @@ def http_error(
     if reply.status == HTTPStatus.NOT_FOUND and (connecting or reply.error_code is None):
         kind = EndpointNotFoundError
     said = _advice(reply, wire)
-    retry_after = _seconds(reply.retry_after)
+    retry_after = seconds_from_retry_after(reply.retry_after)
     error = kind(
         f"{name}: HTTP {reply.status}{said}",
         server=wire.server,
@@ -313,24 +311,6 @@ def _by_status(status: int) -> type[HttpError] | None:
             return ServerError
         case _:
             return None
-
-
-def _seconds(retry_after: str | None) -> float | None:
-    """Read a `Retry-After` header: a number of seconds, or a date."""
-    if retry_after is None:
-        return None
-    try:
-        seconds = float(retry_after)
-    except ValueError:
-        pass
-    else:
-        return max(0.0, seconds) if math.isfinite(seconds) else None
-    try:
-        then = parsedate_to_datetime(retry_after)
-    except ValueError:
-        return None
-    aware = then if then.tzinfo is not None else then.replace(tzinfo=UTC)
-    return max(0.0, (aware - datetime.now(UTC)).total_seconds())
 
 
 def _exited(wire: Wire, when: str = "") -> str:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.config.dotenv import DotenvError, parse_dotenv
+from plait._support.dotenv import DotenvError, parse_dotenv
 from plait.config.read import read_config
 from plait.config.servers import StdioServer
 
