@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from plait.connections.status import ServerStatus as ServerStatus
     from plait.connections.status import Status as Status
     from plait.errors import AuthRequiredError as AuthRequiredError
+    from plait.errors import BackendError as BackendError
     from plait.errors import BlockingCallError as BlockingCallError
     from plait.errors import BudgetExceededError as BudgetExceededError
     from plait.errors import CallTimeoutError as CallTimeoutError
@@ -94,6 +95,7 @@ if TYPE_CHECKING:
     from plait.errors import DomainError as DomainError
     from plait.errors import EndpointNotFoundError as EndpointNotFoundError
     from plait.errors import ForbiddenError as ForbiddenError
+    from plait.errors import HostHasNoModelError as HostHasNoModelError
     from plait.errors import HttpError as HttpError
     from plait.errors import InputNeededError as InputNeededError
     from plait.errors import InputRefusedError as InputRefusedError
@@ -106,6 +108,8 @@ if TYPE_CHECKING:
     from plait.errors import Problem as Problem
     from plait.errors import ProtocolError as ProtocolError
     from plait.errors import RateLimitedError as RateLimitedError
+    from plait.errors import ReasoningError as ReasoningError
+    from plait.errors import ReplyError as ReplyError
     from plait.errors import ResourceNotFoundError as ResourceNotFoundError
     from plait.errors import ResultExpiredError as ResultExpiredError
     from plait.errors import RunDeadlineError as RunDeadlineError
@@ -210,6 +214,7 @@ _MODULES = {
     "plait.connections.status": ("ServerStatus", "Status"),
     "plait.errors": (
         "AuthRequiredError",
+        "BackendError",
         "BlockingCallError",
         "BudgetExceededError",
         "CallTimeoutError",
@@ -223,6 +228,7 @@ _MODULES = {
         "DomainError",
         "EndpointNotFoundError",
         "ForbiddenError",
+        "HostHasNoModelError",
         "HttpError",
         "InputNeededError",
         "InputRefusedError",
@@ -235,6 +241,8 @@ _MODULES = {
         "Problem",
         "ProtocolError",
         "RateLimitedError",
+        "ReasoningError",
+        "ReplyError",
         "ResourceNotFoundError",
         "ResultExpiredError",
         "RunDeadlineError",

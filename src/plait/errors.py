@@ -33,6 +33,10 @@ PlaitError
 │   ├── RateLimitedError           429
 │   └── ServerError                5xx
 ├── OutcomeUnknownError            sent, answer lost, and the tool may not be run twice
+├── ReasoningError                 of the reasoning server
+│   ├── BackendError               whoever writes the thoughts could not be reached, or refused
+│   ├── ReplyError                 it answered, but not with the JSON that was asked for
+│   └── HostHasNoModelError        the caller is to write the thoughts; nobody else can
 └── ContentError
 ```
 """
@@ -350,6 +354,39 @@ class OutcomeUnknownError(PlaitError):
 
     kind = "transport"
     retry = "if_idempotent"
+
+
+class ReasoningError(PlaitError):
+    """The reasoning server could not do what it was asked to."""
+
+    kind = "domain"
+
+
+class BackendError(ReasoningError):
+    """The backend that writes the thoughts could not be reached, or refused.
+
+    `retryable` and `retry` say of each error whether it may pass: a model that is asked again does
+    no harm.
+    """
+
+    kind = "transport"
+
+    def __init__(self, message: str, *, backend: str | None = None, **facts: Any) -> None:
+        super().__init__(message, **facts)
+        self.backend = backend
+        """The name of the backend: `langbase`, `model`, `openai`, `sampling`, ..."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Describe the error as plain data, with the name of the backend."""
+        return super().to_dict() | ({"backend": self.backend} if self.backend else {})
+
+
+class ReplyError(ReasoningError):
+    """A model answered twice, and neither answer was the JSON that it was asked for."""
+
+
+class HostHasNoModelError(ReasoningError):
+    """The calling model is the one that thinks here; the server has none to ask."""
 
 
 class ContentError(PlaitError):

@@ -145,6 +145,10 @@ def test_each_class_says_what_may_be_done_after_it() -> None:
             "RateLimitedError": ("transport", True, "always"),
             "ServerError": ("transport", True, "if_idempotent"),
             "OutcomeUnknownError": ("transport", False, "if_idempotent"),
+            "ReasoningError": ("domain", False, "never"),
+            "BackendError": ("transport", False, "never"),
+            "ReplyError": ("domain", False, "never"),
+            "HostHasNoModelError": ("domain", False, "never"),
             "ContentError": ("unknown", False, "never"),
             "ConnectError": ("transport", True, "always"),
         }

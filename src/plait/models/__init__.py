@@ -1,0 +1,1 @@
+"""Which models there are: providers, and endpoints on this machine."""
