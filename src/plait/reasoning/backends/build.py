@@ -1,0 +1,90 @@
+"""Making the backend that was chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import assert_never
+
+from plait.errors import ConfigError
+from plait.models.providers import ANTHROPIC, OPENAI
+from plait.reasoning.backends.choose import Choice
+from plait.reasoning.backends.host import HostCompleter
+from plait.reasoning.backends.langbase import LangbaseCompleter
+from plait.reasoning.backends.openai_compatible import OPENAI_URL, OpenAICompatibleCompleter
+from plait.reasoning.backends.patience import Patience
+from plait.reasoning.backends.pipes import pipes_of
+from plait.reasoning.backends.port import Completer
+from plait.reasoning.backends.sampling import Sample, SamplingCompleter
+from plait.reasoning.backends.scripted import ScriptedCompleter
+from plait.reasoning.backends.settings import MODEL_TIMEOUT_SECONDS, ReasoningSettings
+
+
+def completer_for(
+    choice: Choice,
+    settings: ReasoningSettings,
+    *,
+    prompts: Mapping[str, str] | None = None,
+    sample: Sample | None = None,
+) -> Completer:
+    """Make a completer; it is not open yet.
+
+    `prompts` are the system prompts by mode, for the pipes that Langbase gets. `sample` asks the
+    client of the request at hand, for the backend `sampling`.
+
+    Raises:
+        ConfigError: What the choice needs is not there.
+    """
+    patience = settings.patience_with(MODEL_TIMEOUT_SECONDS)
+    match choice.backend:
+        case "langbase":
+            return LangbaseCompleter(
+                settings.keys.langbase or "",
+                base_url=settings.langbase_url,
+                pipes=pipes_of(settings.pipes, prompts or {}),
+                patience=settings.patience_with(settings.patience.timeout_seconds),
+            )
+        case "model":
+            return _langchain(choice, settings, patience)
+        case "openai":
+            return OpenAICompatibleCompleter(
+                choice.base_url or "",
+                model=choice.model,
+                key=_key_for(choice, settings),
+                patience=patience,
+            )
+        case "sampling":
+            if sample is None:
+                raise ConfigError("sampling asks a client, and there is no request of one here")
+            return SamplingCompleter(sample)
+        case "scripted":
+            return ScriptedCompleter.from_file(settings.wish.script or "")
+        case "host":
+            return HostCompleter()
+        case "local":
+            raise ConfigError("no local model is available")
+        case _:
+            assert_never(choice.backend)
+
+
+def _langchain(choice: Choice, settings: ReasoningSettings, patience: Patience) -> Completer:
+    try:
+        # Only this backend needs LangChain, which is slow to import and may not be installed.
+        from plait.reasoning.backends.langchain_model import LangChainCompleter  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"the model {choice.model!r} needs LangChain, which is not installed: "
+            "pip install 'plait[langchain]'"
+        ) from error
+    # LangChain looks into the environment, but not into a `.env` file.
+    keys = {ANTHROPIC.name: settings.keys.anthropic, OPENAI.name: settings.keys.openai}
+    model = choice.model or ""
+    return LangChainCompleter(model, key=keys.get(model.partition(":")[0]), patience=patience)
+
+
+def _key_for(choice: Choice, settings: ReasoningSettings) -> str | None:
+    """Return the key that belongs to the endpoint; no key goes to another one."""
+    if settings.wish.base_url is not None:
+        return settings.wish.key
+    if choice.base_url in (settings.openai_url, OPENAI_URL):
+        return settings.keys.openai
+    return None

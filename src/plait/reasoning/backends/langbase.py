@@ -1,0 +1,130 @@
+"""The backend that runs pipes of Langbase."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+from typing import Any, Final, cast
+
+from plait._support.clock import Clock
+from plait._support.failures import first_cause
+from plait.models.endpoints import origin_of
+from plait.reasoning.backends.facts import completion_with
+from plait.reasoning.backends.http import JsonApi
+from plait.reasoning.backends.patience import Patience
+from plait.reasoning.backends.pipes import Pipe
+from plait.reasoning.backends.port import Completion, Prompt
+
+BASE_URL: Final = "https://api.langbase.com"
+
+PIPE_MODEL: Final = "openai:gpt-4o-mini"
+"""The model that a new pipe gets."""
+
+_PIPES_AT_ONCE: Final = 4
+
+
+class LangbaseCompleter:
+    """Runs a pipe for each prompt, and makes the pipes that it needs when it is opened.
+
+    Conversations are not kept at Langbase: each prompt holds all that the model must know.
+    """
+
+    name = "langbase"
+
+    def __init__(
+        self,
+        key: str,
+        *,
+        base_url: str = BASE_URL,
+        pipes: Iterable[Pipe] = (),
+        patience: Patience | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._pipes = tuple(pipes)
+        self._where = origin_of(base_url)
+        self._api = JsonApi(self.name, base_url, key=key, patience=patience, clock=clock)
+
+    def describe(self) -> str:
+        """Say where the pipes run."""
+        return f"Langbase pipes at {self._where}"
+
+    async def open(self) -> None:
+        """Make the pipes, or bring them up to date.
+
+        Raises:
+            BackendError: Langbase cannot be reached, or refuses the key or a pipe.
+        """
+        places = asyncio.Semaphore(_PIPES_AT_ONCE)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for pipe in self._pipes:
+                    group.create_task(self._ensure(pipe, places))
+        except ExceptionGroup as failures:
+            raise first_cause(failures) from None
+
+    async def complete(self, prompt: Prompt) -> Completion:
+        """Run the pipe of the prompt."""
+        answer = await self._api.post("/v1/pipes/run", run_body(prompt))
+        completion = completion_from_run(answer.body)
+        if completion is None:
+            raise self._api.unusable(answer)
+        return completion
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._api.aclose()
+
+    async def _ensure(self, pipe: Pipe, places: asyncio.Semaphore) -> None:
+        async with places:
+            # A pipe that exists and may not be changed is good enough.
+            await self._api.post("/v1/pipes", pipe_body(pipe), also=(HTTPStatus.CONFLICT,))
+
+
+def pipe_body(pipe: Pipe) -> dict[str, Any]:
+    """Return the request that makes a pipe, or changes the one of this name."""
+    body: dict[str, Any] = {
+        "name": pipe.name,
+        "status": "private",
+        "model": PIPE_MODEL,
+        "upsert": True,
+        "stream": False,
+        "json": True,
+        "store": False,
+        "temperature": pipe.temperature,
+        "max_tokens": pipe.max_tokens,
+    }
+    if pipe.system is not None:
+        body["messages"] = [{"role": "system", "content": pipe.system}]
+    return body
+
+
+def run_body(prompt: Prompt) -> dict[str, Any]:
+    """Return the request that runs a pipe."""
+    body: dict[str, Any] = {
+        "name": prompt.pipe,
+        "messages": [
+            {"role": "system", "content": prompt.system},
+            {"role": "user", "content": prompt.user},
+        ],
+        # Pipes stream unless they are told not to.
+        "stream": False,
+    }
+    if prompt.variables:
+        body["variables"] = [
+            {"name": name, "value": value} for name, value in prompt.variables.items()
+        ]
+    return body
+
+
+def completion_from_run(body: Mapping[str, Any]) -> Completion | None:
+    """Read what a pipe answered; `None` if it says that it failed, or holds no text.
+
+    Langbase tells model and usage beside the completion, or one level down in `raw`.
+    """
+    text: object = body.get("completion")
+    if body.get("success") is False or not isinstance(text, str):
+        return None
+    raw = body.get("raw")
+    facts = cast("Mapping[str, Any]", raw) if isinstance(raw, Mapping) else body
+    return completion_with(text, facts)
