@@ -44,9 +44,9 @@ class MakeChatModel(Protocol):
 class LangChainCompleter:
     """Completes prompts with a chat model.
 
-    A model given by name is made once for each pair of temperature and length that is asked for.
-    It gets `key`, or finds one itself. A model given as an object is used as it is. Failed requests are tried again by the model itself,
-    as its `max_retries` says.
+    A model given by name is made once for each pair of temperature and length that is asked for,
+    with `key`, or with the key it finds itself. One given as an object is used as it is. Failed
+    requests are tried again by the model itself, as its `max_retries` says.
     """
 
     name = "model"

@@ -1,0 +1,1 @@
+"""Stand-ins for the HTTP APIs of model providers, on this machine."""

@@ -1,0 +1,174 @@
+"""A small HTTP server in a thread of the test, and what it remembers."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self, cast
+
+import uvicorn
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from plait.testing.llm.turns import Cut, Hang, Raw, Refuse, Script, Turn, turns_of
+from plait.testing.ports import bind
+
+_START_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One request that came."""
+
+    method: str
+
+    path: str
+
+    headers: Mapping[str, str]
+
+    body: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+class ProviderServer(ABC):
+    """The HTTP API of a provider; entering the context starts it.
+
+    Refusals quote the credentials that came, so that a client that shows such texts is found out.
+    """
+
+    def __init__(self, script: Script | None = None, *, key: str | None = None) -> None:
+        self._take_turn = turns_of(script)
+        self._key = key
+        self._started = threading.Event()
+        self.requests: list[Asked] = []
+        """Everything that was asked, in order."""
+        self.given_up = 0
+        """How many clients went away from a turn that hangs."""
+
+    def __enter__(self) -> Self:
+        listener = bind()
+        self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        config = uvicorn.Config(
+            self._serve,
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_level="critical",
+            access_log=False,
+            timeout_graceful_shutdown=0,
+        )
+        self._server = _Announcing(config, self._started)
+        self._thread = threading.Thread(
+            target=self._server.run, kwargs={"sockets": [listener]}, name=type(self).__name__
+        )
+        self._thread.daemon = True
+        self._thread.start()
+        if not self._started.wait(_START_SECONDS):
+            raise TimeoutError(f"{type(self).__name__} did not start")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._server.should_exit = True
+        self._thread.join(_START_SECONDS)
+
+    @property
+    def bodies(self) -> list[Mapping[str, Any]]:
+        """The bodies of the requests that had one."""
+        return [asked.body for asked in self.requests if asked.body]
+
+    @abstractmethod
+    def answer(self, asked: Asked) -> Response | Turn:
+        """Answer a request of an authorized client; the turn of a model may also be a fault."""
+
+    @abstractmethod
+    def said(self, text: str, asked: Asked) -> Response:
+        """Wrap what the model says."""
+
+    @abstractmethod
+    def refusal(self, refuse: Refuse) -> Mapping[str, Any]:
+        """Wrap a refusal."""
+
+    def next_turn(self, asked: Asked) -> Turn:
+        """Take the next turn of the script."""
+        return self._take_turn(asked.body)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        asked = await _asked(request)
+        self.requests.append(asked)
+        credentials = asked.headers.get("authorization", "none")
+        if self._key is not None and credentials != f"Bearer {self._key}":
+            turn: Response | Turn = Refuse(status=401, message="invalid key")
+        else:
+            turn = self.answer(asked)
+        match turn:
+            case Hang():
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+                self.given_up += 1
+                return
+            case Cut():
+                self._server.cut(cast("tuple[str, int]", scope["client"]))
+                return
+            case Raw():
+                response = Response(turn.body, turn.status, media_type="application/json")
+            case Refuse():
+                response = self._refused(turn, credentials)
+            case str():
+                response = self.said(turn, asked)
+            case Response():
+                response = turn
+            case _:
+                response = self.said(json.dumps(turn, ensure_ascii=False), asked)
+        await response(scope, receive, send)
+
+    def _refused(self, refuse: Refuse, credentials: str) -> Response:
+        quoted = Refuse(
+            status=refuse.status,
+            message=f"{refuse.message} (you sent: {credentials})",
+            param=refuse.param,
+        )
+        headers = {} if refuse.retry_after is None else {"Retry-After": refuse.retry_after}
+        return JSONResponse(self.refusal(quoted), refuse.status, headers)
+
+
+def tokens(value: object) -> int:
+    """Count the tokens of a value: four bytes of its JSON are one."""
+    return -(-len(json.dumps(value, ensure_ascii=False).encode()) // 4)
+
+
+async def _asked(request: Request) -> Asked:
+    raw = await request.body()
+    return Asked(
+        method=request.method,
+        path=request.url.path,
+        headers=dict(request.headers),
+        body=json.loads(raw) if raw else {},
+    )
+
+
+class _Announcing(uvicorn.Server):
+    """Says when it listens, and can cut the connection of a client."""
+
+    def __init__(self, config: uvicorn.Config, started: threading.Event) -> None:
+        super().__init__(config)
+        self._announce = started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._announce.set()
+
+    def cut(self, client: tuple[str, int]) -> None:
+        for connection in list(self.server_state.connections):
+            if connection.transport.get_extra_info("peername") == tuple(client):
+                connection.transport.abort()
