@@ -17,15 +17,22 @@ from plait.testing.waiting import eventually
 
 if TYPE_CHECKING:
     from plait.testing.chat_model import ScriptedChatModel, tool_call
+    from plait.testing.completer_suite import CompleterSuite, WaitingCompleterSuite
+    from plait.testing.llm.langbase import LangbaseServer
+    from plait.testing.llm.openai import OpenAIServer
     from plait.testing.oauth.server import OAuthServer, oauth_server
 
 __all__ = [
+    "CompleterSuite",
     "FaultOptions",
     "FaultProxy",
+    "LangbaseServer",
     "OAuthServer",
+    "OpenAIServer",
     "ScriptedChatModel",
     "ServerProcess",
     "StateDir",
+    "WaitingCompleterSuite",
     "blackhole",
     "eventually",
     "fault_server",
@@ -39,8 +46,12 @@ __all__ = [
 ]
 
 _LATER = {
+    "CompleterSuite": "plait.testing.completer_suite",
+    "LangbaseServer": "plait.testing.llm.langbase",
     "OAuthServer": "plait.testing.oauth.server",
+    "OpenAIServer": "plait.testing.llm.openai",
     "ScriptedChatModel": "plait.testing.chat_model",
+    "WaitingCompleterSuite": "plait.testing.completer_suite",
     "oauth_server": "plait.testing.oauth.server",
     "tool_call": "plait.testing.chat_model",
 }

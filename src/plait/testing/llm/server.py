@@ -58,6 +58,7 @@ class ProviderServer(ABC):
             http="h11",
             ws="none",
             lifespan="off",
+            interface="asgi3",
             log_level="critical",
             access_log=False,
             timeout_graceful_shutdown=0,

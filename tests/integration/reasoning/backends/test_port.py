@@ -1,0 +1,195 @@
+"""Every backend does what a backend must."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
+from langchain_core.messages import BaseMessage
+from langchain_core.outputs import ChatResult
+from typing_extensions import override
+
+from plait.errors import BackendError
+from plait.reasoning.backends.langbase import LangbaseCompleter
+from plait.reasoning.backends.langchain_model import LangChainCompleter
+from plait.reasoning.backends.openai_compatible import OpenAICompatibleCompleter
+from plait.reasoning.backends.pipes import Pipe
+from plait.reasoning.backends.port import Completer, Completion, Prompt
+from plait.reasoning.backends.sampling import SamplingCompleter
+from plait.reasoning.backends.scripted import ScriptedCompleter
+from plait.testing import (
+    CompleterSuite,
+    LangbaseServer,
+    OpenAIServer,
+    ScriptedChatModel,
+    WaitingCompleterSuite,
+)
+from plait.testing.completer_suite import Play, Stage, StageTurn
+from plait.testing.llm.turns import Hang, Refuse
+
+PIPE = Pipe(name="linear-reasoning-v1", temperature=0.7, max_tokens=2000)
+
+
+class _Recorder:
+    """Notes what reached the model, and takes its turns."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+
+    def turns(self, play: Play) -> Callable[[str, str], StageTurn]:
+        turns = None if callable(play) else iter(play)
+
+        def take(system: str, user: str) -> StageTurn:
+            self.asked.append((system, user))
+            return play(user) if callable(play) else next(turns or iter(()))
+
+        return take
+
+    def from_body(self, play: Play) -> Callable[[Mapping[str, Any]], StageTurn]:
+        take = self.turns(play)
+
+        def turn(body: Mapping[str, Any]) -> StageTurn:
+            assert [message["role"] for message in body["messages"]] == ["system", "user"]
+            return take(*(message["content"] for message in body["messages"]))
+
+        return turn
+
+
+class LangbaseStage(_Recorder):
+    @asynccontextmanager
+    async def completer(self, play: Play) -> AsyncGenerator[Completer]:
+        with LangbaseServer(self.from_body(play), key="key-of-langbase") as server:
+            completer = LangbaseCompleter("key-of-langbase", base_url=server.url, pipes=[PIPE])
+            await completer.open()
+            yield completer
+            await completer.aclose()
+
+
+class OpenAIStage(_Recorder):
+    @asynccontextmanager
+    async def completer(self, play: Play) -> AsyncGenerator[Completer]:
+        with OpenAIServer(self.from_body(play), key="key-of-openai") as server:
+            completer = OpenAICompatibleCompleter(server.base_url, key="key-of-openai")
+            await completer.open()
+            yield completer
+            await completer.aclose()
+
+
+class _HangingModel(ScriptedChatModel):
+    """A scripted model that can also never answer."""
+
+    @override
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        result = self._generate(messages)
+        if result.generations[0].text == "HANG":
+            await anyio.sleep_forever()
+        return result
+
+
+class _ProviderRefusedError(Exception):
+    """Has the status where the libraries of providers have it."""
+
+    def __init__(self, status_code: int) -> None:
+        super().__init__("refused")
+        self.status_code = status_code
+
+
+class LangChainStage(_Recorder):
+    @asynccontextmanager
+    async def completer(self, play: Play) -> AsyncGenerator[Completer]:
+        take = self.turns(play)
+
+        def turn(messages: list[BaseMessage]) -> str | Exception:
+            assert [message.type for message in messages] == ["system", "human"]
+            said = take(*(str(message.content) for message in messages))
+            match said:
+                case Refuse(status=status):
+                    return _ProviderRefusedError(status)
+                case Hang():
+                    return "HANG"
+                case _:
+                    return said
+
+        completer = LangChainCompleter(_HangingModel(turns=turn))
+        await completer.open()
+        yield completer
+        await completer.aclose()
+
+
+class SamplingStage(_Recorder):
+    @asynccontextmanager
+    async def completer(self, play: Play) -> AsyncGenerator[Completer]:
+        take = self.turns(play)
+
+        async def sample(prompt: Prompt) -> Completion:
+            match take(prompt.system, prompt.user):
+                case Refuse():
+                    raise BackendError("the client said no", backend="sampling")
+                case Hang():
+                    await anyio.sleep_forever()
+                    raise AssertionError
+                case text:
+                    return Completion(text=text)
+
+        completer = SamplingCompleter(sample)
+        await completer.open()
+        yield completer
+        await completer.aclose()
+
+
+class ScriptedStage(_Recorder):
+    @asynccontextmanager
+    async def completer(self, play: Play) -> AsyncGenerator[Completer]:
+        take = self.turns(play)
+
+        def reply(prompt: Prompt) -> str | Exception:
+            said = take(prompt.system, prompt.user)
+            assert not isinstance(said, Hang)
+            if isinstance(said, Refuse):
+                return BackendError("the script says no", backend="scripted")
+            return said
+
+        completer = ScriptedCompleter(reply)
+        await completer.open()
+        yield completer
+        await completer.aclose()
+
+
+class TestLangbase(WaitingCompleterSuite):
+    @pytest.fixture
+    def stage(self) -> Stage:
+        return LangbaseStage()
+
+
+class TestOpenAICompatible(WaitingCompleterSuite):
+    @pytest.fixture
+    def stage(self) -> Stage:
+        return OpenAIStage()
+
+
+class TestLangChainModel(WaitingCompleterSuite):
+    @pytest.fixture
+    def stage(self) -> Stage:
+        return LangChainStage()
+
+
+class TestSampling(WaitingCompleterSuite):
+    @pytest.fixture
+    def stage(self) -> Stage:
+        return SamplingStage()
+
+
+class TestScripted(CompleterSuite):
+    @pytest.fixture
+    def stage(self) -> Stage:
+        return ScriptedStage()
