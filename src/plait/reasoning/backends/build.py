@@ -49,7 +49,7 @@ def completer_for(
             return OpenAICompatibleCompleter(
                 choice.base_url or "",
                 model=choice.model,
-                key=_key_for(choice, settings),
+                key=key_for_endpoint(choice, settings),
                 patience=patience,
             )
         case "sampling":
@@ -75,14 +75,18 @@ def _langchain(choice: Choice, settings: ReasoningSettings, patience: Patience) 
             f"the model {choice.model!r} needs LangChain, which is not installed: "
             "pip install 'plait[langchain]'"
         ) from error
-    # LangChain looks into the environment, but not into a `.env` file.
-    keys = {ANTHROPIC.name: settings.keys.anthropic, OPENAI.name: settings.keys.openai}
     model = choice.model or ""
-    return LangChainCompleter(model, key=keys.get(model.partition(":")[0]), patience=patience)
+    return LangChainCompleter(model, key=key_for_model(model, settings), patience=patience)
 
 
-def _key_for(choice: Choice, settings: ReasoningSettings) -> str | None:
-    """Return the key that belongs to the endpoint; no key goes to another one."""
+def key_for_model(model: str, settings: ReasoningSettings) -> str | None:
+    """Return the key of the provider of a model of LangChain, which does not read `.env` files."""
+    keys = {ANTHROPIC.name: settings.keys.anthropic, OPENAI.name: settings.keys.openai}
+    return keys.get(model.partition(":")[0])
+
+
+def key_for_endpoint(choice: Choice, settings: ReasoningSettings) -> str | None:
+    """Return the key that belongs to the endpoint that was chosen; no other goes there."""
     if settings.wish.base_url is not None:
         return settings.wish.key
     if choice.base_url in (settings.openai_url, OPENAI_URL):

@@ -68,7 +68,7 @@ class Variables:
             return None
         found = next((choice for choice in choices if choice == text.lower()), None)
         if found is None:
-            self.refuse(name, f"must be one of {', '.join(choices)}, and is {_kind(text)}")
+            self.refuse(name, f"must be one of {', '.join(choices)}, and is another word")
         return found
 
     def refuse(self, name: str, message: str) -> None:

@@ -82,6 +82,12 @@ class ProviderServer(ABC):
         self._server.should_exit = True
         self._thread.join(_START_SECONDS)
 
+    def play(self, script: Script | None) -> None:
+        """Begin another script, and forget what was asked so far."""
+        self._take_turn = turns_of(script)
+        self.requests = []
+        self.given_up = 0
+
     @property
     def bodies(self) -> list[Mapping[str, Any]]:
         """The bodies of the requests that had one."""

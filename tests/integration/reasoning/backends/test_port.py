@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -59,24 +59,44 @@ class _Recorder:
         return turn
 
 
+@pytest.fixture(scope="module")
+def langbase() -> Generator[LangbaseServer]:
+    with LangbaseServer(key="key-of-langbase") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def openai() -> Generator[OpenAIServer]:
+    with OpenAIServer(key="key-of-openai") as server:
+        yield server
+
+
 class LangbaseStage(_Recorder):
+    def __init__(self, server: LangbaseServer) -> None:
+        super().__init__()
+        self._server = server
+
     @asynccontextmanager
     async def completer(self, play: Play) -> AsyncGenerator[Completer]:
-        with LangbaseServer(self.from_body(play), key="key-of-langbase") as server:
-            completer = LangbaseCompleter("key-of-langbase", base_url=server.url, pipes=[PIPE])
-            await completer.open()
-            yield completer
-            await completer.aclose()
+        self._server.play(self.from_body(play))
+        completer = LangbaseCompleter("key-of-langbase", base_url=self._server.url, pipes=[PIPE])
+        await completer.open()
+        yield completer
+        await completer.aclose()
 
 
 class OpenAIStage(_Recorder):
+    def __init__(self, server: OpenAIServer) -> None:
+        super().__init__()
+        self._server = server
+
     @asynccontextmanager
     async def completer(self, play: Play) -> AsyncGenerator[Completer]:
-        with OpenAIServer(self.from_body(play), key="key-of-openai") as server:
-            completer = OpenAICompatibleCompleter(server.base_url, key="key-of-openai")
-            await completer.open()
-            yield completer
-            await completer.aclose()
+        self._server.play(self.from_body(play))
+        completer = OpenAICompatibleCompleter(self._server.base_url, key="key-of-openai")
+        await completer.open()
+        yield completer
+        await completer.aclose()
 
 
 class _HangingModel(ScriptedChatModel):
@@ -167,14 +187,14 @@ class ScriptedStage(_Recorder):
 
 class TestLangbase(WaitingCompleterSuite):
     @pytest.fixture
-    def stage(self) -> Stage:
-        return LangbaseStage()
+    def stage(self, langbase: LangbaseServer) -> Stage:
+        return LangbaseStage(langbase)
 
 
 class TestOpenAICompatible(WaitingCompleterSuite):
     @pytest.fixture
-    def stage(self) -> Stage:
-        return OpenAIStage()
+    def stage(self, openai: OpenAIServer) -> Stage:
+        return OpenAIStage(openai)
 
 
 class TestLangChainModel(WaitingCompleterSuite):

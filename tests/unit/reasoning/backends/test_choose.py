@@ -1,0 +1,272 @@
+"""Which backend is chosen, and why."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plait.errors import BackendError, ConfigError
+from plait.models.endpoints import Endpoint
+from plait.reasoning.backends.build import completer_for, key_for_endpoint, key_for_model
+from plait.reasoning.backends.choose import Choice, Surroundings, choose
+from plait.reasoning.backends.port import Completion, Prompt
+from plait.reasoning.backends.settings import BackendName, Wish, read_settings
+
+OLLAMA = Endpoint(base_url="http://127.0.0.1:11434/v1", models=("llama3.2:3b", "other"))
+ALL = Surroundings(endpoint=OLLAMA, local_model="qwen", packages=frozenset({"langchain_anthropic"}))
+NOTHING = Surroundings()
+
+
+def chosen(
+    environ: dict[str, str], around: Surroundings = NOTHING, *, sampling: bool | None = None
+) -> Choice:
+    return choose(read_settings(environ), around, sampling=sampling)
+
+
+def test_the_first_that_applies_is_taken_in_the_order_of_the_docs() -> None:
+    """Take away one reason after another, from the strongest on."""
+    environ = {
+        "PLAIT_REASONING_MODEL": "groq:x",
+        "LANGBASE_API_KEY": "k",
+        "ANTHROPIC_API_KEY": "k",
+        "OPENAI_API_KEY": "k",
+        "OPENAI_BASE_URL": "http://localhost:8080/v1",
+    }
+    seen: list[tuple[BackendName, str]] = []
+    names = [*environ]
+    for taken in range(len(names) + 1):
+        left = {name: environ[name] for name in names[taken:]}
+        choice = chosen(left, ALL, sampling=True)
+        seen.append((choice.backend, choice.reason))
+    without_endpoint = Surroundings(local_model="qwen")
+    seen.append(((last := chosen({}, without_endpoint, sampling=True)).backend, last.reason))
+    seen.append(((last := chosen({}, without_endpoint, sampling=False)).backend, last.reason))
+    seen.append(((last := chosen({}, NOTHING)).backend, last.reason))
+
+    assert seen == [
+        ("model", "it was asked for"),
+        ("langbase", "LANGBASE_API_KEY is set"),
+        ("model", "ANTHROPIC_API_KEY is set"),
+        ("openai", "OPENAI_API_KEY is set"),
+        ("openai", "OPENAI_BASE_URL is on this machine"),
+        ("openai", "Ollama runs on this machine"),
+        ("sampling", "the client offers sampling"),
+        ("local", "a local model has been fetched"),
+        ("host", "no model is configured"),
+    ]
+
+
+def test_a_choice_says_which_model_and_where() -> None:
+    claude = chosen({"ANTHROPIC_API_KEY": "k"}, ALL)
+    openai = chosen({"OPENAI_API_KEY": "k"})
+    other = chosen({"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "https://op.example/v1"})
+    ollama = chosen({}, ALL)
+
+    assert (claude.model, claude.base_url) == ("anthropic:claude-haiku-5-5", None)
+    assert (openai.model, openai.base_url) == ("gpt-4o-mini", "https://api.openai.com/v1")
+    assert (other.model, other.base_url) == (None, "https://op.example/v1")
+    assert (ollama.model, ollama.base_url) == ("llama3.2:3b", OLLAMA.base_url)
+
+
+def test_a_key_without_its_package_is_passed_over_with_a_note() -> None:
+    alone = chosen({"ANTHROPIC_API_KEY": "k"})
+    both = chosen({"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k"})
+
+    assert (alone.backend, both.backend) == ("host", "openai")
+    for choice in (alone, both):
+        (note,) = choice.notes
+        assert "langchain-anthropic is not installed" in note
+
+
+def test_an_endpoint_elsewhere_needs_a_key() -> None:
+    choice = chosen({"OPENAI_BASE_URL": "https://op.example/v1"}, ALL, sampling=True)
+
+    assert (choice.backend, choice.base_url) == ("openai", OLLAMA.base_url)
+    assert "OPENAI_API_KEY is not set" in choice.notes[0]
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "LANGBASE_API_KEY": st.just("k"),
+            "ANTHROPIC_API_KEY": st.just("k"),
+            "OPENAI_API_KEY": st.just("k"),
+            "OPENAI_BASE_URL": st.sampled_from(["http://localhost:1", "https://op.example"]),
+        },
+    ),
+    st.builds(
+        Surroundings,
+        endpoint=st.sampled_from([None, OLLAMA]),
+        local_model=st.sampled_from([None, "qwen"]),
+        packages=st.sampled_from([frozenset[str](), ALL.packages]),
+    ),
+)
+def test_sampling_only_takes_the_place_of_a_local_model_or_the_host(
+    environ: dict[str, str], around: Surroundings
+) -> None:
+    without = chosen(environ, around)
+
+    assert chosen(environ, around, sampling=False) == without
+    offered = chosen(environ, around, sampling=True)
+    if without.backend in ("local", "host"):
+        assert offered.backend == "sampling"
+    else:
+        assert offered == without
+    assert without.backend != "scripted"
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"PLAIT_REASONING_BACKEND": "host"}, ("host", None, None)),
+        ({"PLAIT_REASONING_BACKEND": "sampling"}, ("sampling", None, None)),
+        ({"PLAIT_REASONING_BACKEND": "local"}, ("local", "qwen", None)),
+        ({"PLAIT_REASONING_MODEL": "openai:gpt-x"}, ("model", "openai:gpt-x", None)),
+        (
+            {"PLAIT_REASONING_BACKEND": "model", "PLAIT_REASONING_MODEL": "gpt-x"},
+            ("model", "gpt-x", None),
+        ),
+        (
+            {"PLAIT_REASONING_BASE_URL": "http://localhost:1"},
+            ("openai", None, "http://localhost:1"),
+        ),
+        (
+            {
+                "PLAIT_REASONING_BASE_URL": "http://localhost:1",
+                "PLAIT_REASONING_MODEL": "llama3.2:3b",
+            },
+            ("openai", "llama3.2:3b", "http://localhost:1"),
+        ),
+        ({"PLAIT_REASONING_BACKEND": "openai"}, ("openai", "llama3.2:3b", OLLAMA.base_url)),
+        (
+            {"PLAIT_REASONING_BACKEND": "openai", "PLAIT_REASONING_MODEL": "other"},
+            ("openai", "other", OLLAMA.base_url),
+        ),
+        (
+            {"PLAIT_REASONING_BACKEND": "openai", "OPENAI_API_KEY": "k"},
+            ("openai", "gpt-4o-mini", "https://api.openai.com/v1"),
+        ),
+        (
+            {"PLAIT_REASONING_BACKEND": "scripted", "PLAIT_REASONING_SCRIPT": "s.json"},
+            ("scripted", None, None),
+        ),
+        (
+            {"PLAIT_REASONING_BACKEND": "host", "LANGBASE_API_KEY": "k"},
+            ("host", None, None),
+        ),
+    ],
+)
+def test_what_is_asked_for_is_taken_whatever_else_there_is(
+    environ: dict[str, str], expected: tuple[str, str | None, str | None]
+) -> None:
+    choice = chosen(environ, ALL)
+
+    assert (choice.backend, choice.model, choice.base_url) == expected
+
+
+@pytest.mark.parametrize(
+    ("environ", "missing"),
+    [
+        ({"PLAIT_REASONING_BACKEND": "langbase"}, "LANGBASE_API_KEY"),
+        ({"PLAIT_REASONING_BACKEND": "model"}, "provider:name"),
+        ({"PLAIT_REASONING_BACKEND": "openai"}, "base URL"),
+        ({"PLAIT_REASONING_BACKEND": "local"}, "local model"),
+        ({"PLAIT_REASONING_BACKEND": "scripted"}, "replies"),
+        ({"PLAIT_REASONING_MODEL": "gpt-x"}, "provider:name"),
+        ({"PLAIT_REASONING_SCRIPT": "s.json"}, "scripted"),
+    ],
+)
+def test_what_is_asked_for_and_lacks_something_is_an_error_never_another_backend(
+    environ: dict[str, str], missing: str
+) -> None:
+    with pytest.raises(ConfigError, match=missing):
+        chosen(environ, NOTHING, sampling=True)
+
+
+def test_sampling_that_is_asked_for_and_not_offered_is_an_error() -> None:
+    environ = {"PLAIT_REASONING_BACKEND": "sampling"}
+
+    with pytest.raises(BackendError) as failed:
+        chosen(environ, ALL, sampling=False)
+
+    assert failed.value.backend == "sampling"
+    assert chosen(environ, ALL, sampling=True).backend == "sampling"
+
+
+async def _sample(prompt: Prompt) -> Completion:
+    return Completion(text=prompt.user)
+
+
+@pytest.mark.parametrize(
+    ("environ", "described"),
+    [
+        ({"LANGBASE_API_KEY": "k"}, "Langbase pipes at https://api.langbase.com"),
+        ({"OPENAI_API_KEY": "k"}, "gpt-4o-mini at https://api.openai.com"),
+        (
+            {"PLAIT_REASONING_BASE_URL": "http://localhost:1"},
+            "the first model at http://localhost:1",
+        ),
+        ({"PLAIT_REASONING_MODEL": "groq:x"}, "langchain model groq:x"),
+        ({"PLAIT_REASONING_BACKEND": "host"}, "the calling model writes the thoughts"),
+        (
+            {"PLAIT_REASONING_BACKEND": "sampling"},
+            "the model of the connected client, through MCP sampling",
+        ),
+    ],
+)
+@pytest.mark.anyio
+async def test_the_backend_that_was_chosen_is_made(environ: dict[str, str], described: str) -> None:
+    settings = read_settings(environ)
+    choice = choose(settings, NOTHING)
+
+    completer = completer_for(choice, settings, sample=_sample)
+
+    assert (completer.name, completer.describe()) == (choice.backend, described)
+    await completer.aclose()
+
+
+@pytest.mark.parametrize(
+    ("choice", "missing"),
+    [
+        (Choice(backend="sampling", reason="test"), "request"),
+        (Choice(backend="local", reason="test"), "local model"),
+    ],
+    ids=["sampling", "local"],
+)
+def test_what_a_choice_needs_and_is_not_there_is_an_error(choice: Choice, missing: str) -> None:
+    with pytest.raises(ConfigError, match=missing):
+        completer_for(choice, read_settings({}))
+
+
+def test_a_key_goes_only_to_the_models_of_its_provider() -> None:
+    settings = read_settings({"ANTHROPIC_API_KEY": "a", "OPENAI_API_KEY": "o"})
+
+    assert key_for_model("anthropic:x", settings) == "a"
+    assert key_for_model("openai:x", settings) == "o"
+    assert key_for_model("groq:x", settings) is None
+    assert key_for_model("anthropic", settings) == "a"
+
+
+@pytest.mark.parametrize(
+    ("wish", "expected"),
+    [
+        (Wish(), "openai-key"),
+        (Wish(base_url="http://localhost:1"), None),
+        (Wish(base_url="http://localhost:1", key="own-key"), "own-key"),
+        (Wish(base_url="https://api.openai.com/v1"), None),
+    ],
+)
+def test_the_key_of_openai_is_not_sent_to_an_endpoint_of_the_user(
+    wish: Wish, expected: str | None
+) -> None:
+    settings = read_settings({"OPENAI_API_KEY": "openai-key"}, wish=wish)
+
+    assert key_for_endpoint(choose(settings, NOTHING), settings) == expected
+
+
+def test_no_key_is_sent_to_an_endpoint_that_was_found() -> None:
+    settings = read_settings({"PLAIT_REASONING_API_KEY": "own-key"})
+
+    assert key_for_endpoint(choose(settings, ALL), settings) is None

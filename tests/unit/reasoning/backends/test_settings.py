@@ -1,0 +1,262 @@
+"""Settings from variables and a `.env` file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from inline_snapshot import snapshot
+
+from plait.errors import ConfigError
+from plait.reasoning.backends.patience import Patience
+from plait.reasoning.backends.pipes import PipeNames
+from plait.reasoning.backends.settings import GotLimits, ReasoningSettings, Wish, read_settings
+
+CANARY = "canary-8d02c4"
+
+
+def problems(environ: dict[str, str]) -> dict[str, str]:
+    """Return what is wrong, by variable."""
+    with pytest.raises(ConfigError) as refused:
+        read_settings(environ)
+    assert CANARY not in str(refused.value)
+    return {problem.path: problem.message for problem in refused.value.problems}
+
+
+def test_without_variables_everything_is_as_usual() -> None:
+    settings = read_settings({})
+
+    assert settings == ReasoningSettings()
+    assert settings.langbase_url == "https://api.langbase.com"
+    assert (settings.database, settings.database_connections) == (None, 5)
+    assert (settings.log_level, settings.log_format) == ("info", "pretty")
+    assert settings.got == GotLimits(max_nodes=100, max_depth=10, default_k=3, prune_threshold=0.3)
+    assert settings.pipes == PipeNames()
+    assert settings.patience_with(30) == Patience(
+        timeout_seconds=30, max_retries=3, first_delay_seconds=1
+    )
+
+
+def test_every_variable_is_read() -> None:
+    settings = read_settings(
+        {
+            "LANGBASE_API_KEY": "lb",
+            "LANGBASE_BASE_URL": "https://lb.example/",
+            "ANTHROPIC_API_KEY": "an",
+            "OPENAI_API_KEY": "op",
+            "OPENAI_BASE_URL": "https://op.example/v1/",
+            "OLLAMA_HOST": "localhost:1",
+            "DATABASE_PATH": "./data/reasoning.db",
+            "DATABASE_MAX_CONNECTIONS": "7",
+            "LOG_LEVEL": "DEBUG",
+            "LOG_FORMAT": "json",
+            "REQUEST_TIMEOUT_MS": "1500",
+            "MAX_RETRIES": "0",
+            "RETRY_DELAY_MS": "250",
+            "GOT_MAX_NODES": "10",
+            "GOT_MAX_DEPTH": "20",
+            "GOT_DEFAULT_K": "1",
+            "GOT_PRUNE_THRESHOLD": "0",
+            "PLAIT_REASONING_BACKEND": "openai",
+            "PLAIT_REASONING_MODEL": "tiny",
+            "PLAIT_REASONING_BASE_URL": "http://localhost:8080",
+            "PLAIT_REASONING_API_KEY": "own",
+            "PLAIT_REASONING_SCRIPT": "script.json",
+        }
+    )
+
+    keys = settings.keys
+    assert (keys.langbase, keys.anthropic, keys.openai) == ("lb", "an", "op")
+    assert settings.langbase_url == "https://lb.example"
+    assert settings.openai_url == "https://op.example/v1"
+    assert settings.ollama_host == "localhost:1"
+    assert (settings.database, settings.database_connections) == ("./data/reasoning.db", 7)
+    assert (settings.log_level, settings.log_format) == ("debug", "json")
+    assert settings.got == GotLimits(max_nodes=10, max_depth=20, default_k=1, prune_threshold=0.0)
+    assert settings.patience_with(30) == Patience(
+        timeout_seconds=1.5, max_retries=0, first_delay_seconds=0.25
+    )
+    assert settings.wish == Wish(
+        backend="openai",
+        model="tiny",
+        base_url="http://localhost:8080",
+        key="own",
+        script="script.json",
+    )
+
+
+def test_pipes_have_names_of_their_own_and_graphs_may_share_one() -> None:
+    names = {name: f"my-{name}" for name in ("LINEAR", "TREE", "DIVERGENT", "REFLECTION", "AUTO")}
+    environ = {f"PIPE_{name}": value for name, value in names.items()}
+
+    settings = read_settings(
+        {**environ, "PIPE_BACKTRACKING": "b", "PIPE_GOT": "got", "PIPE_GOT_SCORE": "score"}
+    )
+
+    assert settings.pipes == PipeNames(
+        linear="my-LINEAR",
+        tree="my-TREE",
+        divergent="my-DIVERGENT",
+        reflection="my-REFLECTION",
+        auto="my-AUTO",
+        backtracking="b",
+        got_generate="got",
+        got_score="score",
+        got_aggregate="got",
+        got_refine="got",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        (
+            "MAX_RETRIES",
+            CANARY,
+            snapshot("must be a whole number from 0 to 20, and is a text"),
+        ),
+        (
+            "MAX_RETRIES",
+            "-1",
+            snapshot("must be a whole number from 0 to 20, and is a number outside of it"),
+        ),
+        (
+            "DATABASE_MAX_CONNECTIONS",
+            "1.5",
+            snapshot("must be a whole number from 1 to 1000, and is a fraction"),
+        ),
+        (
+            "REQUEST_TIMEOUT_MS",
+            "0",
+            snapshot("must be a whole number from 1 to 86400000, and is a number outside of it"),
+        ),
+        (
+            "RETRY_DELAY_MS",
+            "1s",
+            snapshot("must be a whole number from 0 to 86400000, and is a text"),
+        ),
+        (
+            "GOT_MAX_NODES",
+            "9",
+            snapshot("must be a whole number from 10 to 1000, and is a number outside of it"),
+        ),
+        (
+            "GOT_PRUNE_THRESHOLD",
+            "nan",
+            snapshot("must be a number from 0 to 1, and is not a finite number"),
+        ),
+        (
+            "GOT_PRUNE_THRESHOLD",
+            CANARY,
+            snapshot("must be a number from 0 to 1, and is a text"),
+        ),
+        ("LOG_FORMAT", CANARY, snapshot("must be one of pretty, json, and is another word")),
+        (
+            "LOG_LEVEL",
+            "3",
+            snapshot("must be one of trace, debug, info, warn, error, and is another word"),
+        ),
+        (
+            "PLAIT_REASONING_BACKEND",
+            "magic",
+            snapshot(
+                "must be one of langbase, model, openai, sampling, local, host, scripted, "
+                "and is another word"
+            ),
+        ),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_refused_without_being_quoted(
+    name: str, value: str, message: str
+) -> None:
+    assert problems({name: value}) == {name: message}
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://api.langbase.com",
+        "ftp://api.langbase.com",
+        "api.langbase.com",
+        "https://",
+        "https://[::1",
+        "https://x:99999",
+        f"https://user:{CANARY}@api.langbase.com",
+        f"https://api.langbase.com?key={CANARY}",
+    ],
+)
+def test_the_url_of_langbase_must_be_https_and_hold_no_secret(url: str) -> None:
+    assert set(problems({"LANGBASE_BASE_URL": url})) == {"LANGBASE_BASE_URL"}
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8091", "http://localhost", "http://[::1]:80"])
+def test_this_machine_needs_no_https(url: str) -> None:
+    assert read_settings({"LANGBASE_BASE_URL": url}).langbase_url == url
+
+
+def test_a_key_is_not_sent_in_the_open() -> None:
+    lan = "http://192.0.2.7:11434"
+
+    assert read_settings({"PLAIT_REASONING_BASE_URL": lan}).wish.base_url == lan
+    assert set(problems({"PLAIT_REASONING_BASE_URL": lan, "PLAIT_REASONING_API_KEY": CANARY})) == {
+        "PLAIT_REASONING_BASE_URL"
+    }
+    assert set(problems({"OPENAI_BASE_URL": lan, "OPENAI_API_KEY": CANARY})) == {"OPENAI_BASE_URL"}
+
+
+def test_every_problem_is_told_at_once() -> None:
+    assert set(problems({"MAX_RETRIES": "x", "LOG_LEVEL": "x", "LANGBASE_BASE_URL": "x"})) == {
+        "MAX_RETRIES",
+        "LOG_LEVEL",
+        "LANGBASE_BASE_URL",
+    }
+
+
+def test_blank_values_count_as_none() -> None:
+    assert read_settings(
+        {"LANGBASE_API_KEY": " ", "MAX_RETRIES": "", "PIPE_LINEAR": "", "LOG_LEVEL": " "}
+    ) == read_settings({})
+
+
+def test_a_file_fills_in_what_the_environment_leaves_open(tmp_path: Path) -> None:
+    path = tmp_path / ".env"
+    path.write_text('# keys\nLANGBASE_API_KEY="from file"\nexport MAX_RETRIES=5\n')
+
+    settings = read_settings({"MAX_RETRIES": "1"}, dotenv=path)
+
+    assert settings.keys.langbase == "from file"
+    assert settings.patience.max_retries == 1
+
+
+def test_a_file_that_is_not_there_is_no_error(tmp_path: Path) -> None:
+    assert read_settings({}, dotenv=tmp_path / ".env") == read_settings({})
+
+
+@pytest.mark.parametrize("content", [f"KEY {CANARY}".encode(), b"A=\xff\xfe"])
+def test_a_file_that_cannot_be_read_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / ".env"
+    path.write_bytes(content)
+
+    with pytest.raises(ConfigError) as refused:
+        read_settings({}, dotenv=path)
+
+    assert str(path) in str(refused.value)
+    assert CANARY not in str(refused.value)
+
+
+def test_what_is_wished_wins_over_the_variables() -> None:
+    settings = read_settings(
+        {"PLAIT_REASONING_BACKEND": "host", "PLAIT_REASONING_MODEL": "a:b"},
+        wish=Wish(backend="model"),
+    )
+
+    assert settings.wish == Wish(backend="model", model="a:b")
+
+
+def test_settings_do_not_show_their_keys() -> None:
+    names = ("LANGBASE_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "PLAIT_REASONING_API_KEY")
+    url = f"postgresql://me:{CANARY}@db/plait"
+
+    settings = read_settings({**dict.fromkeys(names, CANARY), "DATABASE_PATH": url})
+
+    assert CANARY not in repr(settings)
