@@ -1,0 +1,26 @@
+"""The page about backends names every variable, and the settings of the pipes as they are."""
+
+from __future__ import annotations
+
+import re
+
+from plait.reasoning.backends.pipes import PIPE_SETTINGS, PipeNames
+from tests.docs.pages import ROOT
+
+PAGE = (ROOT / "docs" / "reference" / "reasoning-backends.md").read_text()
+BACKENDS = ROOT / "src" / "plait" / "reasoning" / "backends"
+
+
+def test_every_variable_that_is_read_is_described() -> None:
+    read = set(re.findall(r'"([A-Z]+_[A-Z_]+)"', (BACKENDS / "settings.py").read_text()))
+
+    assert len(read) > 25
+    assert {name for name in read if f"`{name}`" not in PAGE} == set()
+
+
+def test_the_pipes_are_described_as_they_are() -> None:
+    for mode, settings in PIPE_SETTINGS.items():
+        shown = "the steps of a graph" if mode.startswith("got_") else mode
+        assert f"| {shown} | {settings.temperature} | {settings.max_tokens} |" in PAGE
+    for mode in ("linear", "tree", "divergent", "reflection", "auto", "backtracking"):
+        assert f"| `PIPE_{mode.upper()}` | `{getattr(PipeNames(), mode)}` |" in PAGE
