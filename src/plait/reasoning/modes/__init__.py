@@ -1,0 +1,1 @@
+"""The modes of reasoning: each computes first, and says what to write."""

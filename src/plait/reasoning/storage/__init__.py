@@ -1,0 +1,1 @@
+"""Where sessions are kept: SQLite by default, PostgreSQL for several servers."""

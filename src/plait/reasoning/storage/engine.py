@@ -1,0 +1,98 @@
+"""Opening a database: which one a text means, and how SQLite is set up."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from plait.errors import ConfigError
+
+BUSY_TIMEOUT_SECONDS = 30
+"""How long a writer waits for another process before it gives up."""
+
+WRITES = "plait_writes"
+"""The execution option of connections that will write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """Which database to open."""
+
+    url: URL
+
+    @property
+    def is_sqlite(self) -> bool:
+        """Say whether it is a file of SQLite."""
+        return self.url.get_backend_name() == "sqlite"
+
+    def __str__(self) -> str:
+        if self.is_sqlite:
+            return str(self.url.database)
+        return self.url.render_as_string(hide_password=True)
+
+
+def database_from(text: str) -> Database:
+    """Read a path, or a URL of SQLite or PostgreSQL.
+
+    Raises:
+        ConfigError: It is a URL of another kind, or not one.
+    """
+    if "://" not in text:
+        return Database(URL.create("sqlite+aiosqlite", database=str(Path(text).expanduser())))
+    try:
+        url = make_url(text)
+    except ArgumentError:
+        raise ConfigError("the database is no path and no URL that can be read") from None
+    match url.get_backend_name():
+        case "sqlite" if url.database and url.database != ":memory:":
+            return Database(url.set(drivername="sqlite+aiosqlite"))
+        case "postgresql" | "postgres":
+            return Database(url.set(drivername="postgresql+asyncpg"))
+        case "sqlite":
+            raise ConfigError("the database must be a file: sessions outlive the server")
+        case other:
+            raise ConfigError(f"no database of the kind {other!r}: use a path or postgresql://…")
+
+
+def make_engine(database: Database, *, connections: int = 5) -> AsyncEngine:
+    """Make the pool of connections; a file of SQLite is made for its owner alone."""
+    if not database.is_sqlite:
+        return create_async_engine(database.url, pool_size=connections, pool_pre_ping=True)
+    _make_file(Path(str(database.url.database)))
+    engine = create_async_engine(
+        database.url, pool_size=connections, connect_args={"timeout": BUSY_TIMEOUT_SECONDS}
+    )
+    event.listen(engine.sync_engine, "connect", _set_up)
+    event.listen(engine.sync_engine, "begin", _begin)
+    return engine
+
+
+def _make_file(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # Before SQLite does: it takes over the mode for its own files beside this one.
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+
+
+def _set_up(connection: Any, _record: object) -> None:
+    # The driver's own transactions begin too late to take the lock.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_SECONDS * 1000}")
+    cursor.execute("PRAGMA journal_mode = WAL")
+    cursor.execute("PRAGMA synchronous = NORMAL")
+    cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.close()
+
+
+def _begin(connection: Connection) -> None:
+    # A transaction that reads and then writes fails at once, however long it may wait,
+    # when another wrote in between.
+    writes = connection.get_execution_options().get(WRITES, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -1,0 +1,8 @@
+"""Runs migrations on the connection that `migrate.py` hands over, inside its transaction."""
+
+from __future__ import annotations
+
+from alembic import context
+
+context.configure(connection=context.config.attributes["connection"], transactional_ddl=True)
+context.run_migrations()

@@ -1,0 +1,241 @@
+"""What a session of reasoning is made of, as frozen values.
+
+Times are RFC 3339 texts in UTC, always with microseconds, so that they sort as texts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+Mode = Literal["linear", "tree", "divergent", "reflection", "backtracking", "auto", "got"]
+
+BranchState = Literal["active", "completed", "abandoned"]
+
+SessionStatus = Literal["open", "concluded"]
+
+RefType = Literal["supports", "contradicts", "extends", "alternative", "depends"]
+
+NodeType = Literal[
+    "thought", "hypothesis", "conclusion", "aggregation", "root", "refinement", "terminal"
+]
+
+EdgeType = Literal["generates", "refines", "aggregates", "supports", "contradicts"]
+
+SnapshotType = Literal["full", "incremental", "branch"]
+
+Json = Mapping[str, Any]
+"""Free data beside a value; JSON all the way down."""
+
+
+def new_id() -> str:
+    """Make an id that nothing else has."""
+    return str(uuid.uuid4())
+
+
+def now() -> str:
+    """Return the time of day as it is stored."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def fingerprint(text: str) -> str:
+    """Return the same short text for contents that differ only in case and spacing."""
+    folded = " ".join(text.casefold().split())
+    return hashlib.sha256(folded.encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """One line of inquiry, with everything that was thought in it."""
+
+    id: str = field(default_factory=new_id)
+    mode: str
+    created_at: str = field(default_factory=now)
+    updated_at: str = field(default_factory=now)
+    metadata: Json | None = None
+    active_branch_id: str | None = None
+    status: SessionStatus = "open"
+    conclusion: Json | None = None
+    """What the session came to; set while it is concluded."""
+    version: int = 0
+    """How often it was written; 0 before the first time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thought:
+    """One step of reasoning."""
+
+    id: str = field(default_factory=new_id)
+    session_id: str
+    content: str
+    confidence: float = 0.8
+    mode: str
+    parent_id: str | None = None
+    branch_id: str | None = None
+    created_at: str = field(default_factory=now)
+    metadata: Json | None = None
+    position: int | None = None
+    """Its place in the session; given when it is stored."""
+    abandoned_by: str | None = None
+    """The snapshot of the backtrack that left it behind; `None` while it counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    """One path through a tree of thoughts."""
+
+    id: str = field(default_factory=new_id)
+    session_id: str
+    name: str
+    parent_branch_id: str | None = None
+    priority: float = 1.0
+    confidence: float = 0.8
+    state: BranchState = "active"
+    created_at: str = field(default_factory=now)
+    updated_at: str = field(default_factory=now)
+    metadata: Json | None = None
+    position: int | None = None
+    """Its place in the session; given when it is stored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrossRef:
+    """How one branch relates to another."""
+
+    id: str = field(default_factory=new_id)
+    from_branch_id: str
+    to_branch_id: str
+    ref_type: RefType
+    reason: str | None = None
+    strength: float = 1.0
+    created_at: str = field(default_factory=now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """The state of a session under a name, to come back to."""
+
+    id: str = field(default_factory=new_id)
+    session_id: str
+    branch_id: str | None = None
+    name: str
+    description: str | None = None
+    snapshot: Json
+    created_at: str = field(default_factory=now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateSnapshot:
+    """A record of state that was restored or captured."""
+
+    id: str = field(default_factory=new_id)
+    session_id: str
+    parent_snapshot_id: str | None = None
+    snapshot_type: SnapshotType
+    description: str | None = None
+    state_data: Json
+    created_at: str = field(default_factory=now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graph:
+    """A graph of thoughts; a session may hold several."""
+
+    id: str = field(default_factory=new_id)
+    session_id: str
+    problem: str | None = None
+    config: Json
+    created_at: str = field(default_factory=now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphNode:
+    """One thought in a graph."""
+
+    id: str = field(default_factory=new_id)
+    graph_id: str
+    session_id: str
+    content: str
+    node_type: NodeType = "thought"
+    score: float | None = None
+    depth: int = 0
+    is_active: bool = True
+    is_terminal: bool = False
+    is_root: bool = False
+    created_at: str = field(default_factory=now)
+    metadata: Json | None = None
+    position: int | None = None
+    """Its place in the session; given when it is stored."""
+    abandoned_by: str | None = None
+    """The snapshot of the backtrack that left it behind; `None` while it counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphEdge:
+    """How one node came from another."""
+
+    id: str = field(default_factory=new_id)
+    graph_id: str
+    session_id: str
+    from_node: str
+    to_node: str
+    edge_type: EdgeType = "generates"
+    weight: float = 1.0
+    created_at: str = field(default_factory=now)
+    metadata: Json | None = None
+    abandoned_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocation:
+    """One request to a model, for the record."""
+
+    id: str = field(default_factory=new_id)
+    session_id: str | None = None
+    tool_name: str
+    input: Json
+    output: Json | None = None
+    pipe_name: str | None = None
+    latency_ms: int | None = None
+    success: bool = True
+    error: str | None = None
+    created_at: str = field(default_factory=now)
+    model: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+_INTERNAL = frozenset({"position", "abandoned_by"})
+
+
+def thought_json(thought: Thought) -> dict[str, Any]:
+    """Describe a thought as results show it."""
+    return _public(thought)
+
+
+def branch_json(branch: Branch) -> dict[str, Any]:
+    """Describe a branch as results show it."""
+    return _public(branch)
+
+
+def checkpoint_json(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Describe a checkpoint as results show it."""
+    return _public(checkpoint)
+
+
+def node_json(node: GraphNode) -> dict[str, Any]:
+    """Describe a node of a graph as results show it."""
+    return _public(node)
+
+
+def edge_json(edge: GraphEdge) -> dict[str, Any]:
+    """Describe an edge of a graph as results show it."""
+    return _public(edge)
+
+
+def _public(value: Thought | Branch | Checkpoint | GraphNode | GraphEdge) -> dict[str, Any]:
+    return {name: found for name, found in asdict(value).items() if name not in _INTERNAL}
