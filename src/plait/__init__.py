@@ -109,6 +109,7 @@ if TYPE_CHECKING:
     from plait.errors import ProtocolError as ProtocolError
     from plait.errors import RateLimitedError as RateLimitedError
     from plait.errors import ReasoningError as ReasoningError
+    from plait.errors import RefusedError as RefusedError
     from plait.errors import ReplyError as ReplyError
     from plait.errors import ResourceNotFoundError as ResourceNotFoundError
     from plait.errors import ResultExpiredError as ResultExpiredError
@@ -242,6 +243,7 @@ _MODULES = {
         "ProtocolError",
         "RateLimitedError",
         "ReasoningError",
+        "RefusedError",
         "ReplyError",
         "ResourceNotFoundError",
         "ResultExpiredError",

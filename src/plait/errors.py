@@ -36,7 +36,8 @@ PlaitError
 ├── ReasoningError                 of the reasoning server
 │   ├── BackendError               whoever writes the thoughts could not be reached, or refused
 │   ├── ReplyError                 it answered, but not with the JSON that was asked for
-│   └── HostHasNoModelError        the caller is to write the thoughts; nobody else can
+│   ├── HostHasNoModelError        the caller is to write the thoughts; nobody else can
+│   └── RefusedError               the call does not fit; nothing was changed
 └── ContentError
 ```
 """
@@ -387,6 +388,10 @@ class ReplyError(ReasoningError):
 
 class HostHasNoModelError(ReasoningError):
     """The calling model is the one that thinks here; the server has none to ask."""
+
+
+class RefusedError(ReasoningError):
+    """The call does not fit the session or the tool; nothing was changed, and the text says why."""
 
 
 class ContentError(PlaitError):

@@ -1,0 +1,134 @@
+"""Writing a session as JSON, Markdown, Mermaid, DOT or SVG."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Final, Literal, TypeAlias
+
+from plait.reasoning.export.svg import svg_of
+from plait.reasoning.export.whole import Drawing, WholeSession, drawing_of, label_of, whole_session
+from plait.reasoning.values import Thought
+
+__all__ = ["EXPORTERS", "Exported", "Format", "whole_session"]
+
+Format: TypeAlias = Literal["json", "markdown", "mermaid", "dot", "svg"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """A document."""
+
+    content: str
+    mime_type: str
+
+
+def _json(whole: WholeSession) -> Exported:
+    text = json.dumps(asdict(whole), indent=2, ensure_ascii=False)
+    return Exported(content=text, mime_type="application/json")
+
+
+def _markdown(whole: WholeSession) -> Exported:
+    session = whole.session
+    lines = [
+        f"# Reasoning session {session.id}",
+        "",
+        f"{session.mode}, {session.status}, from {session.created_at} to {session.updated_at}.",
+    ]
+    if session.conclusion:
+        lines += ["", "## Conclusion", "", _quoted(str(session.conclusion.get("text", "")))]
+    live = [thought for thought in whole.thoughts if thought.abandoned_by is None]
+    left = [thought for thought in whole.thoughts if thought.abandoned_by is not None]
+    lines += _thoughts("Thoughts", live) + _thoughts("Left behind", left)
+    if whole.branches:
+        lines += ["", "## Branches", ""]
+        lines += [
+            f"- {_inline(branch.name)}: {branch.state}, confidence {branch.confidence:.2f}"
+            for branch in whole.branches
+        ]
+    for graph in whole.graphs:
+        nodes = [node for node in whole.nodes if node.graph_id == graph.id]
+        lines += ["", f"## Graph {graph.id}", ""]
+        lines += [f"Problem: {_inline(graph.problem)}", ""] if graph.problem else []
+        for node in nodes:
+            score = "" if node.score is None else f", score {node.score:.2f}"
+            faded = ", left behind" if node.abandoned_by else ""
+            place = f"{node.node_type}, depth {node.depth}{score}{faded}"
+            lines.append(f"- {_inline(node.content)} ({place})")
+    return Exported(content="\n".join(lines) + "\n", mime_type="text/markdown")
+
+
+def _thoughts(title: str, thoughts: list[Thought]) -> list[str]:
+    if not thoughts:
+        return []
+    lines = ["", f"## {title}"]
+    for thought in thoughts:
+        place = f"### {thought.position}. {thought.mode}, confidence {thought.confidence:.2f}"
+        lines += ["", place, "", _quoted(thought.content)]
+    return lines
+
+
+def _quoted(text: str) -> str:
+    return "\n".join(f"> {line}" for line in text.splitlines())
+
+
+def _inline(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _mermaid(whole: WholeSession) -> Exported:
+    drawing = drawing_of(whole)
+    names = _names(drawing)
+    lines = ["flowchart TD"]
+    for dot in drawing.dots:
+        lines.append(f'    {names[dot.key]}["{_mermaid_text(label_of(dot))}"]')
+    for source, target, word in drawing.arrows:
+        label = f"|{word}|" if word else ""
+        lines.append(f"    {names[source]} -->{label} {names[target]}")
+    faded = [names[dot.key] for dot in drawing.dots if dot.faded]
+    if faded:
+        lines += ["    classDef faded opacity:0.4", f"    class {','.join(faded)} faded"]
+    return Exported(content="\n".join(lines) + "\n", mime_type="text/vnd.mermaid")
+
+
+def _mermaid_text(text: str) -> str:
+    """Write characters that mean something to Mermaid by their numbers."""
+    return "".join(f"#{ord(one)};" if one in '"#<>&`[]{}|\\' else one for one in text)
+
+
+def _dot(whole: WholeSession) -> Exported:
+    drawing = drawing_of(whole)
+    names = _names(drawing)
+    lines = ["digraph reasoning {", "    node [shape=box];"]
+    for dot in drawing.dots:
+        style = ", style=dashed" if dot.faded else ""
+        lines.append(f"    {names[dot.key]} [label={_dot_text(label_of(dot))}{style}];")
+    for source, target, word in drawing.arrows:
+        label = f" [label={_dot_text(word)}]" if word else ""
+        lines.append(f"    {names[source]} -> {names[target]}{label};")
+    lines.append("}")
+    return Exported(content="\n".join(lines) + "\n", mime_type="text/vnd.graphviz")
+
+
+def _dot_text(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _svg(whole: WholeSession) -> Exported:
+    return Exported(content=svg_of(drawing_of(whole)), mime_type="image/svg+xml")
+
+
+def _names(drawing: Drawing) -> dict[str, str]:
+    return {dot.key: f"n{number}" for number, dot in enumerate(drawing.dots, 1)}
+
+
+EXPORTERS: Final[Mapping[str, Callable[[WholeSession], Exported]]] = {
+    "json": _json,
+    "markdown": _markdown,
+    "mermaid": _mermaid,
+    "dot": _dot,
+    "svg": _svg,
+}
+"""How each format is written."""

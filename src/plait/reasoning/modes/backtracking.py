@@ -1,0 +1,129 @@
+"""Backtracking: bring a session back to a checkpoint, and set out another way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pydantic import Field
+
+from plait.reasoning.arguments import Key, Number, Params, Text, ranged
+from plait.reasoning.context import BUDGET_TOKENS, shortened, tokens_of
+from plait.reasoning.moves import move
+from plait.reasoning.refusals import invalid, supply
+from plait.reasoning.replies import BacktrackReply
+from plait.reasoning.restore import restored, whole_state
+from plait.reasoning.results import Result
+from plait.reasoning.values import Checkpoint, Session, StateSnapshot, Thought
+from plait.reasoning.work import Outcome, Work, open_session
+
+
+class BacktrackParams(Params):
+    """Arguments of `reasoning_backtrack`."""
+
+    checkpoint_id: Key = Field(description="The state to come back to.")
+    new_direction: Text | None = Field(default=None, description="Where to go instead.")
+    session_id: Key | None = Field(default=None, description="The session of the checkpoint.")
+    confidence: Number = ranged(0, 1, "How sure you are of the new way.", default=0.8)
+    thought: Text | None = Field(
+        default=None, description="The first step of the new way; then no model is asked."
+    )
+
+
+class BacktrackResult(Result):
+    """The state that was restored, and the first step from it."""
+
+    OMITTED = frozenset({"abandoned_branch_id"})
+
+    thought_id: str
+    session_id: str
+    checkpoint_restored: str
+    content: str
+    confidence: float
+    new_branch_id: str | None
+    snapshot_id: str
+    abandoned_branch_id: str | None = Field(
+        default=None, description="The branch that holds what came after the checkpoint."
+    )
+
+
+async def backtrack(params: BacktrackParams, work: Work) -> Outcome[BacktrackResult]:
+    """Bring a session back to a checkpoint; what came after is kept on an abandoned branch."""
+    checkpoint = await work.store.get_checkpoint(params.checkpoint_id)
+    if checkpoint is None:
+        raise invalid("checkpoint_id", f"Checkpoint not found: {params.checkpoint_id}")
+    if params.session_id is not None and params.session_id != checkpoint.session_id:
+        raise invalid("session_id", "Session ID does not match checkpoint")
+    session = await open_session(work, checkpoint.session_id)
+    reply = await _step(params, work, session, checkpoint)
+    snapshot = StateSnapshot(
+        session_id=session.id,
+        snapshot_type="branch",
+        description=f"Backtrack to checkpoint: {checkpoint.name}",
+        state_data=checkpoint.snapshot,
+    )
+    state = await whole_state(work.store, session.id)
+    changes, aside = restored(session, state, checkpoint, by=snapshot.id)
+    kept: Sequence[Mapping[str, Any]] = checkpoint.snapshot.get("thoughts", ())
+    thought = Thought(
+        session_id=session.id,
+        content=reply.thought,
+        confidence=max(reply.confidence, params.confidence),
+        mode="backtracking",
+        parent_id=kept[-1]["id"] if kept else None,
+        branch_id=checkpoint.branch_id,
+        metadata={"checkpoint_id": checkpoint.id, "new_direction": params.new_direction},
+    )
+    result = BacktrackResult(
+        thought_id=thought.id,
+        session_id=session.id,
+        checkpoint_restored=checkpoint.id,
+        content=thought.content,
+        confidence=reply.confidence,
+        new_branch_id=checkpoint.branch_id,
+        snapshot_id=snapshot.id,
+        abandoned_branch_id=aside.id if aside else None,
+        next=[
+            move("reasoning_linear", "go on the new way", session_id=session.id),
+            move("reasoning_tree", "branch out from here", session_id=session.id),
+        ],
+    )
+    everything = replace(changes, snapshots=(snapshot,), thoughts=(*changes.thoughts, thought))
+    return Outcome(result=result, changes=everything)
+
+
+async def _step(
+    params: BacktrackParams, work: Work, session: Session, checkpoint: Checkpoint
+) -> BacktrackReply:
+    own = params.thought or (params.new_direction if work.hosted else None)
+    if own is not None:
+        return BacktrackReply(thought=own, confidence=params.confidence)
+    if work.hosted:
+        raise supply("thought", '"the first step of the new way"')
+    about = f"\nDescription: {checkpoint.description}" if checkpoint.description else ""
+    wanted = params.new_direction or "Explore an alternative to what was done after it."
+    user = (
+        f"Checkpoint: {checkpoint.name}{about}\nIts state:\n{_shown(checkpoint)}\n\n"
+        f"New direction: {wanted}"
+    )
+    return await work.ask("backtracking", user, BacktrackReply, session=session)
+
+
+def _shown(checkpoint: Checkpoint) -> str:
+    """Write the state for a model: its last thoughts and its branches, within a budget."""
+    lines: list[str] = []
+    left = BUDGET_TOKENS
+    for thought in reversed(checkpoint.snapshot.get("thoughts", ())):
+        line = f"- [{thought['mode']}] {shortened(thought['content'], BUDGET_TOKENS // 4)}"
+        left -= tokens_of(line)
+        if left < 0:
+            lines.append("- (earlier thoughts are left out)")
+            break
+        lines.append(line)
+    branches = [
+        f"- branch {one['name']} ({one['state']})"
+        for one in checkpoint.snapshot.get("branches", ())
+        if one["state"] == "active"
+    ]
+    return "\n".join([*reversed(lines), *branches[:20]]) or "(nothing yet)"

@@ -1,0 +1,196 @@
+"""Divergent reasoning: points of view that differ in kind, and what they show together."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from plait.reasoning.arguments import Key, Number, Params, Text, Whole, Words, ranged
+from plait.reasoning.changes import Changes
+from plait.reasoning.context import as_lines, context_of
+from plait.reasoning.modes.tree import branch_of
+from plait.reasoning.moves import move
+from plait.reasoning.refusals import invalid, supply
+from plait.reasoning.replies import DivergentReply, PerspectiveReply
+from plait.reasoning.results import Move, Result, Shown
+from plait.reasoning.values import Session, Thought
+from plait.reasoning.work import Outcome, Work, session_for, touched
+
+_CHALLENGE = (
+    "\n- Name the assumptions behind the usual view, and take each of them away at least once."
+)
+_REBEL = "\n- At least one view must contradict what everybody believes here, and mean it."
+
+_MOST_CONTEXT = 5
+
+
+class PerspectiveParam(Params):
+    """A point of view that the caller thought of."""
+
+    thought: Text
+    novelty: Number = ranged(0, 1, "How far it is from the usual view.")
+    viability: Number = ranged(0, 1, "How well it would work.")
+    assumptions_challenged: list[Words] = Field(default_factory=list[Words])
+
+
+class DivergentParams(Params):
+    """Arguments of `reasoning_divergent`."""
+
+    content: Text = Field(description="The matter to look at.")
+    session_id: Key | None = Field(default=None, description="The session to go on with.")
+    branch_id: Key | None = Field(default=None, description="The branch to put the thoughts on.")
+    num_perspectives: Whole = ranged(2, 5, "How many points of view.", default=3)
+    challenge_assumptions: bool = Field(default=False, description="Question what is assumed.")
+    force_rebellion: bool = Field(default=False, description="Demand a contrary view.")
+    confidence: Number = ranged(0, 1, "How sure you are of the content.", default=0.7)
+    perspectives: list[PerspectiveParam] | None = Field(
+        default=None, description="Your own points of view, 2 to 5; then no model is asked."
+    )
+    synthesis: Words | None = Field(
+        default=None, description="What your own points of view show together."
+    )
+
+
+class PerspectiveShown(Shown):
+    """A point of view."""
+
+    thought_id: str
+    content: str
+    novelty: float
+    viability: float
+    assumptions_challenged: list[str]
+
+
+class DivergentResult(Result):
+    """The points of view, and what they show together."""
+
+    OMITTED = frozenset({"branch_id"})
+
+    session_id: str
+    thought_id: str
+    perspectives: list[PerspectiveShown]
+    synthesis: str
+    synthesis_thought_id: str
+    total_novelty_score: float
+    most_viable_perspective: int
+    most_novel_perspective: int
+    branch_id: str | None = None
+
+
+async def divergent(params: DivergentParams, work: Work) -> Outcome[DivergentResult]:
+    """Look at a matter from several points of view."""
+    session = await session_for(work, params.session_id, "divergent")
+    if params.branch_id is not None:
+        await branch_of(work, session, params.branch_id)
+    reply = await _views(params, work, session)
+    views = reply.perspectives[: params.num_perspectives]
+    main = _thought(session, params, params.content, params.confidence)
+    seen = [
+        _thought(
+            session,
+            params,
+            view.thought,
+            (view.novelty + view.viability) / 2,
+            parent=main,
+            novelty=view.novelty,
+            viability=view.viability,
+            perspective_index=index,
+            assumptions_challenged=view.assumptions_challenged,
+        )
+        for index, view in enumerate(views)
+    ]
+    together = _thought(
+        session,
+        params,
+        reply.synthesis,
+        sum(one.confidence for one in seen) / len(seen),
+        parent=main,
+        is_synthesis=True,
+        source_perspectives=len(seen),
+    )
+    best = max(range(len(views)), key=lambda index: views[index].viability)
+    result = DivergentResult(
+        session_id=session.id,
+        thought_id=main.id,
+        perspectives=[
+            PerspectiveShown(
+                thought_id=thought.id,
+                content=view.thought,
+                novelty=view.novelty,
+                viability=view.viability,
+                assumptions_challenged=view.assumptions_challenged,
+            )
+            for view, thought in zip(views, seen, strict=True)
+        ],
+        synthesis=reply.synthesis,
+        synthesis_thought_id=together.id,
+        total_novelty_score=sum(view.novelty for view in views) / len(views),
+        most_viable_perspective=best,
+        most_novel_perspective=max(range(len(views)), key=lambda index: views[index].novelty),
+        branch_id=params.branch_id,
+        next=_after(session, together, seen[best]),
+    )
+    changes = Changes(session=touched(session), thoughts=(main, *seen, together))
+    return Outcome(result=result, changes=changes)
+
+
+def _after(session: Session, together: Thought, best: Thought) -> list[Move]:
+    return [
+        move(
+            "reasoning_tree",
+            "work out the most viable view",
+            session_id=session.id,
+            content=best.content,
+        ),
+        move(
+            "reasoning_reflection",
+            "examine what they show together",
+            session_id=session.id,
+            thought_id=together.id,
+        ),
+    ]
+
+
+def _thought(
+    session: Session,
+    params: DivergentParams,
+    content: str,
+    confidence: float,
+    *,
+    parent: Thought | None = None,
+    **metadata: object,
+) -> Thought:
+    return Thought(
+        session_id=session.id,
+        content=content,
+        confidence=confidence,
+        mode="divergent",
+        parent_id=parent.id if parent else None,
+        branch_id=params.branch_id,
+        metadata=metadata or None,
+    )
+
+
+async def _views(params: DivergentParams, work: Work, session: Session) -> DivergentReply:
+    if params.perspectives is not None:
+        if not 2 <= len(params.perspectives) <= 5:
+            raise invalid("perspectives", "Between 2 and 5 perspectives are needed")
+        if not (params.synthesis or "").strip():
+            raise invalid("synthesis", "Synthesis is required with your own perspectives")
+        views = [PerspectiveReply(**one.model_dump()) for one in params.perspectives]
+        return DivergentReply(perspectives=views, synthesis=params.synthesis or "")
+    if work.hosted:
+        shape = (
+            '[{"thought": "…", "novelty": 0.0–1.0, "viability": 0.0–1.0, '
+            f'"assumptions_challenged": ["…"]}}, …] ({params.num_perspectives} views that differ '
+            'in kind), and synthesis="what they show together"'
+        )
+        raise supply("perspectives", shape)
+    earlier = await context_of(work.store, session.id, most=_MOST_CONTEXT)
+    past = f"Context:\n{as_lines(earlier)}\n\n" if earlier else ""
+    user = f"{past}Give {params.num_perspectives} perspectives on:\n{params.content}"
+
+    def urged(system: str) -> str:
+        challenge = _CHALLENGE if params.challenge_assumptions else ""
+        return system + challenge + (_REBEL if params.force_rebellion else "")
+
+    return await work.ask("divergent", user, DivergentReply, session=session, system=urged)

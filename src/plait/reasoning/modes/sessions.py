@@ -1,0 +1,340 @@
+"""Sessions as such: find them, read them, copy them, close them and throw them away."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal
+
+from pydantic import Field
+
+from plait.reasoning.arguments import Key, Number, Params, Text, Whole, Words, ranged
+from plait.reasoning.changes import Changes
+from plait.reasoning.export.formats import EXPORTERS, Exported, Format, whole_session
+from plait.reasoning.fork import forked
+from plait.reasoning.modes.tree import ListParams
+from plait.reasoning.moves import move
+from plait.reasoning.refusals import invalid, session_fault
+from plait.reasoning.results import Result, Shown
+from plait.reasoning.storage.port import SessionLine
+from plait.reasoning.values import (
+    Session,
+    branch_json,
+    now,
+    thought_json,
+)
+from plait.reasoning.work import Outcome, Work, known_session, open_session, touched
+
+
+class SessionsParams(Params):
+    """Arguments of `reasoning_session_list`."""
+
+    limit: Whole = ranged(1, 200, "How many to list.", default=50)
+    offset: Whole = ranged(0, 1_000_000, "How many to skip.", default=0)
+    status: Literal["open", "concluded"] | None = Field(default=None, description="Only these.")
+
+
+class SessionShown(Shown):
+    """A session in a list."""
+
+    session_id: str
+    title: str
+    mode: str
+    status: str
+    thoughts: int
+    created_at: str
+    updated_at: str
+
+
+class SessionsResult(Result):
+    """Sessions, the one that changed last first."""
+
+    sessions: list[SessionShown]
+    count: int
+
+
+class GetParams(Params):
+    """Arguments of `reasoning_session_get`."""
+
+    session_id: Key
+    limit: Whole = ranged(1, 1000, "How many thoughts to read.", default=50)
+    offset: Whole = ranged(0, 1_000_000, "How many thoughts to skip.", default=0)
+
+
+class GetResult(Result):
+    """A session with its thoughts."""
+
+    session_id: str
+    mode: str
+    status: str
+    created_at: str
+    updated_at: str
+    active_branch_id: str | None
+    conclusion: dict[str, Any] | None
+    total_thoughts: int
+    thoughts: list[dict[str, Any]]
+    branches: list[dict[str, Any]]
+    checkpoints: list[dict[str, Any]]
+    graphs: list[dict[str, Any]]
+    tokens: dict[str, int]
+
+
+class SearchParams(Params):
+    """Arguments of `reasoning_session_search`."""
+
+    query: Text = Field(description="A text to look for in thoughts; case does not matter.")
+    session_id: Key | None = Field(default=None, description="Look in this session only.")
+    limit: Whole = ranged(1, 100, "How many to find.", default=20)
+
+
+class SearchResult(Result):
+    """Thoughts that hold the text."""
+
+    matches: list[dict[str, Any]]
+    count: int
+
+
+class ExportParams(Params):
+    """Arguments of `reasoning_session_export`."""
+
+    session_id: Key
+    format: Format = "markdown"
+
+
+class ExportResult(Result):
+    """A session as a document."""
+
+    session_id: str
+    format: str
+    mime_type: str
+    content: str
+
+
+class DeleteResult(Result):
+    """A session that is gone."""
+
+    session_id: str
+    deleted: bool
+
+
+class ForkParams(Params):
+    """Arguments of `reasoning_session_fork`."""
+
+    session_id: Key
+    new_session_id: Key | None = Field(default=None, description="The id of the copy.")
+
+
+class ForkResult(Result):
+    """The copy."""
+
+    session_id: str
+    forked_from: str
+    thoughts: int
+    branches: int
+    nodes: int
+
+
+class ConcludeParams(Params):
+    """Arguments of `reasoning_session_conclude`."""
+
+    session_id: Key
+    conclusion: Text = Field(description="What the session came to.")
+    confidence: Number = ranged(0, 1, "How sure you are of it.", default=0.8)
+    thought_ids: list[Key] = Field(
+        default_factory=list[Key], description="The thoughts it rests on."
+    )
+
+
+class ConcludeResult(Result):
+    """A session that is closed."""
+
+    session_id: str
+    status: str
+    conclusion: dict[str, Any]
+
+
+class ReopenParams(Params):
+    """Arguments of `reasoning_session_reopen`."""
+
+    session_id: Key
+    reason: Words | None = None
+
+
+class ReopenResult(Result):
+    """A session that is open again."""
+
+    session_id: str
+    status: str
+    former_conclusion: dict[str, Any] | None
+
+
+async def session_list(params: SessionsParams, work: Work) -> Outcome[SessionsResult]:
+    """List sessions."""
+    found = await work.store.list_sessions(
+        limit=params.limit, offset=params.offset, status=params.status
+    )
+    steps = [
+        move("reasoning_session_get", "read the newest", session_id=line.session.id)
+        for line in found[:1]
+    ]
+    shown = [session_shown(line) for line in found]
+    return Outcome(result=SessionsResult(sessions=shown, count=len(shown), next=steps))
+
+
+def session_shown(line: SessionLine) -> SessionShown:
+    """Show a session in a list."""
+    return SessionShown(
+        session_id=line.session.id,
+        title=line.title,
+        mode=line.session.mode,
+        status=line.session.status,
+        thoughts=line.thoughts,
+        created_at=line.session.created_at,
+        updated_at=line.session.updated_at,
+    )
+
+
+async def session_get(params: GetParams, work: Work) -> Outcome[GetResult]:
+    """Read a session."""
+    session = await known_session(work, params.session_id)
+    store = work.store
+    thoughts = await store.get_session_thoughts(session.id)
+    page = thoughts[params.offset : params.offset + params.limit]
+    result = GetResult(
+        session_id=session.id,
+        mode=session.mode,
+        status=session.status,
+        created_at=session.created_at,
+        updated_at=session.updated_at,
+        active_branch_id=session.active_branch_id,
+        conclusion=dict(session.conclusion) if session.conclusion else None,
+        total_thoughts=len(thoughts),
+        thoughts=[thought_json(one) for one in page],
+        branches=[branch_json(one) for one in await store.get_session_branches(session.id)],
+        checkpoints=[
+            {"id": one.id, "name": one.name, "created_at": one.created_at}
+            for one in await store.get_session_checkpoints(session.id)
+        ],
+        graphs=[
+            {"graph_id": one.id, "problem": one.problem, "config": one.config}
+            for one in await store.get_session_graphs(session.id)
+        ],
+        tokens=await _tokens(work, session),
+        next=[_go_on(session)],
+    )
+    return Outcome(result=result)
+
+
+def _go_on(session: Session) -> Any:
+    if session.status == "concluded":
+        return move("reasoning_session_reopen", "to go on with it", session_id=session.id)
+    return move("reasoning_linear", "to go on with it", session_id=session.id)
+
+
+async def _tokens(work: Work, session: Session) -> dict[str, int]:
+    use = await work.store.get_usage(session_id=session.id)
+    return {
+        "requests": sum(one.requests for one in use),
+        "input": sum(one.input_tokens for one in use),
+        "output": sum(one.output_tokens for one in use),
+    }
+
+
+async def session_search(params: SearchParams, work: Work) -> Outcome[SearchResult]:
+    """Find thoughts by their text."""
+    if params.session_id is not None:
+        await known_session(work, params.session_id)
+    found = await work.store.search_thoughts(
+        params.query, session_id=params.session_id, limit=params.limit
+    )
+    matches = [
+        {
+            "thought_id": one.id,
+            "session_id": one.session_id,
+            "content": one.content,
+            "mode": one.mode,
+            "abandoned": one.abandoned_by is not None,
+            "created_at": one.created_at,
+        }
+        for one in found
+    ]
+    return Outcome(result=SearchResult(matches=matches, count=len(matches)))
+
+
+async def session_export(params: ExportParams, work: Work) -> Outcome[ExportResult]:
+    """Write a session as a document."""
+    session = await known_session(work, params.session_id)
+    exported: Exported = EXPORTERS[params.format](await whole_session(work.store, session))
+    result = ExportResult(
+        session_id=session.id,
+        format=params.format,
+        mime_type=exported.mime_type,
+        content=exported.content,
+    )
+    return Outcome(result=result)
+
+
+async def session_delete(params: ListParams, work: Work) -> Outcome[DeleteResult]:
+    """Throw a session away."""
+    session = await known_session(work, params.session_id)
+    deleted = await work.store.delete_session(session.id)
+    return Outcome(result=DeleteResult(session_id=session.id, deleted=deleted))
+
+
+async def session_fork(params: ForkParams, work: Work) -> Outcome[ForkResult]:
+    """Copy what counts in a session into a new one."""
+    session = await known_session(work, params.session_id)
+    if params.new_session_id and await work.store.get_session(params.new_session_id):
+        raise invalid("new_session_id", "There is a session with this id already")
+    changes = await forked(work.store, session, key=params.new_session_id)
+    copy = changes.session
+    if copy is None:
+        raise session_fault(f"Session not found: {session.id}")
+    result = ForkResult(
+        session_id=copy.id,
+        forked_from=session.id,
+        thoughts=len(changes.thoughts),
+        branches=len(changes.branches),
+        nodes=len(changes.nodes),
+        next=[move("reasoning_linear", "go on in the copy", session_id=copy.id)],
+    )
+    return Outcome(result=result, changes=changes)
+
+
+async def session_conclude(params: ConcludeParams, work: Work) -> Outcome[ConcludeResult]:
+    """Close a session with what it came to; nothing can be added until it is reopened."""
+    session = await open_session(work, params.session_id)
+    for index, key in enumerate(params.thought_ids):
+        thought = await work.store.get_thought(key)
+        if thought is None or thought.session_id != session.id:
+            raise invalid(f"thought_ids[{index}]", f"Thought not found in this session: {key}")
+    conclusion = {
+        "text": params.conclusion,
+        "confidence": params.confidence,
+        "thought_ids": params.thought_ids,
+        "tokens": await _tokens(work, session),
+        "concluded_at": now(),
+    }
+    closed = replace(touched(session), status="concluded", conclusion=conclusion)
+    result = ConcludeResult(session_id=session.id, status="concluded", conclusion=conclusion)
+    return Outcome(result=result, changes=Changes(session=closed))
+
+
+async def session_reopen(params: ReopenParams, work: Work) -> Outcome[ReopenResult]:
+    """Open a concluded session again."""
+    session = await known_session(work, params.session_id)
+    if session.status != "concluded":
+        raise session_fault(f"Session {session.id} is not concluded")
+    former = dict(session.conclusion) if session.conclusion else None
+    metadata = dict(session.metadata or {})
+    metadata["reopened"] = [
+        *metadata.get("reopened", ()),
+        {"at": now(), "reason": params.reason, "conclusion": former},
+    ]
+    opened = replace(touched(session), status="open", conclusion=None, metadata=metadata)
+    result = ReopenResult(
+        session_id=session.id,
+        status="open",
+        former_conclusion=former,
+        next=[_go_on(opened)],
+    )
+    return Outcome(result=result, changes=Changes(session=opened))

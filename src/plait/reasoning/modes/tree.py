@@ -1,0 +1,326 @@
+"""Tree reasoning: several ways to go on, each a branch that can be followed, ended or left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from plait.reasoning.arguments import Key, Number, Params, Text, Whole, Words, ranged
+from plait.reasoning.changes import Changes
+from plait.reasoning.context import as_lines, context_of
+from plait.reasoning.graphs import leads_to
+from plait.reasoning.modes.shown import BranchList, BranchResult, branch_shown
+from plait.reasoning.moves import move
+from plait.reasoning.refusals import invalid, session_fault, supply
+from plait.reasoning.replies import BranchReply, TreeReply
+from plait.reasoning.results import Move, Result, Shown
+from plait.reasoning.values import Branch, CrossRef, RefType, Session, Thought, branch_json, now
+from plait.reasoning.work import Outcome, Work, known_session, open_session, session_for, touched
+
+
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+class CrossRefParam(Params):
+    """How the branch relates to another."""
+
+    to_branch: Key = Field(description="The id of the other branch.")
+    type: Annotated[RefType, BeforeValidator(_lower)]
+    reason: Words | None = None
+    strength: Number = ranged(0, 1, "How strongly.", default=1.0)
+
+
+class BranchParam(Params):
+    """A way to go on that the caller thought of."""
+
+    thought: Text
+    confidence: Number = ranged(0, 1, "How promising it is.", default=0.8)
+    rationale: Words = ""
+
+
+class TreeParams(Params):
+    """Arguments of `reasoning_tree`."""
+
+    content: Text = Field(description="The thought from which to branch out.")
+    session_id: Key | None = Field(default=None, description="The session to go on with.")
+    branch_id: Key | None = Field(
+        default=None, description="The branch to branch out from; else the active one."
+    )
+    num_branches: Whole = ranged(2, 4, "How many ways to open.", default=3)
+    confidence: Number = ranged(0, 1, "How sure you are of the thought.", default=0.8)
+    cross_refs: list[CrossRefParam] = Field(
+        default_factory=list[CrossRefParam], description="How this branch relates to others."
+    )
+    branches: list[BranchParam] | None = Field(
+        default=None, description="Your own ways to go on, 2 to 4; then no model is asked."
+    )
+    recommended_branch: Whole = Field(
+        default=0, description="The index of the best of your own branches."
+    )
+
+
+class ChildBranch(Shown):
+    """A way that was opened."""
+
+    id: str
+    name: str
+    confidence: float
+    rationale: str
+
+
+class TreeResult(Result):
+    """The ways that were opened."""
+
+    session_id: str
+    branch_id: str
+    thought_id: str
+    content: str
+    confidence: float
+    child_branches: list[ChildBranch]
+    recommended_branch_index: int
+    parent_branch: str | None
+    cross_refs_created: int
+
+
+class FocusParams(Params):
+    """Arguments of `reasoning_tree_focus`."""
+
+    session_id: Key
+    branch_id: Key = Field(description="The branch to make active.")
+
+
+class ListParams(Params):
+    """Arguments of tools that list what a session has."""
+
+    session_id: Key
+
+
+class CompleteParams(Params):
+    """Arguments of `reasoning_tree_complete`."""
+
+    branch_id: Key
+    completed: bool = Field(default=True, description="False marks it as abandoned.")
+
+
+async def tree(params: TreeParams, work: Work) -> Outcome[TreeResult]:
+    """Open several ways to go on from a thought."""
+    session = await session_for(work, params.session_id, "tree")
+    branch, is_new = await _branch_for(work, session, params.branch_id)
+    refs = await _cross_refs(work, session, branch, params.cross_refs)
+    reply = await _ways(params, work, session)
+    ways = reply.branches[: params.num_branches]
+    best = reply.recommended_branch
+    if not 0 <= best < len(ways):
+        best = max(range(len(ways)), key=lambda index: ways[index].confidence)
+    thought = Thought(
+        session_id=session.id,
+        content=params.content,
+        confidence=params.confidence,
+        mode="tree",
+        branch_id=branch.id,
+    )
+    children = [_child(branch, index, way, best=index == best) for index, way in enumerate(ways)]
+    steps = [
+        Thought(
+            session_id=session.id,
+            content=way.thought,
+            confidence=way.confidence,
+            mode="tree",
+            parent_id=thought.id,
+            branch_id=child.id,
+            metadata={"rationale": way.rationale},
+        )
+        for way, child in zip(ways, children, strict=True)
+    ]
+    result = TreeResult(
+        session_id=session.id,
+        branch_id=branch.id,
+        thought_id=thought.id,
+        content=params.content,
+        confidence=params.confidence,
+        child_branches=[
+            ChildBranch(
+                id=child.id, name=child.name, confidence=way.confidence, rationale=way.rationale
+            )
+            for way, child in zip(ways, children, strict=True)
+        ],
+        recommended_branch_index=best,
+        parent_branch=branch.parent_branch_id,
+        cross_refs_created=len(refs),
+        next=_after_branching(session.id, children, best),
+    )
+    changes = Changes(
+        session=replace(touched(session), active_branch_id=session.active_branch_id or branch.id),
+        branches=(branch, *children) if is_new else (*children,),
+        cross_refs=(*refs,),
+        thoughts=(thought, *steps),
+    )
+    return Outcome(result=result, changes=changes)
+
+
+async def _branch_for(work: Work, session: Session, key: str | None) -> tuple[Branch, bool]:
+    """Return the branch the thought stands on, and whether it has to be made."""
+    if key is not None:
+        parent = await branch_of(work, session, key)
+        name = f"Branch from {parent.id[:8]}"
+        return Branch(session_id=session.id, name=name, parent_branch_id=parent.id), True
+    if session.active_branch_id is not None:
+        active = await work.store.get_branch(session.active_branch_id)
+        if active is not None:
+            return active, False
+    return Branch(session_id=session.id, name="Root"), True
+
+
+async def branch_of(work: Work, session: Session, key: str) -> Branch:
+    """Return a branch of a session.
+
+    Raises:
+        RefusedError: There is none of this id, or it is of another session.
+    """
+    found = await work.store.get_branch(key)
+    if found is None:
+        raise session_fault(f"Branch not found: {key}")
+    if found.session_id != session.id:
+        raise session_fault("Branch does not belong to this session")
+    return found
+
+
+async def _cross_refs(
+    work: Work, session: Session, branch: Branch, wanted: Sequence[CrossRefParam]
+) -> list[CrossRef]:
+    refs: list[CrossRef] = []
+    known = await work.store.get_session_cross_refs(session.id) if wanted else ()
+    for index, one in enumerate(wanted):
+        other = await branch_of(work, session, one.to_branch)
+        if one.type == "depends":
+            arrows = [
+                (ref.from_branch_id, ref.to_branch_id)
+                for ref in (*known, *refs)
+                if ref.ref_type == "depends"
+            ]
+            if leads_to(arrows, other.id, branch.id):
+                place = f"cross_refs[{index}].to_branch"
+                raise invalid(place, "Branches cannot depend on each other in a circle")
+        refs.append(
+            CrossRef(
+                from_branch_id=branch.id,
+                to_branch_id=other.id,
+                ref_type=one.type,
+                reason=one.reason,
+                strength=one.strength,
+            )
+        )
+    return refs
+
+
+async def _ways(params: TreeParams, work: Work, session: Session) -> TreeReply:
+    if params.branches is not None:
+        if not 2 <= len(params.branches) <= 4:
+            raise invalid("branches", "Between 2 and 4 branches are needed")
+        if not 0 <= params.recommended_branch < len(params.branches):
+            last = len(params.branches) - 1
+            raise invalid("recommended_branch", f"Must be an index from 0 to {last}")
+        ways = [BranchReply(**one.model_dump()) for one in params.branches]
+        return TreeReply(branches=ways[:4], recommended_branch=params.recommended_branch)
+    if work.hosted:
+        shape = (
+            '[{"thought": "…", "confidence": 0.0–1.0, "rationale": "…"}, …] '
+            f"({params.num_branches} distinct ways), and recommended_branch=<index of the best>"
+        )
+        raise supply("branches", shape)
+    earlier = await context_of(work.store, session.id)
+    past = f"Earlier thoughts:\n{as_lines(earlier)}\n\n" if earlier else ""
+    user = f"{past}Explore ways to go on from this thought:\n{params.content}"
+    count = f"{params.num_branches} distinct paths"
+
+    def counted(system: str) -> str:
+        return system.replace("2-4 distinct paths", count)
+
+    return await work.ask("tree", user, TreeReply, session=session, system=counted)
+
+
+def _child(parent: Branch, index: int, way: BranchReply, *, best: bool) -> Branch:
+    return Branch(
+        session_id=parent.session_id,
+        name=f"Option {index + 1}: {_label(way.thought)}",
+        parent_branch_id=parent.id,
+        priority=2.0 if best else 1.0,
+        confidence=way.confidence,
+    )
+
+
+def _label(text: str) -> str:
+    folded = " ".join(text.split())
+    return folded if len(folded) <= 30 else folded[:27] + "..."
+
+
+def _after_branching(session_id: str, children: Sequence[Branch], best: int) -> list[Move]:
+    chosen = children[best]
+    return [
+        move(
+            "reasoning_tree_focus",
+            f"follow the recommended way, {chosen.name!r}",
+            session_id=session_id,
+            branch_id=chosen.id,
+        ),
+        move(
+            "reasoning_checkpoint_create",
+            "before you follow one way, to be able to come back",
+            session_id=session_id,
+        ),
+    ]
+
+
+def _open_ways(session: Session, branches: Sequence[Branch], but: str) -> list[Move]:
+    """Point at the best branch that is still open."""
+    parents = {branch.parent_branch_id for branch in branches}
+    ends = [
+        branch
+        for branch in branches
+        if branch.state == "active" and branch.id != but and branch.id not in parents
+    ]
+    if not ends:
+        return [
+            move("reasoning_session_conclude", "no way is open any more", session_id=session.id)
+        ]
+    best = max(ends, key=lambda branch: (branch.priority, branch.confidence))
+    why = f"{len(ends)} ways are open; the best is {best.name!r}"
+    return [move("reasoning_tree_focus", why, session_id=session.id, branch_id=best.id)]
+
+
+async def tree_focus(params: FocusParams, work: Work) -> Outcome[BranchResult]:
+    """Make a branch the active one."""
+    session = await open_session(work, params.session_id)
+    branch = await branch_of(work, session, params.branch_id)
+    steps = [
+        move("reasoning_tree", "branch out from here", session_id=session.id),
+        move("reasoning_tree_complete", "when this way has ended", branch_id=branch.id),
+    ]
+    changes = Changes(session=replace(touched(session), active_branch_id=branch.id))
+    return Outcome(result=BranchResult(**branch_json(branch), next=steps), changes=changes)
+
+
+async def tree_list(params: ListParams, work: Work) -> Outcome[BranchList]:
+    """List the branches of a session."""
+    session = await known_session(work, params.session_id)
+    branches = await work.store.get_session_branches(session.id)
+    return Outcome(result=BranchList(branches=[branch_shown(one) for one in branches]))
+
+
+async def tree_complete(params: CompleteParams, work: Work) -> Outcome[BranchResult]:
+    """Mark a branch as completed or abandoned."""
+    branch = await work.store.get_branch(params.branch_id)
+    if branch is None:
+        raise session_fault(f"Branch not found: {params.branch_id}")
+    session = await open_session(work, branch.session_id)
+    ended = replace(
+        branch, state="completed" if params.completed else "abandoned", updated_at=now()
+    )
+    branches = await work.store.get_session_branches(session.id)
+    steps = _open_ways(session, branches, but=branch.id)
+    changes = Changes(session=touched(session), branches=(ended,))
+    return Outcome(result=BranchResult(**branch_json(ended), next=steps), changes=changes)

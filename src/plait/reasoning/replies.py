@@ -1,0 +1,172 @@
+"""The shapes in which models answer; a caller without a model fills in the same ones."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+
+def _filled(text: str) -> str:
+    if not text.strip():
+        raise PydanticCustomError("blank", "the text must not be empty")
+    return text.replace("\0", "")
+
+
+def _share(value: float) -> float:
+    return min(max(value, 0.0), 1.0)
+
+
+def _swing(value: float) -> float:
+    return min(max(value, -1.0), 1.0)
+
+
+Said = Annotated[str, AfterValidator(_filled)]
+"""A text that says something."""
+
+Share = Annotated[float, Field(allow_inf_nan=False), AfterValidator(_share)]
+"""A number that is brought between 0 and 1."""
+
+Swing = Annotated[float, Field(allow_inf_nan=False), AfterValidator(_swing)]
+
+
+class Reply(BaseModel):
+    """An answer of a model; what it adds beyond the shape is not read."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    metadata: dict[str, Any] | None = None
+
+
+class LinearReply(Reply):
+    """The next step."""
+
+    thought: Said
+    confidence: Share = 0.8
+
+
+class BranchReply(Reply):
+    """One way to go on."""
+
+    thought: Said
+    confidence: Share = 0.8
+    rationale: str = ""
+
+
+class TreeReply(Reply):
+    """Several ways to go on."""
+
+    branches: list[BranchReply] = Field(min_length=1)
+    recommended_branch: int = 0
+
+
+class PerspectiveReply(Reply):
+    """One point of view."""
+
+    thought: Said
+    novelty: Share
+    viability: Share
+    assumptions_challenged: list[str] = Field(default_factory=list[str])
+
+
+class DivergentReply(Reply):
+    """Several points of view, and what they show together."""
+
+    perspectives: list[PerspectiveReply] = Field(min_length=1)
+    synthesis: Said
+
+
+class ReflectionReply(Reply):
+    """What is good and bad about a piece of reasoning."""
+
+    analysis: Said
+    strengths: list[str] = Field(default_factory=list[str])
+    weaknesses: list[str] = Field(default_factory=list[str])
+    recommendations: list[str] = Field(default_factory=list[str])
+    confidence: Share = 0.8
+    quality_score: Share | None = None
+    improved_thought: str | None = None
+
+    @property
+    def quality(self) -> float:
+        """Return how good the reasoning was."""
+        return self.confidence if self.quality_score is None else self.quality_score
+
+    @property
+    def improvement(self) -> str | None:
+        """Return the better text, if there is one."""
+        text = (self.improved_thought or "").replace("\0", "").strip()
+        return text or None
+
+
+class BacktrackReply(Reply):
+    """The first step of another way."""
+
+    thought: Said
+    confidence: Share = 0.8
+    context_restored: bool = True
+    branch_from: str | None = None
+    new_direction: str | None = None
+
+
+class RouterReply(Reply):
+    """Which mode fits."""
+
+    recommended_mode: Said
+    confidence: Share = 0.8
+    rationale: str = ""
+    complexity: Share = 0.5
+
+
+class ContinuationReply(Reply):
+    """What follows from a node."""
+
+    thought: Said
+    confidence: Share = 0.7
+    novelty: Share = 0.0
+    rationale: str = ""
+
+
+class GenerateReply(Reply):
+    """Several things that follow from a node."""
+
+    continuations: list[ContinuationReply] = Field(min_length=1)
+
+
+class BreakdownReply(Reply):
+    """A score in its parts."""
+
+    relevance: Share = 0.5
+    validity: Share = 0.5
+    depth: Share = 0.5
+    novelty: Share = 0.5
+
+
+class ScoreReply(Reply):
+    """How good a node is."""
+
+    overall_score: Share
+    breakdown: BreakdownReply = Field(default_factory=BreakdownReply)
+    is_terminal_candidate: bool = False
+    rationale: str = ""
+
+
+class AggregateReply(Reply):
+    """One thought out of several."""
+
+    aggregated_thought: Said
+    confidence: Share = 0.7
+    sources_used: list[Any] = Field(default_factory=list[Any])
+    synthesis_approach: str = ""
+    conflicts_resolved: list[str] = Field(default_factory=list[str])
+
+
+class RefineReply(Reply):
+    """A better thought."""
+
+    refined_thought: Said
+    confidence: Share = 0.7
+    improvements_made: list[str] = Field(default_factory=list[str])
+    aspects_unchanged: list[str] = Field(default_factory=list[str])
+    quality_delta: Swing = 0.0

@@ -1,0 +1,78 @@
+"""The results of tools: one object each, the same as text and as structured content."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from plait.reasoning.arguments import Adjustment
+
+
+class Shown(BaseModel):
+    """A part of a result."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    OMITTED: ClassVar[frozenset[str]] = frozenset()
+    """Fields that are left out, rather than null, when there is nothing to say."""
+
+
+class Move(Shown):
+    """A call that would make sense next."""
+
+    tool: str
+    arguments: dict[str, Any] = Field(description="Arguments to start from.")
+    why: str
+
+
+class Result(Shown):
+    """What an object result always has."""
+
+    backend: str = Field(default="", description="Who wrote the thoughts.")
+    next: list[Move] = Field(default_factory=list[Move], description="Moves that make sense now.")
+    adjusted: dict[str, Adjustment] | None = Field(
+        default=None, description="Arguments that were brought into their range."
+    )
+
+
+class Listed(Shown):
+    """A result that is an array as text, and an object around it as structured content."""
+
+    def items(self) -> list[Any]:
+        """Return the array."""
+        (name,) = type(self).model_fields
+        return data_of(self)[name]
+
+
+def data_of(shown: Shown) -> dict[str, Any]:
+    """Write a result as plain data."""
+    data: dict[str, Any] = {}
+    for name in type(shown).model_fields:
+        value = getattr(shown, name)
+        if value is None and (name in shown.OMITTED or name == "adjusted"):
+            continue
+        data[name] = _plain(value)
+    return data
+
+
+def text_of(shown: Shown) -> str:
+    """Write a result as the text a model reads."""
+    data = shown.items() if isinstance(shown, Listed) else data_of(shown)
+    return json.dumps(data, indent=2, ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case Shown():
+            return data_of(value)
+        case BaseModel():
+            return value.model_dump(mode="json")
+        case Mapping():
+            return {str(key): _plain(one) for key, one in value.items()}  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        case list() | tuple():
+            return [_plain(one) for one in value]  # pyright: ignore[reportUnknownVariableType]
+        case _:
+            return value

@@ -1,1 +1,0 @@
-"""The tools of the server: their parameters, results and places in the modes."""
