@@ -23,6 +23,9 @@ COMMANDS = {
     "lock": LazyCommand(
         "lock", "Write down what the tools are like, and find out when they change."
     ),
+    "reasoning": LazyCommand(
+        "reasoning", "Serve tools for structured reasoning, and look at what was thought."
+    ),
     "doctor": LazyCommand("doctor", "Check every server and say how to fix what is wrong."),
     "init": LazyCommand("init", "Write an mcp.json: a starter, or your editor's servers."),
 }

@@ -24,6 +24,9 @@ ParamsT = TypeVar("ParamsT", bound="Params")
 _LONGEST_TEXT = 100_000
 """Characters of one text; a thought is no document."""
 
+_MOST_PROBLEMS = 5
+"""How many of the things that are wrong are named at once."""
+
 
 class Params(BaseModel):
     """The arguments of a tool, or an object inside them."""
@@ -92,8 +95,8 @@ class Adjustment(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    given: float
-    used: float
+    given: int | float
+    used: int | float
 
 
 def read_arguments(
@@ -151,11 +154,17 @@ _REASONS = {
 
 
 def _refusal(kind: type[Params], error: ValidationError) -> RefusedError:
-    problem = error.errors(include_url=False)[0]
-    place = "".join(
-        f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"]
-    ).lstrip(".")
-    return invalid(place or "arguments", _reason(kind, problem))
+    first, *others = (
+        (_place(problem), _reason(kind, problem))
+        for problem in error.errors(include_url=False)[:_MOST_PROBLEMS]
+    )
+    more = "".join(f"; {place} - {reason}" for place, reason in others)
+    return invalid(first[0], first[1] + more)
+
+
+def _place(problem: ErrorDetails) -> str:
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"])
+    return "".join(parts).lstrip(".") or "arguments"
 
 
 def _reason(kind: type[Params], problem: ErrorDetails) -> str:

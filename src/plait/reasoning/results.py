@@ -50,7 +50,9 @@ class Listed(Shown):
 def data_of(shown: Shown) -> dict[str, Any]:
     """Write a result as plain data."""
     data: dict[str, Any] = {}
-    for name in type(shown).model_fields:
+    # What every result has comes last: a reader looks for what this one has first.
+    names = sorted(type(shown).model_fields, key=lambda name: name in Result.model_fields)
+    for name in names:
         value = getattr(shown, name)
         if value is None and (name in shown.OMITTED or name == "adjusted"):
             continue

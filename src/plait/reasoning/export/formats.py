@@ -81,8 +81,7 @@ def _mermaid(whole: WholeSession) -> Exported:
     drawing = drawing_of(whole)
     names = _names(drawing)
     lines = ["flowchart TD"]
-    for dot in drawing.dots:
-        lines.append(f'    {names[dot.key]}["{_mermaid_text(label_of(dot))}"]')
+    lines += [f'    {names[dot.key]}["{_mermaid_text(label_of(dot))}"]' for dot in drawing.dots]
     for source, target, word in drawing.arrows:
         label = f"|{word}|" if word else ""
         lines.append(f"    {names[source]} -->{label} {names[target]}")

@@ -1,0 +1,355 @@
+"""`plait reasoning`: serve the reasoning tools, and look at what was thought."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from plait.cli.examples import ExampleCommand, ExampleGroup
+from plait.cli.options import common_options, json_option
+from plait.cli.reasoning import (
+    chosen_database,
+    db_option,
+    opened_store,
+    read_reasoning_settings,
+    session_named,
+)
+from plait.cli.reasoning_install import CLIENTS
+
+if TYPE_CHECKING:
+    from plait.reasoning.backends.settings import BackendName, Wish
+
+_BACKENDS = ("langbase", "model", "openai", "sampling", "local", "host", "scripted")
+_FORMATS = ("json", "markdown", "mermaid", "dot", "svg")
+
+
+@click.group(
+    cls=ExampleGroup,
+    examples="""
+    plait reasoning serve                 an MCP server on stdio
+    plait reasoning install cursor        let Cursor start it
+    plait reasoning show last             what was thought, as a tree
+    """,
+)
+@common_options
+def reasoning() -> None:
+    """Serve tools for structured reasoning, and look at what was thought."""
+
+
+@reasoning.command(
+    cls=ExampleCommand,
+    examples="""
+    plait reasoning serve
+    plait reasoning serve --model anthropic:claude-sonnet-4-5
+    plait reasoning serve --http 127.0.0.1:8765
+    plait reasoning serve --http :8765 --db postgresql://user@host/reasoning
+    """,
+)
+@click.option("--http", metavar="HOST:PORT", help="Serve Streamable HTTP instead of stdio.")
+@click.option(
+    "--allowed-host",
+    "allowed_hosts",
+    multiple=True,
+    metavar="NAME",
+    help="A name under which the HTTP server is reached; may be repeated.",
+)
+@click.option("--backend", type=click.Choice(_BACKENDS), help="Who writes the thoughts.")
+@click.option("--model", metavar="NAME", help="provider:name, or the model of --base-url.")
+@click.option("--base-url", metavar="URL", help="An endpoint that speaks OpenAI's protocol.")
+@click.option("--script", metavar="FILE", help="Replies of the scripted backend, for tests.")
+@db_option
+@common_options
+def serve(
+    http: str | None,
+    allowed_hosts: tuple[str, ...],
+    backend: str | None,
+    model: str | None,
+    base_url: str | None,
+    script: str | None,
+    db: str | None,
+) -> None:
+    """Serve the reasoning tools to MCP clients.
+
+    Without a model the calling model writes the thoughts itself.
+    HTTP that others can reach needs a token, in PLAIT_REASONING_TOKEN.
+    """
+    import asyncio
+
+    from plait.reasoning.backends.settings import Wish
+
+    wish = Wish(
+        backend=cast("BackendName | None", backend), model=model, base_url=base_url, script=script
+    )
+    asyncio.run(_serve(wish, db, http, allowed_hosts))
+
+
+async def _serve(wish: Wish, db: str | None, http: str | None, hosts: tuple[str, ...]) -> None:
+    database = chosen_database(db)
+    from plait.reasoning.serving.http import options_from, serve_http
+    from plait.reasoning.serving.service import opened_service
+    from plait.reasoning.serving.stdio import serve_stdio
+
+    settings = read_reasoning_settings(wish)
+    token = os.environ.get("PLAIT_REASONING_TOKEN") or None
+    options = options_from(http, token=token, allowed_hosts=hosts) if http else None
+    async with opened_service(settings, database=database) as service:
+        where = f", http://{options.host}:{options.port}/mcp" if options else ", stdio"
+        click.echo(service.start_line() + where, err=True)
+        for note in service.choice.notes:
+            click.echo(f"note: {note}", err=True)
+        await (serve_http(service, options) if options else serve_stdio(service))
+
+
+@reasoning.command(
+    cls=ExampleCommand,
+    examples="""
+    plait reasoning sessions
+    plait reasoning sessions --status concluded --json
+    """,
+)
+@click.option("--limit", default=20, show_default=True, help="How many to list.")
+@click.option("--status", type=click.Choice(("open", "concluded")), help="Only these.")
+@db_option
+@json_option
+@common_options
+def sessions(limit: int, status: str | None, db: str | None, as_json: bool) -> None:
+    """List sessions, the one that changed last first."""
+    import asyncio
+
+    from rich.table import Table
+
+    from plait.cli.terminal import print_json, print_rich, visible
+
+    async def read() -> list[dict[str, object]]:
+        from plait.reasoning.modes.sessions import session_shown
+        from plait.reasoning.results import data_of
+
+        async with opened_store(db) as store:
+            lines = await store.list_sessions(limit=limit, status=status)
+        return [data_of(session_shown(line)) for line in lines]
+
+    found = asyncio.run(read())
+    if as_json:
+        print_json(found)
+        return
+    table = Table(box=None, pad_edge=False)
+    for title in ("session", "changed", "mode", "status", "thoughts", "about"):
+        table.add_column(title)
+    for one in found:
+        changed = str(one["updated_at"])[:16].replace("T", " ")
+        facts = (one["session_id"], changed, one["mode"], one["status"], one["thoughts"])
+        table.add_row(*map(str, facts), visible(str(one["title"])))
+    print_rich(table)
+
+
+@reasoning.command(
+    cls=ExampleCommand,
+    examples="""
+    plait reasoning show last
+    plait reasoning show 3f2a
+    """,
+)
+@click.argument("session")
+@db_option
+@common_options
+def show(session: str, db: str | None) -> None:
+    """Draw SESSION: its thoughts as a tree and its graphs, with scores.
+
+    SESSION is an id, the beginning of one, or "last".
+    """
+    import asyncio
+
+    from plait.cli.reasoning_draw import drawn
+    from plait.cli.terminal import print_rich
+    from plait.reasoning.export.whole import WholeSession, whole_session
+
+    async def read() -> WholeSession:
+        async with opened_store(db) as store:
+            return await whole_session(store, await session_named(store, session))
+
+    print_rich(drawn(asyncio.run(read())))
+
+
+@reasoning.command(cls=ExampleCommand, examples='plait reasoning search "cache invalidation"')
+@click.argument("text")
+@click.option("--limit", default=20, show_default=True, help="How many to find.")
+@db_option
+@json_option
+@common_options
+def search(text: str, limit: int, db: str | None, as_json: bool) -> None:
+    """Find thoughts that hold TEXT, newest first."""
+    import asyncio
+
+    from plait.cli.terminal import print_json, visible
+    from plait.reasoning.values import Thought, thought_json
+
+    async def read() -> list[Thought]:
+        async with opened_store(db) as store:
+            return await store.search_thoughts(text, limit=limit)
+
+    found = asyncio.run(read())
+    if as_json:
+        print_json([thought_json(one) for one in found])
+        return
+    for one in found:
+        line = visible(" ".join(one.content.split()))
+        click.echo(f"{one.session_id}  {line[:100]}")
+
+
+@reasoning.command(
+    cls=ExampleCommand,
+    examples="""
+    plait reasoning export last > session.md
+    plait reasoning export last --format svg --output session.svg
+    """,
+)
+@click.argument("session")
+@click.option("--format", "kind", type=click.Choice(_FORMATS), default="markdown")
+@click.option("--output", metavar="FILE", help="Write to this file instead of stdout.")
+@db_option
+@common_options
+def export(session: str, kind: str, output: str | None, db: str | None) -> None:
+    """Write SESSION as a document."""
+    import asyncio
+
+    from plait.cli.terminal import print_text
+    from plait.reasoning.export.formats import EXPORTERS, whole_session
+
+    async def read() -> str:
+        async with opened_store(db) as store:
+            found = await session_named(store, session)
+            return EXPORTERS[kind](await whole_session(store, found)).content
+
+    document = asyncio.run(read())
+    if output:
+        Path(output).write_text(document, "utf-8")
+    else:
+        print_text(document)
+
+
+@reasoning.command(cls=ExampleCommand, examples="plait reasoning delete 3f2a --yes")
+@click.argument("session")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@db_option
+@common_options
+def delete(session: str, yes: bool, db: str | None) -> None:
+    """Throw SESSION away with everything in it."""
+    import asyncio
+
+    async def throw_away() -> None:
+        async with opened_store(db) as store:
+            found = await session_named(store, session)
+            if not yes:
+                click.confirm(f"Delete session {found.id}?", abort=True, err=True)
+            await store.delete_session(found.id)
+            click.echo(f"deleted {found.id}", err=True)
+
+    asyncio.run(throw_away())
+
+
+@reasoning.command(cls=ExampleCommand, examples="plait reasoning stats --json")
+@db_option
+@json_option
+@common_options
+def stats(db: str | None, as_json: bool) -> None:
+    """Show what requests to models took: by pipe and model."""
+    import asyncio
+    from dataclasses import asdict
+
+    from plait.cli.terminal import print_json, print_rich
+    from plait.reasoning.storage.port import Usage
+
+    async def read() -> list[Usage]:
+        async with opened_store(db) as store:
+            return await store.get_usage()
+
+    use = asyncio.run(read())
+    if as_json:
+        print_json([asdict(one) for one in use])
+        return
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for title in ("pipe", "model", "requests", "failed", "average", "tokens in", "tokens out"):
+        table.add_column(title)
+    for one in use:
+        latency = "–" if one.average_latency_ms is None else f"{one.average_latency_ms:.0f} ms"
+        facts = (one.requests, one.failures, latency, one.input_tokens, one.output_tokens)
+        table.add_row(one.pipe_name or "–", one.model or "–", *map(str, facts))
+    print_rich(table)
+
+
+@reasoning.command(cls=ExampleCommand, examples="plait reasoning migrate --db reasoning.db")
+@db_option
+@common_options
+def migrate(db: str | None) -> None:
+    """Make the tables, or bring them to this version; a server does so by itself."""
+    import asyncio
+
+    database = chosen_database(db)
+
+    async def run() -> tuple[str | None, str]:
+        from plait.reasoning.storage.engine import make_engine
+        from plait.reasoning.storage.migrate import migrate as bring_up
+
+        engine = make_engine(database)
+        try:
+            return await bring_up(engine)
+        finally:
+            await engine.dispose()
+
+    before, after = asyncio.run(run())
+    done = "is up to date" if before == after else f"went from {before or 'nothing'} to {after}"
+    click.echo(f"{database} {done} (version {after})", err=True)
+
+
+@reasoning.command(cls=ExampleCommand, examples="plait reasoning prune --older-than 90")
+@click.option("--older-than", "days", type=click.IntRange(0), required=True, metavar="DAYS")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@db_option
+@common_options
+def prune(days: int, yes: bool, db: str | None) -> None:
+    """Throw away sessions that have not changed for some days."""
+    import asyncio
+    from datetime import UTC, datetime, timedelta
+
+    time = (datetime.now(UTC) - timedelta(days=days)).isoformat(timespec="microseconds")
+
+    async def run() -> int:
+        async with opened_store(db) as store:
+            if not yes:
+                question = f"Delete all sessions that have not changed for {days} days?"
+                click.confirm(question, abort=True, err=True)
+            return await store.delete_sessions_before(time)
+
+    click.echo(f"deleted {asyncio.run(run())} sessions", err=True)
+
+
+@reasoning.command(
+    cls=ExampleCommand,
+    examples="""
+    plait reasoning install claude-desktop
+    plait reasoning install vscode --print
+    """,
+)
+@click.argument("client", type=click.Choice(CLIENTS))
+@click.option("--print", "only_print", is_flag=True, help="Show the entry; change nothing.")
+@click.option("--force", is_flag=True, help="Replace an entry of the same name.")
+@db_option
+@common_options
+def install(client: str, only_print: bool, force: bool, db: str | None) -> None:
+    """Enter the server into the configuration of CLIENT."""
+    from plait.cli.reasoning_install import config_path, server_entry
+    from plait.cli.reasoning_install import install as enter
+    from plait.cli.terminal import print_json
+
+    entry = server_entry(db)
+    if only_print:
+        print_json({"reasoning": entry})
+        return
+    path = config_path(client, Path.home(), Path.cwd(), os.environ)
+    enter(client, path, entry, replace=force)
+    click.echo(f"wrote {path}; restart {client} to use it", err=True)

@@ -1,0 +1,87 @@
+"""Entering the reasoning server into the configuration of another program."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from plait.errors import ConfigError
+
+CLIENTS = ("claude-desktop", "claude-code", "cursor", "vscode", "plait")
+"""The programs whose files are known."""
+
+
+def config_path(client: str, home: Path, cwd: Path, environ: Mapping[str, str]) -> Path:
+    """Return the file in which a program keeps its servers."""
+    match client:
+        case "claude-desktop":
+            return _applications(home, environ) / "Claude" / "claude_desktop_config.json"
+        case "claude-code":
+            return cwd / ".mcp.json"
+        case "cursor":
+            return home / ".cursor" / "mcp.json"
+        case "vscode":
+            return cwd / ".vscode" / "mcp.json"
+        case _:
+            return cwd / "mcp.json"
+
+
+def _applications(home: Path, environ: Mapping[str, str]) -> Path:
+    if sys.platform == "darwin":
+        return home / "Library" / "Application Support"
+    if sys.platform == "win32":
+        return Path(environ.get("APPDATA", home / "AppData" / "Roaming"))
+    return Path(environ.get("XDG_CONFIG_HOME", home / ".config"))
+
+
+def server_entry(db: str | None) -> dict[str, Any]:
+    """Describe the server as such files do."""
+    program = shutil.which("plait")
+    command = [program] if program else [sys.executable, "-m", "plait.cli"]
+    arguments = [*command[1:], "reasoning", "serve", *(["--db", db] if db else [])]
+    return {"command": command[0], "args": arguments}
+
+
+def install(client: str, path: Path, entry: Mapping[str, Any], *, replace: bool) -> None:
+    """Add the server to a file, and keep the file that was there beside it.
+
+    Raises:
+        ConfigError: The file is no plain JSON, or has a server of that name.
+    """
+    key = "servers" if client == "vscode" else "mcpServers"
+    document = _read(path)
+    found: object = document.setdefault(key, {})
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path}: {key} is not an object")
+    servers = cast("dict[str, Any]", found)
+    if "reasoning" in servers and not replace:
+        raise ConfigError(f"{path} has a server named reasoning: --force replaces it")
+    servers["reasoning"] = {"type": "stdio", **entry} if client == "vscode" else dict(entry)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        shutil.copy2(path, path.with_name(path.name + ".bak"))
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    if path.exists():
+        shutil.copymode(path, fresh)
+    os.replace(fresh, path)  # noqa: PTH105 - one step, so that the file is never half written
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    try:
+        found: object = json.loads(path.read_text("utf-8-sig") or "{}")
+    except ValueError:
+        raise ConfigError(
+            f"{path} is no plain JSON, and comments would be lost: add the server by hand; "
+            "--print shows what to add"
+        ) from None
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path} holds no object")
+    return cast("dict[str, Any]", found)

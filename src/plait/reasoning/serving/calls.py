@@ -1,0 +1,107 @@
+"""`tools/list` and `tools/call`."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from functools import cache
+from typing import Any
+
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from sqlalchemy.exc import SQLAlchemyError
+
+from plait._support.redact import Redactor
+from plait.errors import PlaitError
+from plait.reasoning.backends.choose import choose
+from plait.reasoning.backends.port import Completer
+from plait.reasoning.backends.sampling import SamplingCompleter
+from plait.reasoning.registry import TOOLS
+from plait.reasoning.results import Shown, data_of, text_of
+from plait.reasoning.schemas import input_schema, output_schema
+from plait.reasoning.serving.sampling import (
+    AnswerNeededError,
+    ClientSampler,
+    Round,
+    forget,
+    input_required,
+    offers_sampling,
+    round_of,
+)
+from plait.reasoning.serving.service import Service
+from plait.reasoning.tool import Tool
+
+logger = logging.getLogger(__name__)
+
+
+@cache
+def listed_tools() -> tuple[types.Tool, ...]:
+    """Describe every tool as the protocol has it."""
+    return tuple(_described(tool) for tool in TOOLS.values())
+
+
+def _described(tool: Tool) -> types.Tool:
+    return types.Tool(
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=input_schema(tool.params),
+        output_schema=output_schema(tool.result),
+        annotations=types.ToolAnnotations(
+            title=tool.title,
+            read_only_hint=tool.reads,
+            destructive_hint=tool.destroys,
+            idempotent_hint=tool.reads or tool.repeatable,
+            open_world_hint=tool.asks,
+        ),
+    )
+
+
+async def call_tool(
+    service: Service, ctx: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
+) -> types.CallToolResult | types.InputRequiredResult:
+    """Run a tool; what goes wrong is told to the model in words it can act on."""
+    counter = itertools.count(1)
+
+    async def report(message: str) -> None:
+        await ctx.session.report_progress(next(counter), None, message)
+
+    this_round = await round_of(params, service.store)
+    try:
+        result = await service.reasoner.call(
+            params.name,
+            params.arguments,
+            completer=_completer(service, ctx, this_round),
+            report=report,
+        )
+    except AnswerNeededError as needed:
+        return input_required(needed, this_round)
+    except PlaitError as error:
+        return _failed(str(error))
+    except SQLAlchemyError as error:
+        logger.exception("the database failed during %s", params.name)
+        return _failed(f"The database failed: {Redactor().excerpt(str(error.args[0]))}")
+    await forget(this_round, service.store)
+    return _succeeded(result)
+
+
+def _completer(
+    service: Service, ctx: ServerRequestContext[Any, Any], this_round: Round
+) -> Completer | None:
+    """Choose who answers this request; `None` is whoever was chosen at the start."""
+    if not service.may_sample:
+        return None
+    choice = choose(service.settings, service.around, sampling=offers_sampling(ctx))
+    if choice.backend != "sampling":
+        return None
+    return SamplingCompleter(ClientSampler(ctx, this_round).sample)
+
+
+def _succeeded(result: Shown) -> types.CallToolResult:
+    return types.CallToolResult(
+        content=[types.TextContent(text=text_of(result))], structured_content=data_of(result)
+    )
+
+
+def _failed(message: str) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(text=message)], is_error=True)
