@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from plait.reasoning.changes import Changes
 from plait.reasoning.storage.port import Storage
-from plait.reasoning.values import Session, new_id, now
+from plait.reasoning.values import Branch, Session, new_id, now
 
 
 class _Names(dict[str, str]):
@@ -33,7 +34,7 @@ async def forked(store: Storage, session: Session, *, key: str | None) -> Change
     own = {"session_id": copy.id, "position": None}
     thoughts = await store.get_session_thoughts(session.id)
     kept = {thought.id for thought in thoughts}
-    branches = await store.get_session_branches(session.id)
+    branches = _parents_first(await store.get_session_branches(session.id))
     return Changes(
         session=copy,
         branches=tuple(
@@ -79,3 +80,21 @@ async def forked(store: Storage, session: Session, *, key: str | None) -> Change
             for one in await store.get_session_edges(session.id)
         ),
     )
+
+
+def _parents_first(branches: Sequence[Branch]) -> list[Branch]:
+    """Put each branch after its parent; a backtrack gives older branches a younger one."""
+    waiting = {branch.id: branch for branch in branches}
+    ordered: list[Branch] = []
+
+    def take(branch: Branch) -> None:
+        if waiting.pop(branch.id, None) is None:
+            return
+        parent = waiting.get(branch.parent_branch_id or "")
+        if parent is not None:
+            take(parent)
+        ordered.append(branch)
+
+    for branch in branches:
+        take(branch)
+    return ordered

