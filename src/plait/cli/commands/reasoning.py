@@ -88,7 +88,7 @@ def serve(
 
 async def _serve(wish: Wish, db: str | None, http: str | None, hosts: tuple[str, ...]) -> None:
     database = chosen_database(db)
-    from plait.reasoning.serving.http import options_from, serve_http
+    from plait.reasoning.serving.http import listener_for, options_from, serve_http, url_of
     from plait.reasoning.serving.service import opened_service
     from plait.reasoning.serving.stdio import serve_stdio
 
@@ -96,11 +96,15 @@ async def _serve(wish: Wish, db: str | None, http: str | None, hosts: tuple[str,
     token = os.environ.get("PLAIT_REASONING_TOKEN") or None
     options = options_from(http, token=token, allowed_hosts=hosts) if http else None
     async with opened_service(settings, database=database) as service:
-        where = f", http://{options.host}:{options.port}/mcp" if options else ", stdio"
-        click.echo(service.start_line() + where, err=True)
         for note in service.choice.notes:
             click.echo(f"note: {note}", err=True)
-        await (serve_http(service, options) if options else serve_stdio(service))
+        if options is None:
+            click.echo(f"{service.start_line()}, on stdio", err=True)
+            await serve_stdio(service)
+            return
+        with listener_for(options) as listener:
+            click.echo(f"{service.start_line()}, listening on {url_of(listener)}", err=True)
+            await serve_http(service, options, listener)
 
 
 @reasoning.command(

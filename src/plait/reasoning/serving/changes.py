@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
 
 import anyio
+from anyio.abc import TaskStatus
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
     ResourcesListChanged,
@@ -18,13 +20,16 @@ from mcp.server.subscriptions import (
     ServerEvent,
 )
 from sqlalchemy import select, text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plait.reasoning.storage.sql import SqlStorage
 from plait.reasoning.storage.tables import sessions
-from plait.reasoning.values import now
 
 LOOK_SECONDS = 1.0
 """How often a file is looked at."""
+
+_OVERLAP = timedelta(seconds=5)
+"""A change is dated before it is written, so those from shortly before count as well."""
 
 CHANNEL = "plait_reasoning"
 """The channel of PostgreSQL on which ids of sessions are told."""
@@ -80,24 +85,23 @@ class ChangeBus:
         """Hear of changes by other processes while the block runs."""
         watch = self._watch_file if self._store.database.is_sqlite else self._watch_channel
         async with anyio.create_task_group() as group:
-            group.start_soon(watch)
+            await group.start(watch)
             yield
             group.cancel_scope.cancel()
 
-    async def _watch_file(self) -> None:
+    async def _watch_file(self, *, task_status: TaskStatus[None]) -> None:
         async with self._store.engine.connect() as connection:
-            known, since = None, now()
+            known, looked = await _version(connection), datetime.now(UTC)
+            task_status.started()
             while True:
                 await asyncio.sleep(LOOK_SECONDS)
-                if not self._listeners:
-                    known, since = None, now()
+                version, since = await _version(connection), looked - _OVERLAP
+                if version == known:
                     continue
-                version = await connection.scalar(text("PRAGMA data_version"))
-                await connection.rollback()
-                if known is not None and version != known:
-                    for key in await self._changed_since(since):
+                known, looked = version, datetime.now(UTC)
+                if self._listeners:
+                    for key in await self._changed_since(since.isoformat(timespec="microseconds")):
                         await self._tell(key)
-                known, since = version, since if known is None else now()
 
     async def _changed_since(self, time: str) -> list[str]:
         table = sessions
@@ -105,7 +109,7 @@ class ChangeBus:
             rows = await connection.execute(select(table.c.id).where(table.c.updated_at >= time))
             return [row.id for row in rows]
 
-    async def _watch_channel(self) -> None:
+    async def _watch_channel(self, *, task_status: TaskStatus[None]) -> None:
         heard: asyncio.Queue[str] = asyncio.Queue()
 
         def hear(_connection: object, _pid: int, _channel: str, payload: str) -> None:
@@ -115,11 +119,19 @@ class ChangeBus:
             raw = await connection.get_raw_connection()
             driver = raw.driver_connection
             if driver is None:
-                return
+                raise RuntimeError("the pool has lost its connection")
             await driver.add_listener(CHANNEL, hear)
+            task_status.started()
             try:
                 while True:
                     await self._tell(await heard.get())
             finally:
                 with suppress(Exception), anyio.CancelScope(shield=True):
                     await driver.remove_listener(CHANNEL, hear)
+
+
+async def _version(connection: AsyncConnection) -> int:
+    """Return the number that grows when another connection writes."""
+    version = await connection.scalar(text("PRAGMA data_version"))
+    await connection.rollback()
+    return int(version or 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -122,14 +123,33 @@ class _Guarded:
         await self._app(scope, receive, send)
 
 
-async def serve_http(service: Service, options: HttpOptions) -> None:
+def listener_for(options: HttpOptions) -> socket.socket:
+    """Take the address, so that it is known before anything is announced.
+
+    Raises:
+        ConfigError: It cannot be had.
+    """
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    try:
+        return socket.create_server((options.host, options.port), family=family, backlog=2048)
+    except OSError as error:
+        place = f"{options.host}:{options.port}"
+        raise ConfigError(f"cannot listen on {place}: {error.strerror}") from error
+
+
+def url_of(listener: socket.socket) -> str:
+    """Return the address of the MCP endpoint."""
+    host, port = listener.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}"
+
+
+async def serve_http(service: Service, options: HttpOptions, listener: socket.socket) -> None:
     """Serve until a signal ends it; requests that run are given a few seconds."""
     config = uvicorn.Config(
         build_app(service, options),
-        host=options.host,
-        port=options.port,
         log_level="warning",
+        access_log=False,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
     async with service.changes.watching():
-        await uvicorn.Server(config).serve()
+        await uvicorn.Server(config).serve(sockets=[listener])

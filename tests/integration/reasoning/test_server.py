@@ -1,0 +1,298 @@
+"""The server speaks both eras of the protocol, in process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp import Client, MCPError
+from mcp.client.subscriptions import ResourceUpdated
+from mcp.server.lowlevel.server import Server
+
+from plait.reasoning.backends.port import Completion, Prompt
+from plait.reasoning.backends.settings import ReasoningSettings, Wish
+from plait.reasoning.registry import TOOLS
+from plait.reasoning.serving.server import build_server
+from plait.reasoning.serving.service import Service, opened_service
+from plait.reasoning.storage.engine import database_from
+
+pytestmark = pytest.mark.anyio
+
+ERAS = ["auto", "legacy"]
+
+in_both_eras = pytest.mark.parametrize("era", ERAS)
+
+
+@pytest.fixture
+async def service(tmp_path: Path) -> AsyncIterator[Service]:
+    """Open a service without a model."""
+    settings = ReasoningSettings(wish=Wish())
+    database = database_from(str(tmp_path / "reasoning.db"))
+    async with opened_service(settings, database=database) as opened:
+        yield opened
+
+
+@pytest.fixture
+def server(service: Service) -> Server[Any]:
+    return build_server(service)
+
+
+def text_of(result: types.CallToolResult) -> str:
+    (block,) = result.content
+    assert isinstance(block, types.TextContent)
+    return block.text
+
+
+@in_both_eras
+async def test_tools_say_how_they_behave(server: Server[Any], era: Any) -> None:
+    async with Client(server, mode=era) as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert "backend: host" in (client.instructions or "")
+
+    assert list(tools) == list(TOOLS)
+    for name, tool in tools.items():
+        assert tool.description
+        assert tool.input_schema["additionalProperties"] is False
+        assert tool.output_schema is not None
+        assert tool.annotations is not None
+        assert tool.annotations.read_only_hint is TOOLS[name].reads
+        assert tool.annotations.destructive_hint is TOOLS[name].destroys
+    reading = {name for name, tool in TOOLS.items() if tool.reads}
+    assert reading == {
+        "reasoning_tree_list",
+        "reasoning_reflection_evaluate",
+        "reasoning_checkpoint_list",
+        "reasoning_got_state",
+        "reasoning_session_list",
+        "reasoning_session_get",
+        "reasoning_session_search",
+        "reasoning_session_export",
+    }
+
+
+@in_both_eras
+async def test_a_result_is_the_same_as_text_and_as_data(server: Server[Any], era: Any) -> None:
+    async with Client(server, mode=era) as client:
+        first = await client.call_tool("reasoning_linear", {"content": "begin"})
+        session = {"session_id": first.structured_content["session_id"]}
+        listed = await client.call_tool("reasoning_tree_list", session)
+
+    assert json.loads(text_of(first)) == first.structured_content
+    assert text_of(first).startswith('{\n  "thought_id"')
+    assert text_of(listed) == "[]"
+    assert listed.structured_content == {"branches": []}
+
+
+@in_both_eras
+async def test_a_refusal_is_told_to_the_model(server: Server[Any], era: Any) -> None:
+    async with Client(server, mode=era) as client:
+        blank = await client.call_tool("reasoning_linear", {"content": " "})
+        unknown = await client.call_tool("reasoning_magic", {})
+
+    assert (blank.is_error, text_of(blank)) == (
+        True,
+        "Validation failed: content - Content cannot be empty",
+    )
+    assert (unknown.is_error, text_of(unknown)) == (True, "Unknown tool: reasoning_magic")
+
+
+@in_both_eras
+async def test_sessions_are_resources(server: Server[Any], era: Any) -> None:
+    async with Client(server, mode=era) as client:
+        made = await client.call_tool(
+            "reasoning_linear", {"content": "Why rain?", "session_id": "s"}
+        )
+        assert not made.is_error
+        (resource,) = (await client.list_resources()).resources
+        (whole,) = (await client.read_resource(resource.uri)).contents
+        (drawn,) = (await client.read_resource(f"{resource.uri}/mermaid")).contents
+        templates = (await client.list_resource_templates()).resource_templates
+        with pytest.raises(MCPError) as caught:
+            await client.read_resource("reasoning://sessions/nobody")
+        reference = types.ResourceTemplateReference(uri=templates[0].uri_template)
+        completed = await client.complete(reference, {"name": "session_id", "value": ""})
+
+    assert (resource.uri, resource.title) == ("reasoning://sessions/s", "Why rain?")
+    assert isinstance(whole, types.TextResourceContents)
+    assert json.loads(whole.text)["thoughts"][0]["content"] == "Why rain?"
+    assert isinstance(drawn, types.TextResourceContents)
+    assert 'n1["Why rain? (0.80)"]' in drawn.text
+    assert caught.value.code == (-32602 if era == "auto" else -32002)
+    assert completed.completion.values == ["s"]
+
+
+@in_both_eras
+async def test_prompts_tell_how_to_go_about_a_mode(server: Server[Any], era: Any) -> None:
+    async with Client(server, mode=era) as client:
+        prompts = (await client.list_prompts()).prompts
+        filled = await client.get_prompt("reason_tree", {"problem": "Which way?"})
+        with pytest.raises(MCPError):
+            await client.get_prompt("reason_tree", {})
+
+    assert all(prompt.description for prompt in prompts)
+    said = filled.messages[0].content
+    assert isinstance(said, types.TextContent)
+    assert "reasoning_tree_focus" in said.text
+    assert said.text.endswith("Which way?")
+
+
+@in_both_eras
+async def test_a_client_that_offers_sampling_is_asked(
+    server: Server[Any], service: Service, era: Any
+) -> None:
+    asked: list[str] = []
+
+    async def answer(
+        context: object, params: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResult:
+        said = params.messages[0].content
+        assert isinstance(said, types.TextContent)
+        asked.append(said.text)
+        replies = {
+            1: "not JSON at all",
+            2: '{"analysis": "a", "quality_score": 0.3, "improved_thought": "better"}',
+            3: '{"analysis": "b", "quality_score": 0.9}',
+        }
+        text = types.TextContent(text=replies[len(asked)])
+        return types.CreateMessageResult(role="assistant", model="m", content=text)
+
+    async with Client(server, mode=era, sampling_callback=answer) as client:
+        result = await client.call_tool("reasoning_reflection", {"content": "rain is dry"})
+
+    assert not result.is_error
+    assert result.structured_content["backend"] == "sampling"
+    assert result.structured_content["iterations_performed"] == 2
+    assert len(asked) == 3
+    assert "could not be used" in asked[1]
+    assert asked[2].endswith("better")
+    assert await service.store.get_answers("any") == {}
+    thoughts = await service.store.get_session_thoughts(result.structured_content["session_id"])
+    assert [one.content for one in thoughts] == ["b", "better"]
+
+
+async def test_another_server_of_the_same_store_can_go_on_with_a_call(
+    server: Server[Any], service: Service
+) -> None:
+    settings = ReasoningSettings(wish=Wish())
+    capabilities = types.SamplingCapability()
+
+    async def never(context: object, params: object) -> types.CreateMessageResult:
+        raise AssertionError("the rounds are made by hand")
+
+    arguments = {"content": "x", "session_id": "s"}
+    async with Client(server, sampling_callback=never, sampling_capabilities=capabilities) as one:
+        asked = await one.session.call_tool(
+            "reasoning_linear", arguments, allow_input_required=True
+        )
+        assert isinstance(asked, types.InputRequiredResult)
+        ((key, _request),) = (asked.input_requests or {}).items()
+    text = types.TextContent(text='{"thought": "sampled", "confidence": 0.5}')
+    reply = types.CreateMessageResult(role="assistant", model="m", content=text)
+
+    async with (
+        opened_service(settings, database=service.database) as other,
+        Client(build_server(other), sampling_callback=never) as two,
+    ):
+        done = await two.call_tool(
+            "reasoning_linear",
+            arguments,
+            input_responses={key: reply},
+            request_state=asked.request_state,
+        )
+        with pytest.raises(MCPError):
+            await two.call_tool(
+                "reasoning_linear",
+                {"content": "something else"},
+                input_responses={key: reply},
+                request_state=asked.request_state,
+            )
+
+    assert done.structured_content["content"] == "sampled"
+
+
+class SlowModel:
+    """A model that waits until it is cancelled or told to answer."""
+
+    name = "slow"
+
+    def __init__(self) -> None:
+        self.asked = anyio.Event()
+        self.go_on = anyio.Event()
+        self.cancelled = anyio.Event()
+
+    def describe(self) -> str:
+        return "a slow model"
+
+    async def open(self) -> None: ...
+
+    async def complete(self, prompt: Prompt) -> Completion:
+        self.asked.set()
+        try:
+            await self.go_on.wait()
+        except BaseException:
+            self.cancelled.set()
+            raise
+        return Completion(text='{"thought": "t", "confidence": 0.5}')
+
+    async def aclose(self) -> None: ...
+
+
+@in_both_eras
+async def test_progress_is_told_and_a_cancelled_call_stops(tmp_path: Path, era: Any) -> None:
+    model = SlowModel()
+    told: list[str | None] = []
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        told.append(message)
+
+    database = database_from(str(tmp_path / "reasoning.db"))
+    async with (
+        opened_service(ReasoningSettings(), database=database, completer=model) as service,
+        Client(build_server(service), mode=era) as client,
+    ):
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as group:
+
+                async def call() -> None:
+                    await client.call_tool(
+                        "reasoning_linear",
+                        {"content": "x", "session_id": "s"},
+                        progress_callback=hear,
+                    )
+
+                group.start_soon(call)
+                await model.asked.wait()
+                group.cancel_scope.cancel()
+            await model.cancelled.wait()
+            assert await service.store.get_session("s") is None
+            model.go_on.set()
+            await client.call_tool("reasoning_linear", {"content": "x", "session_id": "s"})
+            assert len(await service.store.get_session_thoughts("s")) == 1
+
+    assert told == ["asking slow (linear-reasoning-v1)"]
+
+
+async def test_whoever_listens_hears_of_changes_by_other_processes(
+    server: Server[Any], service: Service
+) -> None:
+    settings = ReasoningSettings(wish=Wish())
+    await service.reasoner.call("reasoning_linear", {"content": "x", "session_id": "s"})
+    uri = "reasoning://sessions/s"
+
+    with anyio.fail_after(30):
+        async with (
+            service.changes.watching(),
+            Client(server) as client,
+            client.listen(resource_subscriptions=[uri]) as changes,
+        ):
+            await service.reasoner.call("reasoning_linear", {"content": "y", "session_id": "s"})
+            assert await anext(aiter(changes)) == ResourceUpdated(uri=uri)
+            async with opened_service(settings, database=service.database) as other:
+                arguments = {"content": "z", "session_id": "s"}
+                await other.reasoner.call("reasoning_linear", arguments)
+                assert await anext(aiter(changes)) == ResourceUpdated(uri=uri)
