@@ -1,0 +1,165 @@
+"""A database of any earlier version becomes one of today, with everything in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, inspect, text
+
+from plait.errors import ConfigError
+from plait.reasoning.backends.host import HostCompleter
+from plait.reasoning.reasoner import Reasoner
+from plait.reasoning.results import data_of
+from plait.reasoning.storage.engine import WRITES, database_from, make_engine
+from plait.reasoning.storage.migrate import STEPS, migrate
+from plait.reasoning.storage.sql import SqlStorage
+from plait.reasoning.storage.tables import metadata
+
+pytestmark = pytest.mark.anyio
+
+OLD_ROWS = {
+    "0001": (
+        (
+            "INSERT INTO sessions (id, mode, created_at, updated_at, metadata) "
+            "VALUES ('s', 'linear', '2026-01-01', '2026-01-02', NULL)"
+        ),
+        (
+            "INSERT INTO thoughts (id, session_id, content, mode, parent_id, created_at) "
+            "VALUES ('t1', 's', 'One', 'linear', NULL, '2026-01-01')"
+        ),
+        (
+            "INSERT INTO thoughts (id, session_id, content, mode, parent_id, created_at) "
+            "VALUES ('t2', 's', 'Two', 'linear', 't1', '2026-01-01')"
+        ),
+    ),
+    "0002": (
+        (
+            "INSERT INTO branches (id, session_id, name, created_at, updated_at) "
+            "VALUES ('b', 's', 'Root', '2026-01-01', '2026-01-01')"
+        ),
+        "UPDATE sessions SET active_branch_id = 'b'",
+        (
+            "INSERT INTO checkpoints VALUES "
+            """('c', 's', NULL, 'old', NULL, '{"thoughts": [], "branches": []}', '2026-01-01')"""
+        ),
+    ),
+    "0003": (
+        (
+            "INSERT INTO graph_nodes (id, session_id, content, is_root, created_at) "
+            "VALUES ('n1', 's', 'root', '1', '2026-01-01')"
+        ),
+        (
+            "INSERT INTO graph_nodes (id, session_id, content, depth, score, created_at) "
+            "VALUES ('n2', 's', 'leaf', 1, 0.5, '2026-01-02')"
+        ),
+        (
+            "INSERT INTO graph_edges (id, session_id, from_node, to_node, created_at) "
+            "VALUES ('e', 's', 'n1', 'n2', '2026-01-02')"
+        ),
+    ),
+}
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Name an empty database of each kind."""
+    if request.param == "sqlite":
+        return str(tmp_path_factory.mktemp("reasoning") / "reasoning.db")
+    return request.getfixturevalue("postgres_database")
+
+
+@pytest.mark.parametrize("version", STEPS[:-1])
+async def test_an_old_database_is_brought_up_to_date(address: str, version: str) -> None:
+    engine = make_engine(database_from(address))
+    assert await migrate(engine, to=version) == (None, version)
+    done = STEPS[: STEPS.index(version) + 1]
+    async with engine.execution_options(**{WRITES: True}).begin() as connection:
+        for step in done:
+            for row in OLD_ROWS[step]:
+                await connection.execute(text(row))
+    await engine.dispose()
+
+    store = SqlStorage(database_from(address))
+    await store.open()
+
+    reasoner = Reasoner(store, HostCompleter())
+    added = data_of(
+        await reasoner.call("reasoning_linear", {"content": "Three", "session_id": "s"})
+    )
+    thoughts = await store.get_session_thoughts("s")
+    assert [(one.id, one.position) for one in thoughts] == [
+        ("t1", 1),
+        ("t2", 2),
+        (added["thought_id"], 3),
+    ]
+    again = await store.get_same_thought("s", "ONE")
+    assert again is not None
+    assert again.id == "t1"
+    if "0002" in done:
+        point = await reasoner.call(
+            "reasoning_backtrack", {"checkpoint_id": "c", "thought": "afresh"}
+        )
+        assert data_of(point)["checkpoint_restored"] == "c"
+        left = await store.get_session_thoughts("s")
+        assert [one.content for one in left] == ["afresh"]
+    if "0003" in done:
+        nodes = await store.get_session_graph_nodes("s", abandoned=True)
+        assert [(one.id, one.graph_id, one.position) for one in nodes] == [
+            ("n1", "s", 1),
+            ("n2", "s", 2),
+        ]
+        graph = await store.get_graph("s")
+        assert graph is not None
+        assert graph.config["max_nodes"] == 100
+    await store.aclose()
+
+
+async def test_the_migrations_make_the_tables_that_are_used(address: str) -> None:
+    engine = make_engine(database_from(address))
+    await migrate(engine)
+
+    def look(connection: Connection) -> dict[str, set[str]]:
+        found = inspect(connection)
+        names = [name for name in found.get_table_names() if name != "alembic_version"]
+        return {
+            name: {column["name"] for column in found.get_columns(name)}
+            | {str(index["name"]) for index in found.get_indexes(name)}
+            for name in names
+        }
+
+    async with engine.connect() as connection:
+        there = await connection.run_sync(look)
+    await engine.dispose()
+
+    assert there == {
+        name: {column.name for column in table.columns}
+        | {str(index.name) for index in table.indexes}
+        for name, table in metadata.tables.items()
+    }
+
+
+async def test_a_database_of_a_newer_version_is_left_alone(address: str) -> None:
+    engine = make_engine(database_from(address))
+    await migrate(engine)
+    async with engine.execution_options(**{WRITES: True}).begin() as connection:
+        await connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+
+    with pytest.raises(ConfigError, match="newer plait"):
+        await migrate(engine)
+
+    await engine.dispose()
+
+
+async def test_a_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "reasoning.db"
+    store = SqlStorage(database_from(str(path)))
+    await store.open()
+
+    assert _modes(path.parent) == {0o600}
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    await store.aclose()
+
+
+def _modes(folder: Path) -> set[int]:
+    return {found.stat().st_mode & 0o777 for found in folder.iterdir()}
