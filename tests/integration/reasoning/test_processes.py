@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import httpx2
+import psutil
 import pytest
+from langchain_core.messages import BaseMessage
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from plait import Toolbox
-from plait.testing import ServerProcess
+from plait import MultiServerMCPClient
+from plait.testing import ServerProcess, tool_call
+from tests.integration.agents.helpers import arun
 from tests.integration.reasoning.servers import COMMAND, environment, http_server, stdio_server
 
 pytestmark = pytest.mark.anyio
@@ -84,9 +88,10 @@ async def test_a_signal_ends_the_server_in_good_order(tmp_path: Path) -> None:
     with http_server(tmp_path / "reasoning.db") as server:
         async with Client(server.url) as client:
             await client.call_tool("reasoning_linear", {"content": "x", "session_id": "s"})
-        server.send_signal(signal.SIGTERM)
+        os.kill(server.pid, signal.SIGTERM)
         code = server.wait(30)
 
+    # The server that serves lets the signal end it, once everything is closed.
     assert code in (0, -signal.SIGTERM)
     assert "Traceback" not in server.log
 
@@ -101,21 +106,56 @@ async def test_an_open_address_needs_a_token_and_a_name(tmp_path: Path) -> None:
     assert not (tmp_path / "x.db").exists()
 
 
-async def test_a_session_goes_on_after_the_server_on_stdio_was_restarted(tmp_path: Path) -> None:
-    parameters = stdio_server(tmp_path / "reasoning.db")
+async def _steps(
+    client: MultiServerMCPClient, disturb: Callable[[], None]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Let an agent take a step, disturb the server, and let it take the next."""
+
+    def second(messages: Sequence[BaseMessage]) -> list[Any]:
+        session = json.loads(messages[-1].text)["session_id"]
+        disturb()
+        return [tool_call("reasoning_linear", content="then", session_id=session)]
+
+    script = [[tool_call("reasoning_linear", content="first")], second, "done"]
+    one, two = await arun(script, await client.get_tools())
+    return json.loads(one.text), json.loads(two.text)
+
+
+async def test_an_agent_goes_on_after_the_server_on_stdio_was_killed(tmp_path: Path) -> None:
+    path = tmp_path / "reasoning.db"
+    parameters = stdio_server(path)
     servers = {
         "reasoning": {
+            "transport": "stdio",
             "command": parameters.command,
             "args": parameters.args,
             "env": parameters.env,
         }
     }
-    async with Toolbox(servers) as box:
-        first = await box.call("reasoning", "reasoning_linear", {"content": "x"})
-        session = json.loads(first.text)["session_id"]
-        await box.restart("reasoning")
-        second = await box.call(
-            "reasoning", "reasoning_linear", {"content": "y", "session_id": session}
-        )
 
-    assert json.loads(second.text)["previous_thought"] == json.loads(first.text)["thought_id"]
+    def kill() -> None:
+        (server,) = [
+            child
+            for child in psutil.Process().children(recursive=True)
+            if child.cmdline()[-2:] == ["--db", str(path)]
+        ]
+        server.kill()
+        server.wait(10)
+
+    async with MultiServerMCPClient(servers) as client:
+        first, second = await _steps(client, kill)
+
+    assert second["previous_thought"] == first["thought_id"]
+
+
+async def test_an_agent_goes_on_after_the_server_on_http_was_killed(tmp_path: Path) -> None:
+    with http_server(tmp_path / "reasoning.db") as server:
+        servers = {"reasoning": {"transport": "http", "url": server.url}}
+        async with MultiServerMCPClient(servers) as client:
+            first, second = await _steps(client, lambda: void(server.restart()))
+
+    assert second["previous_thought"] == first["thought_id"]
+
+
+def void(_value: object) -> None:
+    """Do without a value."""
