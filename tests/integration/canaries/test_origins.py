@@ -214,3 +214,21 @@ async def test_cookies_stay_with_the_connection_that_got_them(here: Mirror) -> N
     assert len({who for who, _ in pairs}) == 3
     assert len(pairs) == 3
     assert len({cookie for _, cookie in pairs}) == 3
+
+
+async def test_a_backup_gets_none_of_the_credentials_of_the_run(
+    here: Mirror, elsewhere: Mirror
+) -> None:
+    secret = canary()
+    servers = {
+        "shop": {"url": here.url, "headers": lambda run: {"X-Key": run["key"]}},
+        "spare": {"url": elsewhere.url},
+    }
+    async with Toolbox(servers, fallbacks={"shop": "spare"}) as box:
+        await box.call("shop", "look", run={"key": secret})
+        here.mode = "status"
+        result = await box.call("shop", "look", run={"key": secret})
+
+    assert result.server == "spare"
+    assert any(secret in one for one in here.heard)
+    assert not any(secret in one for one in elsewhere.heard)
