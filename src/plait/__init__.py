@@ -69,6 +69,10 @@ if TYPE_CHECKING:
     from plait.config.budgets import Limit as Limit
     from plait.config.budgets import ResultBudget as ResultBudget
     from plait.config.oauth import OAuth as OAuth
+    from plait.config.policy import Policy as Policy
+    from plait.config.policy import PolicyDecision as PolicyDecision
+    from plait.config.policy import PolicyRule as PolicyRule
+    from plait.config.policy_file import read_policy as read_policy
     from plait.config.read import ClientConfig as ClientConfig
     from plait.config.read import read_config as read_config
     from plait.config.servers import HttpServer as HttpServer
@@ -120,6 +124,8 @@ if TYPE_CHECKING:
     from plait.errors import ToolNotFoundError as ToolNotFoundError
     from plait.errors import TransportError as TransportError
     from plait.errors import UnknownServerError as UnknownServerError
+    from plait.execution.approval import Approval as Approval
+    from plait.execution.approval import ApprovalRequest as ApprovalRequest
     from plait.execution.call import ToolCall as ToolCall
     from plait.execution.call import run_deadline as run_deadline
     from plait.execution.call_budget import run_budget as run_budget
@@ -202,6 +208,8 @@ _MODULES = {
     "plait.catalog.tool": ("Tool",),
     "plait.config.budgets": ("CallBudget", "Limit", "ResultBudget"),
     "plait.config.oauth": ("OAuth",),
+    "plait.config.policy": ("Policy", "PolicyDecision", "PolicyRule"),
+    "plait.config.policy_file": ("read_policy",),
     "plait.config.read": ("ClientConfig", "read_config"),
     "plait.config.servers": (
         "HttpServer",
@@ -255,6 +263,7 @@ _MODULES = {
         "TransportError",
         "UnknownServerError",
     ),
+    "plait.execution.approval": ("Approval", "ApprovalRequest"),
     "plait.execution.call": ("ToolCall", "run_deadline"),
     "plait.execution.call_budget": ("run_budget",),
     "plait.execution.callbacks": ("CallbackContext",),

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self, cast
 
-from plait.catalog.tool import TRAITS, Tool, Trait, trait_named
+from plait.catalog.tool import Tool
 from plait.config.given import as_list, describe
 from plait.config.problems import did_you_mean, nearest
+from plait.config.traits import TRAITS, Trait, trait_named
 from plait.errors import ConfigError
 
 logger = logging.getLogger("plait.catalog")

@@ -19,10 +19,11 @@ from plait.catalog.argument_overrides import (
     shown_schema,
     takes_argument,
 )
-from plait.catalog.tool import TRAITS, Tool, trait_named
+from plait.catalog.tool import Tool
 from plait.config.given import UNSET, Given, Unset
 from plait.config.problems import Place, Problems, did_you_mean, nearest
 from plait.config.table import Key, KeyTable, read_table
+from plait.config.traits import TRAITS, trait_named
 from plait.config.variables import Variables
 from plait.errors import ConfigError
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import mcp_types as types
 from mcp.shared.inbound import x_mcp_header_map
 
+from plait.config.traits import Trait
+
 if TYPE_CHECKING:
     from plait.catalog.overrides import ToolOverride
-
-Trait = Literal["read_only", "destructive", "idempotent", "open_world"]
-"""What a server can hint at about a tool."""
-
-TRAITS: Final[tuple[Trait, ...]] = ("read_only", "destructive", "idempotent", "open_world")
 
 _SAME: Final[dict[str, Any]] = {}
 """Stands for a `wire_schema` that was not given; it is known by its identity."""
@@ -140,9 +136,3 @@ class Tool:
             "meta": None if self.meta is None else dict(self.meta),
             "icons": [dict(icon) for icon in self.icons],
         }
-
-
-def trait_named(spelling: str) -> Trait | None:
-    """Find the trait that is meant by `read_only`, `readOnly`, `read_only_hint`, `readOnlyHint`."""
-    letters = re.sub(r"[\s_-]", "", spelling).lower().removesuffix("hint")
-    return next((trait for trait in TRAITS if trait.replace("_", "") == letters), None)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from plait.config.given import as_mapping, describe
-from plait.config.jsonc import JsonSyntaxError, decode_text, parse_jsonc
+from plait.config.jsonc import JsonDocument, JsonSyntaxError, decode_text, parse_jsonc
 from plait.config.problems import Place, Problems
 from plait.config.urls import public_url, scheme_of
 
@@ -75,8 +75,19 @@ def _refuse_no_path(text: str, place: Place) -> bool:
 
 
 def _load_file(path: Path, place: Place) -> object:
+    text = load_text(path, place)
+    if text is None:
+        return None
+    document = parse_json(text, place, start='{"mcpServers": {"name": {"command": …}}}')
+    for name in document.repeated_keys if document else ():
+        place.warn("duplicate_key", f'the key "{name}" stands twice in one object; the last counts')
+    return document.value if document else None
+
+
+def load_text(path: Path, place: Place) -> str | None:
+    """Read a file as text; problems are recorded."""
     try:
-        text = decode_text(path.read_bytes())
+        return decode_text(path.read_bytes())
     except FileNotFoundError:
         place.error("file_missing", "there is no such file", _nearest_file(path))
     except IsADirectoryError:
@@ -85,16 +96,13 @@ def _load_file(path: Path, place: Place) -> object:
         place.error("file_unreadable", f"cannot be read: {error.strerror or type(error).__name__}")
     except UnicodeDecodeError:
         place.error("file_unreadable", "is not text in UTF-8", "save it as UTF-8")
-    else:
-        return _parse(text, place)
     return None
 
 
-def _parse(text: str, place: Place) -> object:
+def parse_json(text: str, place: Place, *, start: str) -> JsonDocument | None:
+    """Read JSON that holds something; problems are recorded, and `start` says how to begin."""
     if not text.strip():
-        place.error(
-            "empty_file", "the file is empty", 'start with {"mcpServers": {"name": {"command": …}}}'
-        )
+        place.error("empty_file", "the file is empty", f"start with {start}")
         return None
     try:
         document = parse_jsonc(text)
@@ -103,11 +111,10 @@ def _parse(text: str, place: Place) -> object:
         shown = f": {error.shown}" if error.shown else ""
         at.error("json_syntax", f"not valid JSON, {error.reason}{shown}")
         return None
-    for name in document.repeated_keys:
-        place.warn("duplicate_key", f'the key "{name}" stands twice in one object; the last counts')
     if document.value is None:
         place.error("wrong_type", "expected an object, found null")
-    return document.value
+        return None
+    return document
 
 
 def _nearest_file(path: Path) -> str | None:

@@ -37,6 +37,7 @@ from plait.config.kinds import (
     read_texts,
 )
 from plait.config.oauth import read_auth
+from plait.config.policy_file import policy_from
 from plait.config.servers import TransportName
 from plait.config.table import Key, KeyTable
 
@@ -154,6 +155,7 @@ _HOOKS = (
     "before_fallback",
     "tool_filter",
     "token_counter",
+    "on_approval",
     "on_message",
     "on_progress",
     "on_initialized",
@@ -195,6 +197,7 @@ _OPTIONS = (
     Key("log_level", one_of(*_LOG_LEVELS), "log_level"),
     Key("result_budget", read_result_budget, "result_budget"),
     Key("call_budget", read_call_budget, "call_budget"),
+    Key("policy", policy_from, "policy"),
     *(Key(name, read_bool, name) for name in _FLAGS),
     *(Key(name, read_function, name) for name in _HOOKS),
     *(Key(name, read_data, name) for name in _OBJECTS),

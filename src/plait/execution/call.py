@@ -19,6 +19,7 @@ from plait.connections.access import Access
 from plait.connections.deadline import Deadline
 from plait.connections.operations import Given
 from plait.errors import PlaitError, RunDeadlineError
+from plait.execution.approval import OnApproval
 
 OnProgress = Callable[[float, float | None, str | None], Awaitable[None] | None]
 """Gets the progress, the total and the message of each progress notification."""
@@ -74,6 +75,12 @@ class ToolCall:
     on_log: OnCallLog | None = None
     on_question: ElicitationFnT | None = None
     """Answers what the server asks the user during the call."""
+
+    on_approval: OnApproval | None = None
+    """Asks a person about the call where the policy says so, in place of the client's own."""
+
+    instead_of: str | None = None
+    """The server that was asked first and failed."""
 
     given: Given | None = field(default=None, repr=False)
     """Answers to what the server asked when this call was made before."""

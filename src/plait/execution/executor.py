@@ -36,6 +36,7 @@ from plait.execution.fallback import BeforeFallback, has_not_run, may_fall_back
 from plait.execution.holding import HeldCall, Holding
 from plait.execution.outcome import ToolResult
 from plait.execution.output_check import output_notes, prepare_check
+from plait.execution.policy import Gate
 from plait.execution.result_cache import ResultCache, ResultCaching
 from plait.execution.talk import Listener, Sample, Talk
 from plait.telemetry.observer import CallTool, Observer, observe
@@ -61,6 +62,8 @@ class Calling:
     observers: Sequence[Observer] = ()
     on_progress: OnAnyProgress | None = None
     """Is told of the progress of every call, besides its caller."""
+    gate: Gate = field(default_factory=Gate)
+    """Holds calls to the policy."""
 
 
 class ToolExecutor:
@@ -104,7 +107,7 @@ class ToolExecutor:
         try:
             tool = await self._recall(call)
             self._check_offered(call)
-            call = await self._with_valid_arguments(call, tool)
+            call = await self._permitted(call, tool)
             if self.results is None:
                 return await self._run_on_server(call, tool)
             if (kept := self.results.get(call, tool)) is not None:
@@ -251,6 +254,17 @@ class ToolExecutor:
         if reason is not None:
             raise not_offered(call.server, call.tool, reason)
 
+    async def _permitted(self, call: ToolCall, tool: Tool | None) -> ToolCall:
+        """Return the call with valid arguments, if it may be made."""
+        call = await self._with_valid_arguments(call, tool)
+        permitted = await self._calling.gate.permit(call, tool)
+        if permitted is call:
+            return call
+        # What a person wrote may be mended, and must not turn into what a rule forbids by that.
+        changed = await self._with_valid_arguments(permitted, tool)
+        self._calling.gate.checked(changed, tool)
+        return changed
+
     async def _with_valid_arguments(self, call: ToolCall, tool: Tool | None) -> ToolCall:
         if tool is None or not self._calling.validate_arguments:
             return call
@@ -278,7 +292,7 @@ class ToolExecutor:
             if verdict is False:
                 return None
         # The credentials were meant for the other server.
-        return replace(call, server=backup, access=None)
+        return replace(call, server=backup, access=None, instead_of=call.server)
 
     async def _run_on_backup(self, call: ToolCall, error: PlaitError) -> ToolResult:
         """Make the call on the backup; if that fails too, the first error is what counts."""
@@ -290,7 +304,7 @@ class ToolExecutor:
                     f"{call.server} has no tool {call.tool!r}", server=call.server, tool=call.tool
                 )
             self._check_offered(call)
-            return await self._run_on_server(await self._with_valid_arguments(call, tool), tool)
+            return await self._run_on_server(await self._permitted(call, tool), tool)
         except PlaitError as second:
             if not has_not_run(second):
                 raise  # it may have run there, and whoever asked must know

@@ -15,11 +15,14 @@ from plait.catalog.overrides import read_overrides
 from plait.catalog.shaping import Shaping
 from plait.catalog.tokens import TokenCounter
 from plait.config.document import workspace_of
+from plait.config.policy_file import PolicySource
 from plait.connections.pool import unknown_server
 from plait.errors import ConfigError
+from plait.execution.approval import OnApproval
 from plait.execution.callbacks import NOTICES, OnAnyProgress, OnNotice
 from plait.execution.executor import Calling
 from plait.execution.fallback import backups_only
+from plait.execution.policy import Gate
 from plait.execution.result_cache import ResultCaching
 from plait.telemetry.observer import Observer
 
@@ -37,8 +40,10 @@ APPLIED = frozenset(
         "lock",
         "lockfile",
         "log_level",
+        "on_approval",
         "on_collision",
         "on_connection_error",
+        "policy",
         "prefix_tool_name_with_server_name",
         "result_budget",
         "result_cache",
@@ -78,6 +83,8 @@ class ToolOptions(TypedDict, total=False):
     token_counter: TokenCounter
     call_budget: Any
     validate_arguments: bool
+    policy: PolicySource
+    on_approval: OnApproval
     on_message: OnNotice
     on_progress: OnAnyProgress
     on_initialized: OnNotice
@@ -164,6 +171,7 @@ def calling_from(
         call_budget=options.get("call_budget"),
         observers=tuple(observers),
         on_progress=options.get("on_progress"),
+        gate=Gate(options.get("policy"), options.get("on_approval")),
     )
 
 

@@ -19,6 +19,7 @@ from plait.catalog.lock.guard import LockReport
 from plait.catalog.overrides import complete_arguments
 from plait.catalog.tool import Tool
 from plait.config.defaults import server_with_defaults
+from plait.config.policy import PolicyDecision
 from plait.config.read import ClientConfig, ConfigSource, read_config, read_options
 from plait.connections.access import Access, join
 from plait.errors import ConnectError, PlaitError
@@ -90,6 +91,12 @@ class Toolbox(ServerFeatures):
             self._servers,
             counter=self._options.get("token_counter"),
         )
+        calling = calling_from(
+            self._options,
+            default_seconds=default_tool_timeout or self.config.default_tool_timeout,
+            observers=observers,
+        )
+        self._gate = calling.gate
         super().__init__(
             partial(
                 Core,
@@ -105,11 +112,7 @@ class Toolbox(ServerFeatures):
                     shaping_from(self._options),
                     lock=lock_from(self._options, self.config.source),
                 ),
-                calling=calling_from(
-                    self._options,
-                    default_seconds=default_tool_timeout or self.config.default_tool_timeout,
-                    observers=observers,
-                ),
+                calling=calling,
                 sampling=Sampling.of(on_sampling),
             )
         )
@@ -145,7 +148,8 @@ class Toolbox(ServerFeatures):
         """List the tools of these servers, or of all of them.
 
         An optional server that fails is left out; `status()` says why. `include` and `exclude`
-        narrow this list only. Servers whose credentials depend on the run are asked for `run`.
+        narrow this list only, and tools that the policy denies whatever their arguments are left
+        out. Servers whose credentials depend on the run are asked for `run`.
 
         Raises:
             PlaitError: A required server failed, one that was named, or every one.
@@ -158,7 +162,7 @@ class Toolbox(ServerFeatures):
             lambda core: core.catalog.offer(servers, refresh=refresh, access=accesses)
         )
         await self._report(offer, named=servers)
-        return [tool for tool in offer.tools if narrow.offers(tool)]
+        return [tool for tool in offer.tools if narrow.offers(tool) and not self.hides(tool)]
 
     async def access_for(
         self, server: str, run: Run | None, given: Access | None = None
@@ -253,15 +257,39 @@ class Toolbox(ServerFeatures):
 
         Functions among the overrides get the `context`.
         """
-        self.check_names([call.server])
-        tool = self._core.catalog.known(call.server, call.tool, call.access)
-        if tool is None:
-            tool = await self._on_owner(
-                lambda core: core.catalog.recall(call.server, call.tool, call.access)
-            )
+        tool = await self._recall(call)
         if tool is None or tool.override is None:
             return call
         return replace(call, arguments=await complete_arguments(tool, call.arguments, context))
+
+    async def _recall(self, call: ToolCall) -> Tool | None:
+        self.check_names([call.server])
+        tool = self._core.catalog.known(call.server, call.tool, call.access)
+        if tool is not None:
+            return tool
+        return await self._on_owner(
+            lambda core: core.catalog.recall(call.server, call.tool, call.access)
+        )
+
+    async def decide(
+        self, server: str, tool: str, arguments: Mapping[str, Any] | None = None
+    ) -> PolicyDecision:
+        """Say what the policy decides about a call, without making it or asking anybody."""
+        call = ToolCall(server=server, tool=tool, arguments=arguments or {})
+        call = await self.completed(call, context=call)
+        return self._gate.decide(call, await self._recall(call))
+
+    async def permit(self, call: ToolCall, tool: Tool) -> ToolCall:
+        """Hold a call to the policy that is not made by this toolbox itself.
+
+        Raises:
+            PermissionDeniedError: It must not be made.
+        """
+        return await self._gate.permit(call, tool)
+
+    def hides(self, tool: Tool) -> bool:
+        """Say whether a tool is left out of lists, because the policy denies every call of it."""
+        return self._gate.hides(tool)
 
     async def execute(self, call: ToolCall) -> ToolResult:
         """Make a call as it is.

@@ -10,7 +10,8 @@ import mcp_types as types
 import pytest
 from inline_snapshot import snapshot
 
-from plait.catalog.tool import TRAITS, Tool, trait_named
+from plait.catalog.tool import Tool
+from plait.config.traits import TRAITS, trait_named
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}}}
 

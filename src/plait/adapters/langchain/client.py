@@ -27,8 +27,10 @@ from plait.adapters.langchain.tools import MCPTool
 from plait.catalog.lock.guard import LockMode
 from plait.catalog.schemas import Profile
 from plait.catalog.tokens import TokenCounter
+from plait.config.policy_file import PolicySource
 from plait.config.read import ConfigSource, read_options
 from plait.connections.access import Access
+from plait.execution.approval import OnApproval
 from plait.execution.budget.bounds import READ_MORE
 from plait.execution.callbacks import OnAnyProgress, OnNotice
 from plait.execution.fallback import BeforeFallback
@@ -83,6 +85,8 @@ class MultiServerMCPClient(ClientFeatures):
         token_counter: TokenCounter | None = None,
         call_budget: Any = None,
         validate_arguments: bool | None = None,
+        policy: PolicySource | None = None,
+        on_approval: OnApproval | None = None,
         resources_as_tools: bool | None = None,
         profile: Profile | None = None,
         lockfile: str | os.PathLike[str] | bool | None = None,

@@ -9,6 +9,7 @@ from typing import Any, Literal, NotRequired, TypedDict, cast
 import mcp_types as types
 from langgraph.types import interrupt
 
+from plait.adapters.langchain.approval import is_approval_answer
 from plait.adapters.langchain.sign_in import is_sign_in_answer
 from plait.connections.operations import Given
 from plait.errors import ConfigError, InputNeededError
@@ -101,8 +102,8 @@ def answered_by_interrupt(call: ToolCall, asked: InputNeededError) -> Given:
         "requests": [_described(key, question) for key, question in questions.items()],
     }
     answer = interrupt(value)
-    while is_sign_in_answer(answer):
-        # It let the call be made for which nobody had signed in; the question came after it.
+    while is_sign_in_answer(answer) or is_approval_answer(answer):
+        # It let the call be made, and the question came after it.
         answer = interrupt(value)
     return Given(_responses(answer, questions, call), asked.request_state)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import mcp_types as types
@@ -34,8 +35,14 @@ def resource_tools(
     settings: RunnerSettings,
     reader: str = READ_MORE,
 ) -> list[MCPTool]:
-    """Make the tools for these servers, or for all, under names that are still free."""
-    names = list(servers) or list(toolbox.server_names)
+    """Make the tools for these servers, or for all, under names that are still free.
+
+    Servers of which the policy denies reading are left out.
+    """
+    asked = list(servers) or list(toolbox.server_names)
+    names = [name for name in asked if not toolbox.hides(_as_tool(name, _READ))]
+    if not names:
+        return []
     server = {"type": "string", "enum": names, "description": "The server to ask."}
     listing = Tool(
         server="resources",
@@ -63,6 +70,11 @@ def resource_tools(
     librarian = _Librarian(toolbox, names, (listing, reading))
     runner = ToolRunner(librarian, settings, reader=reader)
     return [MCPTool(listing, runner), MCPTool(reading, runner)]
+
+
+def _as_tool(server: str, name: str) -> Tool:
+    """Describe reading from a server as a tool of it, for the policy."""
+    return Tool(server=server, wire_name=name, name=name, annotations=_READ_ONLY)
 
 
 def _free(name: str, taken: Collection[str]) -> str:
@@ -100,22 +112,36 @@ class _Librarian(PlainCaller):
         Raises:
             PlaitError: A server cannot be asked, or the arguments are wrong.
         """
-        schema = self._schemas[call.tool]
-        await prepare(schema)
-        if problems := prepare_arguments(schema, call.arguments, tool=call.tool).problems:
-            raise InvalidArgumentsError(argument_error_text(call.tool, problems), tool=call.tool)
+        await self._check(call.tool, call.arguments)
         if call.tool == _LIST:
-            return _text(call, await self._listed(call.arguments.get("server")))
-        server, uri = str(call.arguments.get("server")), str(call.arguments.get("uri"))
+            return _text(call, await self._listed(call, call.arguments.get("server")))
+        server = str(call.arguments.get("server"))
+        uri = str((await self._permitted(call, server)).arguments.get("uri"))
         contents = (await self.read(server, uri)).contents
         blocks = [_block(one) for one in contents]
         return ToolResult(server=server, tool=call.tool, is_error=False, content=tuple(blocks))
 
-    async def _listed(self, server: Any) -> str:
+    async def _permitted(self, call: ToolCall, server: str) -> ToolCall:
+        """Hold a call to the policy as if it were a tool of the server that it asks."""
+        rest = {name: value for name, value in call.arguments.items() if name != "server"}
+        own = replace(call, server=server, arguments=rest)
+        permitted = await self._toolbox.permit(own, _as_tool(server, call.tool))
+        if permitted is not own:
+            await self._check(call.tool, {**permitted.arguments, "server": server})
+        return permitted
+
+    async def _check(self, tool: str, arguments: Mapping[str, Any]) -> None:
+        schema = self._schemas[tool]
+        await prepare(schema)
+        if problems := prepare_arguments(schema, arguments, tool=tool).problems:
+            raise InvalidArgumentsError(argument_error_text(tool, problems), tool=tool)
+
+    async def _listed(self, call: ToolCall, server: Any) -> str:
         asked = [str(server)] if server else self._servers
         found: list[dict[str, Any]] = []
         for name in asked:
             try:
+                await self._permitted(call, name)
                 resources = await self._toolbox.resources(name)
                 templates = await self._toolbox.resource_templates(name)
             except PlaitError as error:

@@ -15,6 +15,7 @@ import mcp_types as types
 from langchain_core.messages import ToolMessage
 from langgraph.types import Command
 
+from plait.adapters.langchain.approval import Approvals
 from plait.adapters.langchain.callbacks import CallbackContext, Callbacks
 from plait.adapters.langchain.content import (
     Converted,
@@ -44,6 +45,7 @@ from plait.adapters.langchain.sign_in import (
 from plait.catalog.tool import Tool
 from plait.connections.access import Access, join
 from plait.errors import ConfigError, InputNeededError, PlaitError
+from plait.execution.approval import OnApproval
 from plait.execution.budget.bounds import READ_MORE
 from plait.execution.call import Pause, ToolCall
 from plait.execution.outcome import PARKED, ToolResult
@@ -144,6 +146,7 @@ class RunnerSettings:
     before_tool_call: Hook | None = None
     after_tool_call: Hook | None = None
     callbacks: Callbacks = field(default_factory=Callbacks)
+    on_approval: OnApproval | None = None
     handle_tool_errors: bool = True
     raise_auth_errors: bool = False
     standard_blocks: bool = True
@@ -196,6 +199,11 @@ class ToolRunner:
             access,
             pause=partial(pause_of, config, use.tool_call_id),
             pauses=self._pauses(config),
+            approvals=Approvals(
+                settings.on_approval,
+                interrupts=may_interrupt(config),
+                tool_call_id=use.tool_call_id,
+            ),
         )
         try:
             if sending.pauses:
@@ -326,7 +334,9 @@ class _Sending:
         *,
         pause: Callable[[], Pause | None],
         pauses: bool,
+        approvals: Approvals,
     ) -> None:
+        self._approvals = approvals
         self._caller = caller
         self.call = call
         """The call as it was last made."""
@@ -348,8 +358,15 @@ class _Sending:
         access = join(self._given, Access.of(request.headers))
         # Only here: interceptors may have interrupted the graph before.
         pause = self._pause() if self.call.on_question is None else None
+        # With other credentials it may be that somebody has to sign in before anybody is asked.
+        self._approvals.bare_answers = access == self._given
         call = replace(
-            self.call, tool=request.name, arguments=request.args, access=access, pause=pause
+            self.call,
+            tool=request.name,
+            arguments=request.args,
+            access=access,
+            pause=pause,
+            on_approval=self._approvals,
         )
         self.call = call
         while True:

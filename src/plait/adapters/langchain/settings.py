@@ -50,6 +50,7 @@ def settings_from(
         before_tool_call=options.get("before_tool_call"),
         after_tool_call=options.get("after_tool_call"),
         callbacks=options.get("callbacks") or Callbacks(),
+        on_approval=options.get("on_approval"),
         handle_tool_errors=options.get("handle_tool_errors", True),
         raise_auth_errors=options.get("on_auth_error") == "raise",
         standard_blocks=options.get("use_standard_content_blocks", True),
