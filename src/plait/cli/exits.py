@@ -8,6 +8,7 @@ from enum import IntEnum
 from plait.cli.arguments import ArgumentError
 from plait.errors import (
     AuthRequiredError,
+    BackendError,
     ConfigError,
     ConnectError,
     ContentError,
@@ -18,6 +19,8 @@ from plait.errors import (
     OutcomeUnknownError,
     PermissionDeniedError,
     ProtocolError,
+    ReasoningError,
+    RefusedError,
     ToolFailedError,
     TransportError,
 )
@@ -77,7 +80,7 @@ _MEANINGS: dict[Exit, str] = {
 def exit_code_for(error: BaseException) -> Exit:
     """Say which exit code a failure ends in."""
     match error:
-        case ArgumentError() | InvalidArgumentsError():
+        case ArgumentError() | InvalidArgumentsError() | RefusedError():
             return Exit.USAGE
         case KeyboardInterrupt() | asyncio.CancelledError():
             return Exit.INTERRUPTED
@@ -94,9 +97,9 @@ def exit_code_for(error: BaseException) -> Exit:
             return Exit.UNREACHABLE
         case TimeoutError():
             return Exit.TIMEOUT
-        case TransportError() | HttpError():
+        case TransportError() | HttpError() | BackendError():
             return Exit.UNREACHABLE
-        case ProtocolError() | DomainError() | ContentError():
+        case ProtocolError() | DomainError() | ContentError() | ReasoningError():
             return Exit.PROTOCOL
         case OSError() if error.filename is not None:
             return Exit.USAGE

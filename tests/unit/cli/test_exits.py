@@ -21,6 +21,7 @@ def test_every_error_of_the_package_has_its_exit_code() -> None:
     assert codes == snapshot(
         {
             "AuthRequiredError": "AUTH",
+            "BackendError": "UNREACHABLE",
             "BlockingCallError": "INTERNAL",
             "CallTimeoutError": "TIMEOUT",
             "CircuitOpenError": "UNREACHABLE",
@@ -33,6 +34,7 @@ def test_every_error_of_the_package_has_its_exit_code() -> None:
             "DomainError": "PROTOCOL",
             "EndpointNotFoundError": "UNREACHABLE",
             "ForbiddenError": "AUTH",
+            "HostHasNoModelError": "PROTOCOL",
             "HttpError": "UNREACHABLE",
             "InputNeededError": "PROTOCOL",
             "InputRefusedError": "PROTOCOL",
@@ -43,6 +45,9 @@ def test_every_error_of_the_package_has_its_exit_code() -> None:
             "PlaitError": "INTERNAL",
             "ProtocolError": "PROTOCOL",
             "RateLimitedError": "UNREACHABLE",
+            "ReasoningError": "PROTOCOL",
+            "RefusedError": "USAGE",
+            "ReplyError": "PROTOCOL",
             "ResourceNotFoundError": "PROTOCOL",
             "RunDeadlineError": "TIMEOUT",
             "SendError": "UNREACHABLE",
