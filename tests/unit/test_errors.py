@@ -147,6 +147,7 @@ def test_each_class_says_what_may_be_done_after_it() -> None:
             "OutcomeUnknownError": ("transport", False, "if_idempotent"),
             "ReasoningError": ("domain", False, "never"),
             "BackendError": ("transport", False, "never"),
+            "RefusedError": ("domain", False, "never"),
             "ReplyError": ("domain", False, "never"),
             "HostHasNoModelError": ("domain", False, "never"),
             "ContentError": ("unknown", False, "never"),

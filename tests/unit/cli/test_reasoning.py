@@ -65,6 +65,7 @@ def run(thought_out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> R
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DATABASE_PATH", str(copy))
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
 
     def invoke(*arguments: str, **options: Any) -> Result:
