@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-import socket
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self, cast
 
-import uvicorn
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from plait.testing.llm.turns import Cut, Hang, Raw, Refuse, Script, Turn, turns_of
 from plait.testing.ports import bind
-
-_START_SECONDS = 30.0
+from plait.testing.thread_server import ThreadServer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +40,6 @@ class ProviderServer(ABC):
     def __init__(self, script: Script | None = None, *, key: str | None = None) -> None:
         self._take_turn = turns_of(script)
         self._key = key
-        self._started = threading.Event()
         self.requests: list[Asked] = []
         """Everything that was asked, in order."""
         self.given_up = 0
@@ -53,24 +48,9 @@ class ProviderServer(ABC):
     def __enter__(self) -> Self:
         listener = bind()
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        config = uvicorn.Config(
-            self._serve,
-            http="h11",
-            ws="none",
-            lifespan="off",
-            interface="asgi3",
-            log_level="critical",
-            access_log=False,
-            timeout_graceful_shutdown=0,
-        )
-        self._server = _Announcing(config, self._started)
-        self._thread = threading.Thread(
-            target=self._server.run, kwargs={"sockets": [listener]}, name=type(self).__name__
-        )
-        self._thread.daemon = True
-        self._thread.start()
-        if not self._started.wait(_START_SECONDS):
-            raise TimeoutError(f"{type(self).__name__} did not start")
+        name = type(self).__name__
+        self._server = ThreadServer(self._serve, name=name, lifespan="off", interface="asgi3")
+        self._server.start(listener)
         return self
 
     def __exit__(
@@ -79,8 +59,7 @@ class ProviderServer(ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._server.should_exit = True
-        self._thread.join(_START_SECONDS)
+        self._server.stop()
 
     def play(self, script: Script | None) -> None:
         """Begin another script, and forget what was asked so far."""
@@ -162,20 +141,3 @@ async def _asked(request: Request) -> Asked:
         headers=dict(request.headers),
         body=json.loads(raw) if raw else {},
     )
-
-
-class _Announcing(uvicorn.Server):
-    """Says when it listens, and can cut the connection of a client."""
-
-    def __init__(self, config: uvicorn.Config, started: threading.Event) -> None:
-        super().__init__(config)
-        self._announce = started
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._announce.set()
-
-    def cut(self, client: tuple[str, int]) -> None:
-        for connection in list(self.server_state.connections):
-            if connection.transport.get_extra_info("peername") == tuple(client):
-                connection.transport.abort()

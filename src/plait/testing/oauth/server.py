@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections import Counter
 from types import TracebackType
 from typing import Self
 
-import uvicorn
-
 from plait.testing.oauth.app import build_app
 from plait.testing.oauth.authority import Authority, Client
 from plait.testing.ports import bind
-
-_START_SECONDS = 30.0
+from plait.testing.thread_server import ThreadServer
 
 
 class OAuthServer:
@@ -24,29 +20,15 @@ class OAuthServer:
         self._authority = authority
         self._refusals = 0
         self._lock = threading.Lock()
-        self._started = threading.Event()
 
     def __enter__(self) -> Self:
         listener = bind()
         self.issuer = self._authority.issuer = f"http://127.0.0.1:{listener.getsockname()[1]}"
         self.url = f"{self.issuer}/mcp"
         self.sse_url = f"{self.issuer}/sse"
-        config = uvicorn.Config(
-            build_app(self._authority, self._take_refusal),
-            http="h11",
-            ws="none",
-            log_level="critical",
-            access_log=False,
-            timeout_graceful_shutdown=0,
-        )
-        self._server = _Announcing(config, self._started)
-        self._thread = threading.Thread(
-            target=self._server.run, kwargs={"sockets": [listener]}, name="oauth server"
-        )
-        self._thread.daemon = True
-        self._thread.start()
-        if not self._started.wait(_START_SECONDS):
-            raise TimeoutError("the test authorization server did not start")
+        app = build_app(self._authority, self._take_refusal)
+        self._server = ThreadServer(app, name="the test authorization server")
+        self._server.start(listener)
         return self
 
     def __exit__(
@@ -55,8 +37,7 @@ class OAuthServer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._server.should_exit = True
-        self._thread.join(_START_SECONDS)
+        self._server.stop()
 
     @property
     def counts(self) -> Counter[str]:
@@ -118,18 +99,6 @@ class OAuthServer:
             due = self._refusals > 0
             self._refusals -= due
             return due
-
-
-class _Announcing(uvicorn.Server):
-    """Says when it listens."""
-
-    def __init__(self, config: uvicorn.Config, started: threading.Event) -> None:
-        super().__init__(config)
-        self._announce = started
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._announce.set()
 
 
 def oauth_server(
