@@ -26,6 +26,7 @@ COMMANDS = {
     "reasoning": LazyCommand(
         "reasoning", "Serve tools for structured reasoning, and look at what was thought."
     ),
+    "policy": LazyCommand("policy", "See what the policy allows, asks about and denies."),
     "doctor": LazyCommand("doctor", "Check every server and say how to fix what is wrong."),
     "init": LazyCommand("init", "Write an mcp.json: a starter, or your editor's servers."),
 }

@@ -10,6 +10,7 @@ from plait.cli.cost_findings import Cost, check_cost, check_server_cost, cost_of
 from plait.cli.findings import Examined, Finding, findings_for, findings_from_problems
 from plait.cli.name_findings import check_names
 from plait.cli.option_findings import check_options
+from plait.cli.policy_findings import check_policy
 from plait.cli.schema_findings import check_schemas
 from plait.cli.survey import Survey, survey_of
 from plait.config.read import ClientConfig
@@ -53,6 +54,7 @@ def diagnose(
         *findings_from_problems(config.warnings, "warn", config.servers),
         *check_options(survey),
         *more,
+        *check_policy(survey),
     ]
     return Diagnosis(
         configuration=[finding for finding in about if finding.server not in config.servers],

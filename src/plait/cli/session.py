@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from plait.cli.connecting import Progress
     from plait.config.read import ClientConfig, InputRequest
     from plait.config.servers import ServerConfig
+    from plait.execution.approval import OnApproval
     from plait.execution.toolbox import Toolbox
 
 T = TypeVar("T")
@@ -106,12 +107,15 @@ def run(
     heal: bool = False,
     show_progress: bool = True,
     on_question: ElicitationFnT | None = None,
+    on_approval: OnApproval | None = None,
 ) -> T:
     """Open the toolbox, do the work in it, and close everything, also after Ctrl-C.
 
     Servers are told that questions are answered if `on_question` answers them.
     """
     config = load_config(ctx, servers, heal=heal)
+    if on_approval is not None:
+        config = replace(config, options={**config.options, "on_approval": on_approval})
     return run_with(ctx, config, work, show_progress=show_progress, on_question=on_question)
 
 

@@ -167,7 +167,7 @@ class Policy:
 
     def verdicts(self, tool: ToolFacts) -> frozenset[Verdict]:
         """Say what may become of calls of a tool, depending on their arguments."""
-        return frozenset(rule.do if rule else self.default for _, rule in self._reached(tool))
+        return frozenset(rule.do if rule else self.default for _, rule in self.reached(tool))
 
     def hides(self, tool: ToolFacts) -> bool:
         """Say whether a tool is left out of lists, because every call of it is denied."""
@@ -176,7 +176,7 @@ class Policy:
     def idle_rules(self, tools: Iterable[ToolFacts]) -> list[tuple[int, str]]:
         """List the rules that decide about none of these tools: their numbers, and why."""
         listed = list(tools)
-        reached = {number for tool in listed for number, _ in self._reached(tool)}
+        reached = {number for tool in listed for number, _ in self.reached(tool)}
         return [
             (
                 number,
@@ -188,14 +188,17 @@ class Policy:
             if number not in reached
         ]
 
-    def _reached(self, tool: ToolFacts) -> Iterator[tuple[int, PolicyRule | None]]:
-        """Yield the rules that may decide about a tool, and `None` if the default may."""
+    def reached(self, tool: ToolFacts) -> Iterator[tuple[int | None, PolicyRule | None]]:
+        """Yield the rules that may decide about a tool, with their numbers.
+
+        `None` stands for the default, which comes last, if it may decide.
+        """
         for number, rule in enumerate(self.rules, start=1):
             if rule.names(tool):
                 yield number, rule
                 if not rule.when:
                     return
-        yield 0, None
+        yield None, None
 
 
 def signed_trait(written: str) -> tuple[Trait, bool] | None:

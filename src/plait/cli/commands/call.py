@@ -10,7 +10,7 @@ import click
 from plait.cli.examples import ExampleCommand
 from plait.cli.exits import Exit, exit_code_for
 from plait.cli.options import common_options, json_option, settings_of
-from plait.errors import PlaitError, ToolNotFoundError
+from plait.errors import PermissionDeniedError, PlaitError, ToolNotFoundError
 
 if TYPE_CHECKING:
     from plait.catalog.tool import Tool
@@ -66,6 +66,7 @@ def _positive(_: click.Context, __: click.Parameter, value: float | None) -> flo
     is_flag=True,
     help="Ask nobody: decline questions that --answer does not answer.",
 )
+@click.option("--yes", is_flag=True, help="Approve calls that the policy asks about.")
 @json_option
 @common_options
 @click.pass_context
@@ -78,6 +79,7 @@ def call(
     folder: Path | None,
     answers: tuple[str, ...],
     no_input: bool,
+    yes: bool,
     as_json: bool,
 ) -> None:
     """Call a tool and print what it returns.
@@ -90,9 +92,13 @@ def call(
     A server may ask something back during the call. On a terminal the question
     is put to you; elsewhere it is declined, unless --answer answers it.
 
+    What the policy denies is not called; what it asks about is called when you
+    say so on the terminal, or with --yes.
+
     With --json stdout holds one JSON object, also when the call fails.
     """
     from plait.cli import session
+    from plait.cli.approval import TerminalApproval
     from plait.cli.arguments import parse_arguments
     from plait.cli.files import reader_for
     from plait.cli.questions import Questioner, person_at_terminal
@@ -108,7 +114,7 @@ def call(
 
     async def call_it(opened: Opened) -> ToolResult:
         async with opened.connecting:
-            found = await _find_tool(opened, server, tool)
+            found = await find_tool(opened, server, tool)
         parsed = parse_arguments(arguments, found.input_schema, read_text)
         on_progress = None if as_json or settings_of(ctx).quiet else _print_progress
         return await opened.box.call(
@@ -128,6 +134,7 @@ def call(
             heal=True,
             show_progress=not as_json,
             on_question=questioner,
+            on_approval=TerminalApproval(yes=yes),
         )
     except PlaitError as error:
         if not as_json:
@@ -142,13 +149,23 @@ def call(
         ctx.exit(Exit.TOOL_FAILED)
 
 
-async def _find_tool(opened: Opened, server: str, name: str) -> Tool:
+async def find_tool(opened: Opened, server: str, name: str) -> Tool:
+    """Find a tool by either of its names.
+
+    Raises:
+        PermissionDeniedError: The policy denies every call of it.
+        ToolNotFoundError: There is none.
+    """
     from plait.cli.names import did_you_mean
 
     tools = await opened.box.tools(server)
     for tool in tools:
         if name in {tool.wire_name, tool.name}:
             return tool
+    decision = await opened.box.decide(server, name)
+    if decision.verdict == "deny":
+        text = f"{server}/{name}: this call is denied by {decision.reason}"
+        raise PermissionDeniedError(text, server=server, tool=name)
     guess = did_you_mean(name, [tool.wire_name for tool in tools])
     raise ToolNotFoundError(f"{server} has no tool {name!r}: {guess}", server=server, tool=name)
 

@@ -51,7 +51,8 @@ def doctor(ctx: click.Context, servers: tuple[str, ...], as_json: bool) -> None:
     asked, and no login is shown.
     Then at the tools: what each provider's models are not told of their
     schemas, which names clash or have to change, what they take of a model's
-    context, and which filters, overrides and fallbacks fit none of them.
+    context, and which filters, overrides, fallbacks and rules of the policy fit
+    none of them.
     Tokens are estimated: one for every four bytes.
     Where there is a lockfile, what is not as it was locked.
 
