@@ -15,7 +15,7 @@ APPROVAL_INTERRUPT_TYPE = "mcp_approval"
 """What `type` says in the value of such an interrupt."""
 
 _UNCLEAR = (
-    'the answer says neither yes nor no: resume with {"decision": "approve"}, '
+    'there is no clear answer yet: resume with {"decision": "approve"}, '
     '{"decision": "edit", "args": {…}} or {"decision": "reject", "message": "…"}'
 )
 
