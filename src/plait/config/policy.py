@@ -77,8 +77,9 @@ class PolicyRule:
         given = [self.tool, self.server, self.annotation, self.when]
         if all(one is None for one in given):
             raise ConfigError('policy: a rule names nothing (for every tool: tool="*")')
-        if any(one is not None and not one for one in given):
-            # Left out, it would make the rule wider than it was meant.
+        globs = list((self.when or {}).values())
+        if any(one is not None and not one for one in [*given, *globs]):
+            # The rule would be about more, or less, than was meant.
             raise ConfigError("policy: a condition of a rule is empty; leave it out")
         for word in _several(self.annotation):
             if signed_trait(word) is None:

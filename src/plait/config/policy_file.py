@@ -173,6 +173,8 @@ def _read_globs(given: Given) -> tuple[str, ...] | Unset:
     if isinstance(given.value, str):
         text = given.text()
         return UNSET if text is UNSET else (text,)
+    if given.value in ([], ()):
+        return given.refuse("empty_value", "must not be empty", "leave it out")
     return read_texts(given)
 
 
