@@ -23,16 +23,17 @@ NOBODY = "there is no terminal to ask on; run it in one, or approve with --yes"
 class TerminalApproval:
     """Asks on the terminal, one question at a time; "always" holds for as long as this lives."""
 
-    def __init__(self, *, yes: bool = False) -> None:
+    def __init__(self, *, yes: bool = False, ask: bool = True) -> None:
         """Ask, or approve of everything without asking if `yes`."""
         self._yes = yes
+        self._ask = ask
         self._always: set[str] = set()
 
     async def __call__(self, request: ApprovalRequest) -> Approval:
         """Return what the person decides; where there is none, the call is rejected."""
         if self._yes or request.where in self._always:
             return Approval("approve")
-        if not sys.stdin.isatty():
+        if not self._ask or not sys.stdin.isatty():
             return Approval("reject", message=NOBODY)
         print_aside(
             "policy", f"{request.where} needs your approval: {request.reason}", colour="cyan"

@@ -64,7 +64,7 @@ def _positive(_: click.Context, __: click.Parameter, value: float | None) -> flo
 @click.option(
     "--no-input",
     is_flag=True,
-    help="Ask nobody: decline questions that --answer does not answer.",
+    help="Ask nobody: decline what --answer or --yes does not settle.",
 )
 @click.option("--yes", is_flag=True, help="Approve calls that the policy asks about.")
 @json_option
@@ -134,7 +134,7 @@ def call(
             heal=True,
             show_progress=not as_json,
             on_question=questioner,
-            on_approval=TerminalApproval(yes=yes),
+            on_approval=TerminalApproval(yes=yes, ask=not no_input),
         )
     except PlaitError as error:
         if not as_json:
