@@ -36,8 +36,9 @@ fix: setup ## Format the code and mend what the linter can mend
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-conformance: setup ## Run the official MCP conformance suite
+conformance: setup ## Run the official MCP conformance suites, client and server
 	$(BIN)/python scripts/conformance.py
+	$(BIN)/python scripts/conformance_server.py
 
 clean: ## Remove every environment, cache and build product
 	rm -rf .venv .node .legacy build dist .cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
