@@ -46,7 +46,7 @@ def chosen_database(db: str | None) -> Database:
 
     try:
         from plait.reasoning.serving.service import database_for
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         raise ConfigError(
             "reasoning needs packages that are not installed: pip install 'plait[reasoning]'"
         ) from error

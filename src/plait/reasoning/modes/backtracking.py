@@ -65,13 +65,12 @@ async def backtrack(params: BacktrackParams, work: Work) -> Outcome[BacktrackRes
     )
     state = await whole_state(work.store, session.id)
     changes, aside = restored(session, state, checkpoint, by=snapshot.id)
-    kept: Sequence[Mapping[str, Any]] = checkpoint.snapshot.get("thoughts", ())
     thought = Thought(
         session_id=session.id,
         content=reply.thought,
         confidence=max(reply.confidence, params.confidence),
         mode="backtracking",
-        parent_id=kept[-1]["id"] if kept else None,
+        parent_id=_last_on_branch(checkpoint),
         branch_id=checkpoint.branch_id,
         metadata={"checkpoint_id": checkpoint.id, "new_direction": params.new_direction},
     )
@@ -91,6 +90,13 @@ async def backtrack(params: BacktrackParams, work: Work) -> Outcome[BacktrackRes
     )
     everything = replace(changes, snapshots=(snapshot,), thoughts=(*changes.thoughts, thought))
     return Outcome(result=result, changes=everything)
+
+
+def _last_on_branch(checkpoint: Checkpoint) -> str | None:
+    """Return the thought after which the new way begins."""
+    kept: Sequence[Mapping[str, Any]] = checkpoint.snapshot.get("thoughts", ())
+    there = [one["id"] for one in kept if one["branch_id"] == checkpoint.branch_id]
+    return there[-1] if there else None
 
 
 async def _step(

@@ -91,7 +91,7 @@ thoughts = Table(
     Column("fingerprint", String, nullable=False, server_default=""),
     Index("ix_thoughts_session_position", "session_id", "position"),
     Index("ix_thoughts_live", "session_id", "abandoned_by", "position"),
-    Index("ix_thoughts_fingerprint", "session_id", "fingerprint"),
+    Index("ix_thoughts_fingerprint", "session_id", "fingerprint", "abandoned_by", "position"),
 )
 
 cross_refs = Table(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from sqlalchemy import Table, delete, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
@@ -56,9 +57,14 @@ async def _write_session(connection: AsyncConnection, session: Session) -> None:
             raise ConflictError(session.id) from error
         return
     same = (table.c.id == session.id) & (table.c.version == session.version)
-    done = await connection.execute(update(table).where(same).values(row))
+    # Without the id: SQLite would look at everything that refers to it.
+    done = await connection.execute(update(table).where(same).values(_without_id(row)))
     if done.rowcount != 1:
         raise ConflictError(session.id)
+
+
+def _without_id(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "id"}
 
 
 async def _lock_sessions(connection: AsyncConnection, ids: set[str]) -> None:

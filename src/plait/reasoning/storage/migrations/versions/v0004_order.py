@@ -106,7 +106,12 @@ def _make_indexes() -> None:
     op.create_index("ix_branches_session_position", "branches", ["session_id", "position"])
     op.create_index("ix_thoughts_session_position", "thoughts", ["session_id", "position"])
     op.create_index("ix_thoughts_live", "thoughts", ["session_id", "abandoned_by", "position"])
-    op.create_index("ix_thoughts_fingerprint", "thoughts", ["session_id", "fingerprint"])
+    # All four: with fewer, SQLite looks through the whole session for the last one.
+    op.create_index(
+        "ix_thoughts_fingerprint",
+        "thoughts",
+        ["session_id", "fingerprint", "abandoned_by", "position"],
+    )
     op.create_index("ix_graphs_session", "graphs", ["session_id", "created_at"])
     op.create_index("ix_graph_nodes_graph", "graph_nodes", ["graph_id", "position"])
     op.create_index("ix_graph_edges_graph_id", "graph_edges", ["graph_id"])
