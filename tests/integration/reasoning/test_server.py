@@ -11,7 +11,6 @@ import anyio
 import mcp_types as types
 import pytest
 from mcp import Client, MCPError
-from mcp.client.subscriptions import ResourceUpdated
 from mcp.server.lowlevel.server import Server
 
 from plait.reasoning.backends.port import Completion, Prompt
@@ -275,24 +274,3 @@ async def test_progress_is_told_and_a_cancelled_call_stops(tmp_path: Path, era: 
             assert len(await service.store.get_session_thoughts("s")) == 1
 
     assert told == ["asking slow (linear-reasoning-v1)"]
-
-
-async def test_whoever_listens_hears_of_changes_by_other_processes(
-    server: Server[Any], service: Service
-) -> None:
-    settings = ReasoningSettings(wish=Wish())
-    await service.reasoner.call("reasoning_linear", {"content": "x", "session_id": "s"})
-    uri = "reasoning://sessions/s"
-
-    with anyio.fail_after(30):
-        async with (
-            service.changes.watching(),
-            Client(server) as client,
-            client.listen(resource_subscriptions=[uri]) as changes,
-        ):
-            await service.reasoner.call("reasoning_linear", {"content": "y", "session_id": "s"})
-            assert await anext(aiter(changes)) == ResourceUpdated(uri=uri)
-            async with opened_service(settings, database=service.database) as other:
-                arguments = {"content": "z", "session_id": "s"}
-                await other.reasoner.call("reasoning_linear", arguments)
-                assert await anext(aiter(changes)) == ResourceUpdated(uri=uri)
