@@ -24,6 +24,8 @@ ParamsT = TypeVar("ParamsT", bound="Params")
 _LONGEST_TEXT = 100_000
 """Characters of one text; a thought is no document."""
 
+_LONGEST_ID = 200
+
 _MOST_PROBLEMS = 5
 """How many of the things that are wrong are named at once."""
 
@@ -66,6 +68,14 @@ def _filled(text: str) -> str:
     return text
 
 
+def _short(text: str) -> str:
+    if len(text) > _LONGEST_ID:
+        raise PydanticCustomError(
+            "long", "Id cannot be longer than {most} characters", {"most": _LONGEST_ID}
+        )
+    return text
+
+
 Whole = Annotated[int, BeforeValidator(_whole)]
 """An integer; 3.0 is one too."""
 
@@ -77,7 +87,7 @@ Words = Annotated[str, AfterValidator(_clean)]
 Text = Annotated[str, AfterValidator(_clean), AfterValidator(_filled)]
 """A text that says something."""
 
-Key = Text
+Key = Annotated[str, AfterValidator(_clean), AfterValidator(_filled), AfterValidator(_short)]
 """The id of something."""
 
 

@@ -13,7 +13,9 @@ import pytest
 from mcp import Client, MCPError
 from mcp.server.lowlevel.server import Server
 
+from plait.errors import BackendError
 from plait.reasoning.backends.port import Completion, Prompt
+from plait.reasoning.backends.scripted import ScriptedCompleter
 from plait.reasoning.backends.settings import ReasoningSettings, Wish
 from plait.reasoning.registry import TOOLS
 from plait.reasoning.serving.server import build_server
@@ -274,3 +276,61 @@ async def test_progress_is_told_and_a_cancelled_call_stops(tmp_path: Path, era: 
             assert len(await service.store.get_session_thoughts("s")) == 1
 
     assert told == ["asking slow (linear-reasoning-v1)"]
+
+
+@pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
+async def test_a_client_of_the_older_era_subscribes_to_a_session(service: Service) -> None:
+    heard: list[str] = []
+    told = anyio.Event()
+
+    async def hear(message: object) -> None:
+        if isinstance(message, types.ResourceUpdatedNotification):
+            heard.append(message.params.uri)
+            told.set()
+
+    uri = "reasoning://sessions/s"
+    arguments = {"content": "x", "session_id": "s"}
+    server = build_server(service, one_client=True)
+    async with Client(server, mode="legacy", message_handler=hear) as client:
+        capabilities = client.server_capabilities
+        assert capabilities is not None
+        assert capabilities.resources is not None
+        assert capabilities.resources.subscribe
+        await client.subscribe_resource(uri)  # pyright: ignore[reportDeprecated]
+        await client.call_tool("reasoning_linear", arguments)
+        with anyio.fail_after(10):
+            await told.wait()
+        await client.unsubscribe_resource(uri)  # pyright: ignore[reportDeprecated]
+        await client.call_tool("reasoning_linear", arguments)
+
+    assert heard == [uri]
+
+
+async def test_failures_of_a_backend_are_logged_without_what_they_quote(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    completer = ScriptedCompleter([BackendError("it is down", backend="scripted")])
+    database = database_from(str(tmp_path / "reasoning.db"))
+    async with (
+        opened_service(ReasoningSettings(), database=database, completer=completer) as service,
+        Client(build_server(service)) as client,
+    ):
+        result = await client.call_tool("reasoning_linear", {"content": "my secret plan"})
+
+    assert (result.is_error, text_of(result)) == (True, "it is down")
+    assert "reasoning_linear failed: it is down" in caplog.text
+    assert "my secret plan" not in caplog.text
+
+
+async def test_only_tools_that_ask_need_a_client_that_offers_sampling(tmp_path: Path) -> None:
+    settings = ReasoningSettings(wish=Wish(backend="sampling"))
+    database = database_from(str(tmp_path / "reasoning.db"))
+    async with (
+        opened_service(settings, database=database) as service,
+        Client(build_server(service)) as client,
+    ):
+        asked = await client.call_tool("reasoning_linear", {"content": "x"})
+        listed = await client.call_tool("reasoning_session_list", {})
+
+    assert (asked.is_error, text_of(asked)) == (True, "the client does not offer sampling")
+    assert not listed.is_error

@@ -192,3 +192,26 @@ def test_a_file_with_comments_is_left_as_it_is(run: Run, tmp_path: Path) -> None
     assert refused.exit_code == Exit.CONFIG
     assert path.read_text() == '{"servers": {} /* mine */}'
     assert "reasoning" in json.loads(run("install", "vscode", "--print").stdout)
+
+
+@pytest.mark.parametrize(
+    ("database", "text"),
+    [
+        ("not-a-database", "cannot be used: file is not a database"),
+        ("a-folder", "cannot be made: Is a directory"),
+        ("mysql://localhost/x", "no database of the kind 'mysql'"),
+        ("sqlite://", "must be a file"),
+        ("postgresql://nobody:hunter2@127.0.0.1:1/x", "cannot be used"),
+    ],
+)
+def test_a_database_that_cannot_be_used_is_named(
+    run: Run, tmp_path: Path, database: str, text: str
+) -> None:
+    (tmp_path / "not-a-database").write_text("something else, and long enough to be looked at")
+    (tmp_path / "a-folder").mkdir()
+
+    refused = run("migrate" if database == "a-folder" else "sessions", "--db", database)
+
+    assert refused.exit_code == Exit.CONFIG, refused.stderr
+    assert text in refused.stderr
+    assert "hunter2" not in refused.stderr

@@ -89,10 +89,12 @@ def serve(
 async def _serve(wish: Wish, db: str | None, http: str | None, hosts: tuple[str, ...]) -> None:
     database = chosen_database(db)
     from plait.reasoning.serving.http import listener_for, options_from, serve_http, url_of
+    from plait.reasoning.serving.logs import log_to_stderr
     from plait.reasoning.serving.service import opened_service
     from plait.reasoning.serving.stdio import serve_stdio
 
     settings = read_reasoning_settings(wish)
+    log_to_stderr(settings.log_level, settings.log_format)
     token = os.environ.get("PLAIT_REASONING_TOKEN") or None
     options = options_from(http, token=token, allowed_hosts=hosts) if http else None
     async with opened_service(settings, database=database) as service:

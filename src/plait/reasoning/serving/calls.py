@@ -12,7 +12,7 @@ from mcp.server.context import ServerRequestContext
 from sqlalchemy.exc import SQLAlchemyError
 
 from plait._support.redact import Redactor
-from plait.errors import PlaitError
+from plait.errors import PlaitError, RefusedError
 from plait.reasoning.backends.choose import choose
 from plait.reasoning.backends.port import Completer
 from plait.reasoning.backends.sampling import SamplingCompleter
@@ -71,12 +71,15 @@ async def call_tool(
         result = await service.reasoner.call(
             params.name,
             params.arguments,
-            completer=_completer(service, ctx, this_round),
+            completer=_completer(service, ctx, params.name, this_round),
             report=report,
         )
     except AnswerNeededError as needed:
         return input_required(needed, this_round)
+    except RefusedError as error:
+        return _failed(str(error))
     except PlaitError as error:
+        logger.warning("%s failed: %s", params.name, error)
         return _failed(str(error))
     except SQLAlchemyError as error:
         logger.exception("the database failed during %s", params.name)
@@ -86,10 +89,11 @@ async def call_tool(
 
 
 def _completer(
-    service: Service, ctx: ServerRequestContext[Any, Any], this_round: Round
+    service: Service, ctx: ServerRequestContext[Any, Any], name: str, this_round: Round
 ) -> Completer | None:
     """Choose who answers this request; `None` is whoever was chosen at the start."""
-    if not service.may_sample:
+    tool = TOOLS.get(name)
+    if not service.may_sample or tool is None or not tool.asks:
         return None
     choice = choose(service.settings, service.around, sampling=offers_sampling(ctx))
     if choice.backend != "sampling":

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 import anyio
 from anyio.abc import TaskStatus
+from mcp.server.session import ServerSession
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
     ResourcesListChanged,
@@ -47,6 +48,7 @@ class ChangeBus:
         self._store = store
         self._local = InMemorySubscriptionBus()
         self._listeners = 0
+        self._pushed: dict[str, ServerSession] = {}
 
     async def publish(self, event: ServerEvent) -> None:
         """Tell everybody in this process."""
@@ -67,6 +69,14 @@ class ChangeBus:
 
         return unsubscribe
 
+    def push(self, uri: str, session: ServerSession) -> None:
+        """Tell the one client of an older connection when a resource changes."""
+        self._pushed[uri] = session
+
+    def stop_pushing(self, uri: str) -> None:
+        """Tell it no more."""
+        self._pushed.pop(uri, None)
+
     async def session_changed(self, session_id: str) -> None:
         """Tell everybody, here and in other processes, that a session changed."""
         await self._tell(session_id)
@@ -77,8 +87,11 @@ class ChangeBus:
                 await connection.commit()
 
     async def _tell(self, session_id: str) -> None:
-        await self.publish(ResourceUpdated(uri=session_uri(session_id)))
+        uri = session_uri(session_id)
+        await self.publish(ResourceUpdated(uri=uri))
         await self.publish(ResourcesListChanged())
+        if (client := self._pushed.get(uri)) is not None:
+            await client.send_resource_updated(uri)
 
     @asynccontextmanager
     async def watching(self) -> AsyncGenerator[None]:
@@ -99,7 +112,7 @@ class ChangeBus:
                 if version == known:
                     continue
                 known, looked = version, datetime.now(UTC)
-                if self._listeners:
+                if self._listeners or self._pushed:
                     for key in await self._changed_since(since.isoformat(timespec="microseconds")):
                         await self._tell(key)
 

@@ -22,8 +22,12 @@ Context = ServerRequestContext[Any, Any]
 _HOUR_MS = 3_600_000
 
 
-def build_server(service: Service) -> Server[Any]:
-    """Make a server over an open service; it may serve many connections at once."""
+def build_server(service: Service, *, one_client: bool = False) -> Server[Any]:
+    """Make a server over an open service; it may serve many connections at once.
+
+    With `one_client` there is but one, which stays connected: only then can one of the older era
+    subscribe to resources.
+    """
 
     async def list_tools(
         _ctx: Context, _params: types.PaginatedRequestParams | None
@@ -63,6 +67,16 @@ def build_server(service: Service) -> Server[Any]:
     async def complete(_ctx: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
         return await _complete(service, params)
 
+    async def subscribe(ctx: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
+        service.changes.push(params.uri, ctx.session)
+        return types.EmptyResult()
+
+    async def unsubscribe(
+        _ctx: Context, params: types.UnsubscribeRequestParams
+    ) -> types.EmptyResult:
+        service.changes.stop_pushing(params.uri)
+        return types.EmptyResult()
+
     schemas = {tool.name: tool.input_schema for tool in calls.listed_tools()}
     server = Server[Any](
         NAME,
@@ -76,6 +90,8 @@ def build_server(service: Service) -> Server[Any]:
         on_list_resources=list_resources,
         on_list_resource_templates=list_templates,
         on_read_resource=read_resource,
+        on_subscribe_resource=subscribe if one_client else None,
+        on_unsubscribe_resource=unsubscribe if one_client else None,
         on_subscriptions_listen=ListenHandler(service.changes),
         on_list_prompts=list_prompts,
         on_get_prompt=get_prompt,

@@ -10,6 +10,6 @@ from plait.reasoning.serving.service import Service
 
 async def serve_stdio(service: Service) -> None:
     """Serve until the client closes its end."""
-    server = build_server(service)
+    server = build_server(service, one_client=True)
     async with service.changes.watching(), stdio_server() as (read, write):
         await server.run(read, write, server.create_initialization_options())

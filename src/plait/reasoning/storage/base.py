@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, delete, select
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from plait._support.redact import Redactor
+from plait.errors import ConfigError
 from plait.reasoning.changes import Changes
 from plait.reasoning.storage.engine import WRITES, Database, make_engine
 from plait.reasoning.storage.migrate import migrate
@@ -23,8 +26,17 @@ class SqlBase:
         self.writer = self.engine.execution_options(**{WRITES: True})
 
     async def open(self) -> None:
-        """Make the tables, if they are missing or old."""
-        await migrate(self.engine)
+        """Make the tables, if they are missing or old.
+
+        Raises:
+            ConfigError: The database cannot be opened, or was made by a newer version.
+        """
+        try:
+            await migrate(self.engine)
+        except (SQLAlchemyError, OSError) as error:
+            cause = error.orig if isinstance(error, DBAPIError) and error.orig else error
+            reason = Redactor().excerpt(str(cause)) or type(cause).__name__
+            raise ConfigError(f"the database {self.database} cannot be used: {reason}") from error
 
     async def aclose(self) -> None:
         """Let go of every connection."""

@@ -62,10 +62,23 @@ def database_from(text: str) -> Database:
 
 
 def make_engine(database: Database, *, connections: int = 5) -> AsyncEngine:
-    """Make the pool of connections; a file of SQLite is made for its owner alone."""
+    """Make the pool of connections; a file of SQLite is made for its owner alone.
+
+    Raises:
+        ConfigError: The file cannot be made, or a package is missing.
+    """
     if not database.is_sqlite:
-        return create_async_engine(database.url, pool_size=connections, pool_pre_ping=True)
-    _make_file(Path(str(database.url.database)))
+        try:
+            return create_async_engine(database.url, pool_size=connections, pool_pre_ping=True)
+        except ModuleNotFoundError as error:
+            raise ConfigError(
+                "PostgreSQL needs a package that is not installed: pip install 'plait[postgres]'"
+            ) from error
+    path = Path(str(database.url.database))
+    try:
+        _make_file(path)
+    except OSError as error:
+        raise ConfigError(f"the database {path} cannot be made: {error.strerror}") from error
     engine = create_async_engine(
         database.url, pool_size=connections, connect_args={"timeout": BUSY_TIMEOUT_SECONDS}
     )
