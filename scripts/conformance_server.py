@@ -126,7 +126,8 @@ under test by `{PACKAGE}` {STABLE} and {NEXT}.
 The suite plays the client.
 Scenarios that call tools, resources or prompts by names of the suite's own are not run: \
 the reasoning server has others.
-Nor are those about session ids on the older wire: the server keeps none, so that any replica may answer.
+Nor are those about session ids on the older wire: the server keeps none, so that any \
+replica may answer.
 
 ```shell
 make conformance                                    # run everything
