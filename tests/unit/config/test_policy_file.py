@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,21 @@ def test_python_may_give_a_policy_rules_or_a_path(tmp_path: Path) -> None:
     assert read_options({"policy": policy})["policy"] is policy
     assert read_options({"policy": {"rules": [rule]}})["policy"].rules == (rule,)
     assert read_options({"policy": path})["policy"].default == "allow"
+
+
+def test_the_examples_in_json_and_toml_say_the_same() -> None:
+    examples = Path(__file__).parents[3] / "docs" / "examples" / "langchain"
+    in_json, in_toml = read_policy(examples / "policy.json"), read_policy(examples / "policy.toml")
+
+    assert len(in_json.rules) == 3
+    assert (in_json.rules, in_json.default) == (in_toml.rules, in_toml.default)
+
+
+def test_every_key_is_in_the_reference() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "policy.md").read_text()
+
+    for key in (*(one.name for one in fields(PolicyRule)), "rules", "default", "hide_denied"):
+        assert f"| `{key}` |" in page
 
 
 def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
