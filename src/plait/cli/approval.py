@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
@@ -28,6 +29,7 @@ class TerminalApproval:
         self._yes = yes
         self._ask = ask
         self._always: set[str] = set()
+        self._turn = asyncio.Lock()
 
     async def __call__(self, request: ApprovalRequest) -> Approval:
         """Return what the person decides; where there is none, the call is rejected."""
@@ -35,15 +37,18 @@ class TerminalApproval:
             return Approval("approve")
         if not self._ask or not sys.stdin.isatty():
             return Approval("reject", message=NOBODY)
+        async with self._turn:
+            return await self._asked(request)
+
+    async def _asked(self, request: ApprovalRequest) -> Approval:
+        if request.where in self._always:  # said while this one waited for its turn
+            return Approval("approve")
         print_aside(
             "policy", f"{request.where} needs your approval: {request.reason}", colour="cyan"
         )
         for name, value in request.arguments.items():
             shown = json.dumps(value, ensure_ascii=False, default=str)
             click.echo(f"  {visible(name)}: {visible(shown)}", err=True)
-        return await self._answer(request)
-
-    async def _answer(self, request: ApprovalRequest) -> Approval:
         while True:
             click.echo("Call it? [y]es, [N]o, [a]lways in this run: ", nl=False, err=True)
             word = (await in_thread(_typed_line)).strip().lower()

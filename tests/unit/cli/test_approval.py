@@ -1,0 +1,63 @@
+"""Asking at a terminal about calls."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pty
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from plait.cli.approval import TerminalApproval
+from plait.execution.approval import Approval, ApprovalRequest
+
+pytestmark = pytest.mark.anyio
+
+YES = Approval("approve")
+
+
+def request(tool: str, **arguments: object) -> ApprovalRequest:
+    return ApprovalRequest(server="files", tool=tool, arguments=arguments, reason="rule 1")
+
+
+@pytest.fixture
+def keyboard(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """A terminal as standard input, and the file to type into."""
+    master, slave = pty.openpty()
+    with os.fdopen(slave) as terminal:
+        monkeypatch.setattr(sys, "stdin", terminal)
+        yield master
+    os.close(master)
+
+
+async def test_always_holds_for_the_tool_and_for_those_who_wait(
+    keyboard: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.write(keyboard, b"a\n")
+    ask = TerminalApproval()
+
+    several = [ask(request("write", path=str(number))) for number in range(3)]
+    assert await asyncio.gather(*several) == [YES] * 3
+
+    assert capsys.readouterr().err.count("Call it?") == 1
+    os.write(keyboard, b"n\n")
+    assert (await ask(request("delete"))).decision == "reject"
+    assert await ask(request("write")) == YES
+
+
+async def test_the_end_of_what_is_typed_is_a_no(keyboard: int) -> None:
+    os.write(keyboard, b"\x04")
+
+    assert (await TerminalApproval()(request("write"))).decision == "reject"
+
+
+async def test_without_a_terminal_only_yes_approves(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open(os.devnull) as nothing:  # noqa: ASYNC230, PTH123
+        monkeypatch.setattr(sys, "stdin", nothing)
+        refused = await TerminalApproval()(request("write"))
+
+        assert await TerminalApproval(yes=True)(request("write")) == YES
+    assert refused.decision == "reject"
+    assert "--yes" in (refused.message or "")
