@@ -116,11 +116,21 @@ class ToolExecutor:
             result = await self._run_on_server(call, tool)
             self.results.put(call, tool, result, since=before)
         except PlaitError as error:
-            backup = await self._backup_for(call, tool, error)
-            if backup is None:
-                raise
-            return await self._run_on_backup(backup, error)
+            return await self.run_instead(call, error, tool)
         return result
+
+    async def run_instead(
+        self, call: ToolCall, error: PlaitError, tool: Tool | None = None
+    ) -> ToolResult:
+        """Make a call that failed on the backup of its server.
+
+        Raises:
+            PlaitError: The first error, if there is no backup or it may not be asked.
+        """
+        backup = await self._backup_for(call, tool, error)
+        if backup is None:
+            raise error
+        return await self._run_on_backup(backup, error)
 
     async def _recall(self, call: ToolCall) -> Tool | None:
         if self._catalog.is_guarded:

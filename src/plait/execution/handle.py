@@ -10,7 +10,6 @@ import mcp_types as types
 
 from plait.connections.facts import ServerFacts
 from plait.execution.call import OnProgress, ToolCall
-from plait.execution.outcome import ToolResult
 from plait.execution.toolbox import Toolbox
 from plait.execution.watching import ResourceWatch
 
@@ -68,9 +67,7 @@ class ServerHandle:
             timeout_seconds=seconds,
             on_progress=progress_callback,
         )
-        completed = await self._toolbox.completed(call, context=call)
-        result: ToolResult = await self._toolbox.execute(completed)
-        return (await self._toolbox.bounded(result, call)).to_mcp()
+        return (await self._toolbox.carry_out(call)).to_mcp()
 
     async def list_resources(self, *, cursor: str | None = None) -> types.ListResourcesResult:
         """List the resources."""

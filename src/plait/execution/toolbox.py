@@ -239,7 +239,21 @@ class Toolbox(ServerFeatures):
             access=await self.access_for(server, run),
             run=mark_of(run),
         )
-        result = await self.execute(await self.completed(call, context=call))
+        return await self.carry_out(call)
+
+    async def carry_out(self, call: ToolCall) -> ToolResult:
+        """Make a call as overrides want it, and keep its result within the budget.
+
+        Raises:
+            PlaitError: The call could not be made, or its outcome is not known.
+        """
+        try:
+            completed = await self.completed(call, context=call)
+        except PlaitError as error:
+            # What overrides want is not known, because the server cannot be asked.
+            result = await self._core.executor.run_instead(call, error)
+        else:
+            result = await self.execute(completed)
         return await self.bounded(result, call)
 
     async def _reading_call(

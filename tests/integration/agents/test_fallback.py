@@ -12,10 +12,17 @@ from langchain_core.messages import ToolMessage
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
-from plait import MultiServerMCPClient, OutcomeUnknownError, PlaitError, ProtocolError
+from plait import (
+    MultiServerMCPClient,
+    OutcomeUnknownError,
+    PlaitError,
+    ProtocolError,
+    Toolbox,
+)
 from plait.execution.call import ToolCall
 from plait.testing import ServerProcess, fault_server, running
 from plait.testing.fixtures import StartFaultServer
+from plait.testing.ports import free_port
 from tests.integration.agents.helpers import arun, one_by_one, tool_call
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
@@ -122,6 +129,19 @@ async def test_a_payment_that_was_never_sent_is_made_on_the_backup(
     assert second.content == "the backup paid 6"
     assert backup.ledger == [5, 6]
     assert server.state.ledger() == []
+
+
+async def test_a_server_that_was_never_reached_has_its_backup_asked_too() -> None:
+    backup = Backup()
+    servers = {
+        "primary": {"url": f"http://127.0.0.1:{free_port()}/mcp", "connect_timeout": 5},
+        "backup": backup.build(),
+    }
+    async with Toolbox({"servers": servers}, fallbacks={"primary": "backup"}) as box:
+        answer = await box.call("primary", "pay", {"amount": 5})
+
+    assert (answer.text, answer.server) == ("the backup paid 5", "backup")
+    assert backup.ledger == [5]
 
 
 async def test_an_error_of_the_protocol_sends_the_call_to_the_backup(
