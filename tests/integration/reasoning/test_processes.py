@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -159,3 +160,24 @@ async def test_an_agent_goes_on_after_the_server_on_http_was_killed(tmp_path: Pa
 
 def void(_value: object) -> None:
     """Do without a value."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_server_on_stdio_while_it_waits(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    command = [*COMMAND, "--db", str(tmp_path / "reasoning.db")]
+    env = {**os.environ, **environment()}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        server.stdin.write(json.dumps(ping).encode() + b"\n")
+        server.stdin.flush()
+        assert server.stdout.readline()
+        server.send_signal(number)
+        code = server.wait(30)
+
+    assert code == 128 + number
