@@ -139,3 +139,14 @@ async def test_a_copy_has_what_counts_and_goes_its_own_way(desk: Desk) -> None:
     ]
     assert await _state(desk) == before
     assert {one.id for one in there}.isdisjoint(one["id"] for one in before["thoughts"])
+
+
+async def test_a_session_is_read_in_pages(desk: Desk) -> None:
+    for number in range(5):
+        await desk("linear", content=f"t{number}", session_id="s")
+
+    page = await desk("session_get", session_id="s", limit=2, offset=3)
+
+    assert page["total_thoughts"] == 5
+    assert [one["content"] for one in page["thoughts"]] == ["t3", "t4"]
+    assert page["tokens"] == {"requests": 0, "input": 0, "output": 0}

@@ -197,8 +197,7 @@ async def session_get(params: GetParams, work: Work) -> Outcome[GetResult]:
     """Read a session."""
     session = await known_session(work, params.session_id)
     store = work.store
-    thoughts = await store.get_session_thoughts(session.id)
-    page = thoughts[params.offset : params.offset + params.limit]
+    page = await store.get_session_thoughts(session.id, limit=params.limit, offset=params.offset)
     result = GetResult(
         session_id=session.id,
         mode=session.mode,
@@ -207,7 +206,7 @@ async def session_get(params: GetParams, work: Work) -> Outcome[GetResult]:
         updated_at=session.updated_at,
         active_branch_id=session.active_branch_id,
         conclusion=dict(session.conclusion) if session.conclusion else None,
-        total_thoughts=len(thoughts),
+        total_thoughts=await store.count_session_thoughts(session.id),
         thoughts=[thought_json(one) for one in page],
         branches=[branch_json(one) for one in await store.get_session_branches(session.id)],
         checkpoints=[

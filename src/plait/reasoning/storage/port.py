@@ -97,9 +97,18 @@ class Storage(Protocol):
     async def create_thought(self, thought: Thought) -> None: ...
     async def get_thought(self, key: str) -> Thought | None: ...
     async def get_session_thoughts(
-        self, session_id: str, *, abandoned: bool = False
+        self,
+        session_id: str,
+        *,
+        abandoned: bool = False,
+        limit: int | None = None,
+        offset: int | None = None,
     ) -> Sequence[Thought]:
         """Return the thoughts that count; with `abandoned`, those left behind as well."""
+        ...
+
+    async def count_session_thoughts(self, session_id: str) -> int:
+        """Return how many thoughts count."""
         ...
 
     async def get_recent_thoughts(self, session_id: str, limit: int) -> Sequence[Thought]:

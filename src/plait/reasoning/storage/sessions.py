@@ -99,13 +99,25 @@ class SessionRows(SqlBase):
         return await self.read_id(Thought, key)
 
     async def get_session_thoughts(
-        self, session_id: str, *, abandoned: bool = False
+        self,
+        session_id: str,
+        *,
+        abandoned: bool = False,
+        limit: int | None = None,
+        offset: int | None = None,
     ) -> list[Thought]:
         """Return the thoughts that count; with `abandoned`, those left behind as well."""
         statement = select(_thoughts).where(_thoughts.c.session_id == session_id)
         if not abandoned:
             statement = statement.where(_thoughts.c.abandoned_by.is_(None))
-        return await self.read_many(Thought, statement.order_by(_thoughts.c.position))
+        ordered = statement.order_by(_thoughts.c.position).limit(limit).offset(offset)
+        return await self.read_many(Thought, ordered)
+
+    async def count_session_thoughts(self, session_id: str) -> int:
+        """Return how many thoughts count."""
+        live = _live_thoughts(session_id).with_only_columns(func.count())
+        async with self.engine.connect() as connection:
+            return int(await connection.scalar(live) or 0)
 
     async def get_recent_thoughts(self, session_id: str, limit: int) -> list[Thought]:
         """Return the last thoughts that count, oldest first."""
