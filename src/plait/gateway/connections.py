@@ -1,0 +1,135 @@
+"""Connections to tool servers, each user with their own, kept between turns."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import httpx2
+
+from plait._support.clock import SystemClock
+from plait.adapters.langchain.client import MultiServerMCPClient
+from plait.adapters.langchain.tools import MCPTool
+from plait.catalog.names import with_public_names
+from plait.catalog.tool import Tool
+from plait.config.servers import HttpServer
+from plait.connections.access import Access
+from plait.errors import PlaitError
+from plait.gateway.entries import McpServerConfig
+from plait.gateway.once import SharedMemory
+
+_MOST_USERS = 1024
+"""Credentials that are kept, counted by user and server; the longest unused goes first.
+
+Far more than the lists of tools that a client remembers by the identity of their credentials.
+"""
+
+
+class TurnAuth(httpx2.Auth):
+    """Puts the headers of a user's latest turn on every request to one server."""
+
+    def __init__(self) -> None:
+        self.headers: Mapping[str, str] = {}
+
+    def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response]:
+        """Add the headers."""
+        request.headers.update(self.headers)
+        yield request
+
+
+@dataclass(frozen=True, slots=True)
+class Equipped:
+    """The tools that a turn gets, and why some servers have none to give."""
+
+    tools: tuple[MCPTool, ...] = ()
+    servers: tuple[str, ...] = ()
+    failures: Mapping[str, PlaitError] = field(default_factory=dict[str, PlaitError])
+
+
+class ToolConnections:
+    """Connects to the servers of every agent of a service.
+
+    Agents whose servers have the same name and address share what is known of them, and nothing
+    else.
+    """
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        """Take the options of the client behind it."""
+        self._client = MultiServerMCPClient({}, **options)
+        self._lock = threading.Lock()
+        self._names: dict[tuple[str, str], str] = {}
+        """What a server is called here, by its name and address."""
+        self._adding: SharedMemory[None] = SharedMemory(math.inf, SystemClock(), most=2**31)
+        self._auths: OrderedDict[tuple[str, str], TurnAuth] = OrderedDict()
+
+    async def know(self, servers: Sequence[McpServerConfig]) -> dict[str, str]:
+        """Learn of these servers; return what each is called here.
+
+        Their connections close by themselves when nobody uses them.
+        """
+        known: dict[str, str] = {}
+        for server in servers:
+            name = known[server.mcp_server_name] = self._name(server)
+            http = HttpServer(url=server.url)
+            await self._adding.get(name, partial(self._client.toolbox.add_server, name, http))
+        return known
+
+    def _name(self, server: McpServerConfig) -> str:
+        with self._lock:
+            key = (server.mcp_server_name, server.url)
+            if key not in self._names:
+                taken = server.mcp_server_name in self._names.values()
+                mark = hashlib.sha256(server.url.encode()).hexdigest()[:8]
+                self._names[key] = f"{key[0]}_{mark}" if taken else key[0]
+            return self._names[key]
+
+    async def tools(
+        self, user: str, headers: Mapping[str, Mapping[str, str]], taken: Sequence[str]
+    ) -> Equipped:
+        """Return the tools of these servers for a user; `headers` are those of the turn, by server.
+
+        Tools that want the same name, or one that is taken, get their server's in front.
+        """
+        names = list(headers)
+        accesses = {name: self._access(user, name, headers[name]) for name in names}
+        answers = await asyncio.gather(
+            *(self._listed(name, accesses[name]) for name in names), return_exceptions=True
+        )
+        failures: dict[str, PlaitError] = {}
+        found: list[Tool] = []
+        for name, answer in zip(names, answers, strict=True):
+            if isinstance(answer, PlaitError):
+                failures[name] = answer
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                found += answer
+        runners = {name: self._client.runner(access) for name, access in accesses.items()}
+        named = with_public_names(found, taken=taken)
+        tools = tuple(MCPTool(tool, runners[tool.server]) for tool in named)
+        return Equipped(tools, tuple(name for name in names if name not in failures), failures)
+
+    async def _listed(self, name: str, access: Access) -> list[Tool]:
+        listed = await self._client.get_tools(name, auth=access.auth)
+        return [one.tool for one in listed if isinstance(one, MCPTool)]
+
+    def _access(self, user: str, server: str, headers: Mapping[str, str]) -> Access:
+        """Return the same credentials for the same user, with the headers of this turn."""
+        with self._lock:
+            auth = self._auths.setdefault((user, server), TurnAuth())
+            self._auths.move_to_end((user, server))
+            while len(self._auths) > _MOST_USERS:
+                self._auths.popitem(last=False)
+        auth.headers = dict(headers)
+        return Access(auth=auth)
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._client.aclose()

@@ -1,0 +1,190 @@
+"""Entries of manifests and of gateway answers, made into servers; a bad one is left out by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast, overload
+from urllib.parse import urlsplit
+
+from plait.config.urls import public_url
+
+UrlFor = Callable[[str], str]
+"""Makes the address of a server that has none in its entry."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpServerConfig:
+    """One tool server of an agent."""
+
+    mcp_server_name: str
+    mcp_server_unique_name: str
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    audience: str | None = None
+    scope: str | None = None
+    publisher: str | None = None
+
+    tools: tuple[str, ...] | None = None
+    """The tools that the entry declares, or `None` if it declares none."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Describe the server as plain data, without its headers."""
+        told: dict[str, Any] = {
+            "name": self.mcp_server_name,
+            "unique_name": self.mcp_server_unique_name,
+            "url": public_url(self.url),
+            "headers": sorted(self.headers),
+            "audience": self.audience,
+            "scope": self.scope,
+            "publisher": self.publisher,
+            "tools": None if self.tools is None else list(self.tools),
+        }
+        return {name: value for name, value in told.items() if value not in (None, [])}
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A server that is left out, and why."""
+
+    name: str
+    """Its name, or its place in the list if it has none."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerList(Sequence[McpServerConfig]):
+    """The servers of an agent; `skipped` says which were left out."""
+
+    servers: tuple[McpServerConfig, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+
+    @overload
+    def __getitem__(self, index: int) -> McpServerConfig: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[McpServerConfig, ...]: ...
+    def __getitem__(self, index: int | slice) -> McpServerConfig | tuple[McpServerConfig, ...]:
+        return self.servers[index]
+
+    def __len__(self) -> int:
+        return len(self.servers)
+
+    def with_skipped(self, *more: Skipped) -> ServerList:
+        """Return the list with more that was left out."""
+        return replace(self, skipped=(*self.skipped, *more))
+
+
+class _BadEntryError(ValueError):
+    """An entry cannot be used."""
+
+
+def servers_from(entries: Iterable[object], url_for: UrlFor) -> ServerList:
+    """Read entries; of those that want the same name or address, the first gets it."""
+    servers: list[McpServerConfig] = []
+    skipped: list[Skipped] = []
+    for place, entry in enumerate(entries):
+        try:
+            server = _server_from(entry, url_for)
+            servers.append(_distinct(server, servers))
+        except _BadEntryError as error:
+            skipped.append(Skipped(_name_of(entry) or f"entry {place + 1}", str(error)))
+    return ServerList(tuple(servers), tuple(skipped))
+
+
+def entries_of(document: object) -> list[object] | None:
+    """Find the entries in a manifest or an answer; `None` if there is no list of them."""
+    if isinstance(document, Mapping):
+        document = cast("Mapping[str, object]", document).get("mcpServers")
+    return cast("list[object]", document) if isinstance(document, list) else None
+
+
+def _server_from(entry: object, url_for: UrlFor) -> McpServerConfig:
+    if not isinstance(entry, Mapping):
+        raise _BadEntryError(f"the entry is a {type(entry).__name__}, not an object")
+    fields = cast("Mapping[str, object]", entry)
+    name = _text(fields, "mcpServerName")
+    unique = _text(fields, "mcpServerUniqueName")
+    if not (name or unique):
+        raise _BadEntryError("the entry has neither mcpServerName nor mcpServerUniqueName")
+    name, unique = name or unique, unique or name
+    url = _text(fields, "url") or url_for(name)
+    if not _is_address(url):
+        raise _BadEntryError("its url is not an http(s) address")
+    return McpServerConfig(
+        mcp_server_name=name,
+        mcp_server_unique_name=unique,
+        url=url,
+        headers=_headers(fields),
+        audience=_unless(_text(fields, "audience"), "default"),
+        scope=_unless(_text(fields, "scope"), "null"),
+        publisher=_text(fields, "publisher") or None,
+        tools=_declared(fields),
+    )
+
+
+def _distinct(server: McpServerConfig, others: Iterable[McpServerConfig]) -> McpServerConfig:
+    """Return the server under a name that no other has.
+
+    The unique name serves where only the other one is taken.
+    """
+    taken = {one.mcp_server_name for one in others}
+    if any(one.url == server.url for one in others):
+        raise _BadEntryError("another entry has the same address")
+    if server.mcp_server_name not in taken:
+        return server
+    if server.mcp_server_unique_name in taken:
+        raise _BadEntryError("another entry has the same name")
+    return replace(server, mcp_server_name=server.mcp_server_unique_name)
+
+
+def _name_of(entry: object) -> str:
+    if not isinstance(entry, Mapping):
+        return ""
+    fields = cast("Mapping[str, object]", entry)
+    found = (fields.get(key) for key in ("mcpServerName", "mcpServerUniqueName"))
+    return next((name.strip() for name in found if isinstance(name, str) and name.strip()), "")
+
+
+def _text(fields: Mapping[str, object], key: str) -> str:
+    value = fields.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise _BadEntryError(f"its {key} is a {type(value).__name__}, not a text")
+    return value.strip()
+
+
+def _headers(fields: Mapping[str, object]) -> dict[str, str]:
+    value = fields.get("headers")
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise _BadEntryError("its headers are not an object")
+    headers = cast("Mapping[str, object]", value)
+    if not all(isinstance(text, str) for text in headers.values()):
+        raise _BadEntryError("a header is not a text")
+    return {name: str(text) for name, text in headers.items()}
+
+
+def _declared(fields: Mapping[str, object]) -> tuple[str, ...] | None:
+    for key in ("tools", "capabilities"):
+        value = fields.get(key)
+        if isinstance(value, list):
+            return tuple(str(name) for name in cast("list[object]", value))
+    return None
+
+
+def _unless(text: str, nothing: str) -> str | None:
+    return text if text and text.lower() != nothing else None
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme in {"http", "https"} and bool(parts.hostname)

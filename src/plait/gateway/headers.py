@@ -1,0 +1,96 @@
+"""The headers that a gateway and its servers get."""
+
+from __future__ import annotations
+
+import os
+import platform
+import tomllib
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from plait.gateway.port import TurnContext
+from plait.gateway.settings import GatewaySettings
+from plait.gateway.turns import caller_of, channels_of
+
+SDK_VERSION = "2.0.0"
+"""Which version of the platform's own library these headers are those of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolOptions:
+    """What may be said about a request besides its content."""
+
+    orchestrator_name: str | None = None
+    """The framework that asks; it stands in the `User-Agent`."""
+
+
+def user_agent(options: ToolOptions) -> str:
+    """Return how this library names itself."""
+    parts = [platform.system(), f"Python {platform.python_version()}"]
+    if options.orchestrator_name:
+        parts.append(options.orchestrator_name)
+    return f"Agent365SDK/{SDK_VERSION} ({'; '.join(parts)})"
+
+
+def tool_headers(
+    settings: GatewaySettings,
+    options: ToolOptions,
+    *,
+    token: str = "",
+    turn: TurnContext | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Return the headers for tool servers; those without a value are left out."""
+    channel, sub_channel = ("", "") if turn is None else channels_of(turn)
+    headers = {
+        "Authorization": f"Bearer {token}" if token else "",
+        "x-ms-channel-id": channel,
+        "x-ms-subchannel-id": sub_channel,
+        "User-Agent": user_agent(options),
+    }
+    if settings.api_version != 1:
+        headers["x-ms-agentid"] = caller_of(turn, token, application_name(environ))
+    return {name: value for name, value in headers.items() if value}
+
+
+def discovery_headers(
+    settings: GatewaySettings,
+    options: ToolOptions,
+    *,
+    token: str,
+    turn: TurnContext | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Return the headers for listing servers; the first version of the interface knows two."""
+    if settings.api_version == 1:
+        return tool_headers(settings, options, token=token)
+    headers = tool_headers(settings, options, token=token, turn=turn, environ=environ)
+    activity = None if turn is None else turn.activity.id
+    return {**headers, "x-ms-correlation-id": activity or str(uuid.uuid4())}
+
+
+def history_headers(options: ToolOptions, turn: TurnContext) -> dict[str, str]:
+    """Return the headers for chat history, which goes without a token."""
+    channel, sub_channel = channels_of(turn)
+    headers = {
+        "x-ms-channel-id": channel,
+        "x-ms-subchannel-id": sub_channel,
+        "User-Agent": user_agent(options),
+        "Content-Type": "application/json",
+    }
+    return {name: value for name, value in headers.items() if value}
+
+
+def application_name(environ: Mapping[str, str] | None = None) -> str:
+    """Return what the program calls itself: a variable, or its `pyproject.toml`."""
+    known = os.environ if environ is None else environ
+    if named := known.get("AGENT365_APPLICATION_NAME"):
+        return named
+    try:
+        project: Any = tomllib.loads(Path("pyproject.toml").read_text("utf-8")).get("project", {})
+        return str(project.get("name", ""))
+    except (OSError, ValueError, AttributeError):
+        return ""

@@ -1,0 +1,87 @@
+"""Messages of LangChain as chat history."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Literal, cast
+
+from langchain_core.messages import BaseMessage, ChatMessage
+
+from plait.gateway.history import ChatHistoryMessage
+
+logger = logging.getLogger("plait.gateway")
+
+Roles = Literal["all", "strict"]
+"""Whether tools and functions have roles of their own, or speak as the assistant."""
+
+LimitFrom = Literal["end", "start"]
+"""Which messages a limit keeps: the newest, or the oldest."""
+
+_ROLES = {
+    "human": "user",
+    "ai": "assistant",
+    "system": "system",
+    "tool": "tool",
+    "function": "function",
+}
+
+_OF_THE_ASSISTANT = frozenset({"tool", "function"})
+
+
+def limited(
+    messages: Sequence[BaseMessage], limit: int | None, limit_from: LimitFrom
+) -> Sequence[BaseMessage]:
+    """Keep at most so many messages; a negative limit is none."""
+    if limit is None or limit < 0:
+        return messages
+    return messages[:limit] if limit_from == "start" else messages[max(0, len(messages) - limit) :]
+
+
+def history_from_messages(
+    messages: Sequence[BaseMessage], now: datetime, *, roles: Roles = "all"
+) -> list[ChatHistoryMessage]:
+    """Translate messages; one without a text, or that cannot be read, is left out."""
+    found: list[ChatHistoryMessage] = []
+    for place, message in enumerate(messages):
+        try:
+            content = text_of(message)
+            role = role_of(message, roles)
+            identity = message.id or str(uuid.uuid4())
+        except Exception as error:  # noqa: BLE001  # boundary: messages may be of any class
+            logger.warning("message %d cannot be read: %s", place + 1, type(error).__name__)
+            continue
+        if not content.strip():
+            logger.warning("message %d (%s) has no text", place + 1, role)
+            continue
+        found.append(ChatHistoryMessage(id=identity, role=role, content=content, timestamp=now))
+    return found
+
+
+def role_of(message: BaseMessage, roles: Roles = "all") -> str:
+    """Return who speaks in a message."""
+    kind = message.type
+    role = _ROLES.get(kind, "user")
+    if isinstance(message, ChatMessage) or kind == "chat":
+        role = str(getattr(message, "role", "") or "user")
+    return "assistant" if roles == "strict" and role in _OF_THE_ASSISTANT else role
+
+
+def text_of(message: BaseMessage) -> str:
+    """Return the text of a message: its own view of it, its content, or its parts joined."""
+    text = str(message.text)
+    if text.strip():
+        return text
+    content: object = message.content
+    if isinstance(content, str):
+        return content
+    return " ".join(_part_texts(cast("Sequence[object]", content)))
+
+
+def _part_texts(parts: Sequence[object]) -> Iterator[str]:
+    for part in parts:
+        text = cast("Mapping[str, object]", part).get("text") if isinstance(part, Mapping) else part
+        if isinstance(text, str) and text:
+            yield text

@@ -1,0 +1,63 @@
+"""How an operation ended that reports its failure instead of raising it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class OperationError:
+    """Why an operation failed."""
+
+    exception: Exception
+
+    @property
+    def message(self) -> str:
+        """What the exception says."""
+        return str(self.exception)
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class OperationResult:
+    """Whether an operation succeeded, and if not, why."""
+
+    __slots__ = ("_errors", "_succeeded")
+
+    _success: ClassVar[OperationResult | None] = None
+
+    def __init__(self, *, succeeded: bool, errors: tuple[OperationError, ...] = ()) -> None:
+        self._succeeded = succeeded
+        self._errors = errors
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it worked."""
+        return self._succeeded
+
+    @property
+    def errors(self) -> list[OperationError]:
+        """What went wrong; a copy."""
+        return list(self._errors)
+
+    @staticmethod
+    def success() -> OperationResult:
+        """Return the one result that all successes share."""
+        if OperationResult._success is None:
+            OperationResult._success = OperationResult(succeeded=True)
+        return OperationResult._success
+
+    @staticmethod
+    def failed(*errors: OperationError) -> OperationResult:
+        """Return a failure."""
+        return OperationResult(succeeded=False, errors=errors)
+
+    def __str__(self) -> str:
+        if self._succeeded:
+            return "Succeeded"
+        return f"Failed: {', '.join(map(str, self._errors))}" if self._errors else "Failed"
+
+    def __repr__(self) -> str:
+        return f"<OperationResult {self}>"

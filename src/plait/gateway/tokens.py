@@ -1,0 +1,82 @@
+"""Tokens: what they claim, whether they still hold, and which one a server wants.
+
+Only structure and expiry are looked at. Signatures are checked by whoever accepts a token.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import time
+from collections.abc import Mapping
+from typing import Any, cast
+
+from plait.errors import TokenError
+from plait.gateway.entries import McpServerConfig
+from plait.gateway.settings import PLATFORM_APPLICATION, GatewaySettings
+
+_PARTS = 3
+
+
+def claims_of(token: str) -> dict[str, Any]:
+    """Return what a token claims.
+
+    Raises:
+        TokenError: It is empty, has not three parts, or its middle is not JSON.
+    """
+    if not token.strip():
+        raise TokenError("Authentication token is required")
+    parts = token.split(".")
+    if len(parts) != _PARTS:
+        raise TokenError("Invalid JWT token format")
+    try:
+        body = parts[1].encode("ascii")
+        text = base64.b64decode(body + b"=" * (-len(body) % 4), altchars=b"-_", validate=True)
+        claims: object = json.loads(text)
+    except (ValueError, binascii.Error, RecursionError) as error:
+        raise TokenError("Failed to decode JWT token payload") from error
+    if not isinstance(claims, dict):
+        raise TokenError("Failed to decode JWT token payload")
+    return cast("dict[str, Any]", claims)
+
+
+def check_token(token: str, *, now: float | None = None) -> None:
+    """Look whether a token has the form of one, and is not over.
+
+    Raises:
+        TokenError: It has not, or it is.
+    """
+    expiry = claims_of(token).get("exp")
+    if not isinstance(expiry, int | float) or isinstance(expiry, bool) or not expiry:
+        raise TokenError("Authentication token does not contain expiration claim")
+    if expiry < (time.time() if now is None else now):
+        raise TokenError("Authentication token has expired")
+
+
+def is_over(token: str, *, now: float | None = None) -> bool:
+    """Say whether something is a token whose time has passed; other texts are not."""
+    try:
+        expiry = claims_of(token).get("exp")
+    except TokenError:
+        return False
+    return isinstance(expiry, int | float) and expiry < (time.time() if now is None else now)
+
+
+def claim(token: str, *names: str) -> str:
+    """Return the first of these claims that a token makes, or an empty text."""
+    try:
+        claims: Mapping[str, Any] = claims_of(token)
+    except TokenError:
+        return ""
+    return next((str(claims[name]) for name in names if claims.get(name)), "")
+
+
+def scope_for(server: McpServerConfig, settings: GatewaySettings) -> str:
+    """Return the scope of the token that a server wants: the shared one, or one of its own."""
+    audience = (server.audience or "").strip()
+    shared = settings.scope.rpartition("/")[0].lower()
+    plain = audience.lower().removeprefix("api://")
+    if plain in {"", "default", PLATFORM_APPLICATION, shared, shared.removeprefix("api://")}:
+        return settings.scope
+    return f"{audience}/{server.scope or '.default'}"
