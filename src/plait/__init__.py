@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from plait.adapters.langchain.resources import load_mcp_resources as load_mcp_resources
     from plait.adapters.langchain.serving import to_fastmcp as to_fastmcp
     from plait.adapters.langchain.sessions import create_session as create_session
+    from plait.adapters.langchain.spec import AgentSpec as AgentSpec
+    from plait.adapters.langchain.spec import create_agent as create_agent
     from plait.adapters.langchain.tools import MCPTool as MCPTool
     from plait.adapters.langchain.tools import MCPToolArtifact as MCPToolArtifact
     from plait.catalog.filters import ToolFilter as ToolFilter
@@ -89,6 +91,7 @@ if TYPE_CHECKING:
     from plait.errors import BlockingCallError as BlockingCallError
     from plait.errors import BudgetExceededError as BudgetExceededError
     from plait.errors import CallTimeoutError as CallTimeoutError
+    from plait.errors import ChatHistoryError as ChatHistoryError
     from plait.errors import CircuitOpenError as CircuitOpenError
     from plait.errors import ClientClosedError as ClientClosedError
     from plait.errors import ConfigError as ConfigError
@@ -96,16 +99,20 @@ if TYPE_CHECKING:
     from plait.errors import ConnectionLostError as ConnectionLostError
     from plait.errors import ConnectTimeoutError as ConnectTimeoutError
     from plait.errors import ContentError as ContentError
+    from plait.errors import DiscoveryError as DiscoveryError
     from plait.errors import DomainError as DomainError
     from plait.errors import EndpointNotFoundError as EndpointNotFoundError
     from plait.errors import ForbiddenError as ForbiddenError
+    from plait.errors import GatewayError as GatewayError
     from plait.errors import HostHasNoModelError as HostHasNoModelError
     from plait.errors import HttpError as HttpError
     from plait.errors import InputNeededError as InputNeededError
     from plait.errors import InputRefusedError as InputRefusedError
     from plait.errors import InvalidArgumentsError as InvalidArgumentsError
     from plait.errors import ListTimeoutError as ListTimeoutError
+    from plait.errors import ManifestError as ManifestError
     from plait.errors import MCPClientError as MCPClientError
+    from plait.errors import OutboxError as OutboxError
     from plait.errors import OutcomeUnknownError as OutcomeUnknownError
     from plait.errors import PermissionDeniedError as PermissionDeniedError
     from plait.errors import PlaitError as PlaitError
@@ -120,6 +127,7 @@ if TYPE_CHECKING:
     from plait.errors import RunDeadlineError as RunDeadlineError
     from plait.errors import SendError as SendError
     from plait.errors import ServerError as ServerError
+    from plait.errors import TokenError as TokenError
     from plait.errors import ToolFailedError as ToolFailedError
     from plait.errors import ToolNotFoundError as ToolNotFoundError
     from plait.errors import TransportError as TransportError
@@ -139,6 +147,23 @@ if TYPE_CHECKING:
     from plait.execution.toolbox import Toolbox as Toolbox
     from plait.execution.watching import ResourceUpdate as ResourceUpdate
     from plait.execution.watching import ResourceWatch as ResourceWatch
+    from plait.gateway.configuration import GatewayOptions as GatewayOptions
+    from plait.gateway.configuration import (
+        McpToolServerConfigurationService as McpToolServerConfigurationService,
+    )
+    from plait.gateway.entries import McpServerConfig as McpServerConfig
+    from plait.gateway.entries import ServerList as ServerList
+    from plait.gateway.entries import Skipped as Skipped
+    from plait.gateway.headers import ToolOptions as ToolOptions
+    from plait.gateway.history import ChatHistoryMessage as ChatHistoryMessage
+    from plait.gateway.middleware import GatewayToolsMiddleware as GatewayToolsMiddleware
+    from plait.gateway.outbox import Outbox as Outbox
+    from plait.gateway.port import Authorization as Authorization
+    from plait.gateway.port import TurnContext as TurnContext
+    from plait.gateway.registration import McpToolRegistrationService as McpToolRegistrationService
+    from plait.gateway.registration import Registration as Registration
+    from plait.gateway.result import OperationError as OperationError
+    from plait.gateway.result import OperationResult as OperationResult
     from plait.transports.auth.login import finish_sign_in as finish_sign_in
     from plait.transports.auth.stores.file import FileTokenStore as FileTokenStore
     from plait.transports.auth.stores.keyring import KeyringTokenStore as KeyringTokenStore
@@ -188,6 +213,7 @@ _MODULES = {
     ),
     "plait.adapters.langchain.serving": ("to_fastmcp",),
     "plait.adapters.langchain.sessions": ("create_session",),
+    "plait.adapters.langchain.spec": ("AgentSpec", "create_agent"),
     "plait.adapters.langchain.tools": ("MCPTool", "MCPToolArtifact"),
     "plait.catalog.filters": ("ToolFilter",),
     "plait.catalog.lock.changes": ("Change",),
@@ -222,6 +248,12 @@ _MODULES = {
     "plait.connections.facts": ("ServerFacts",),
     "plait.connections.status": ("ServerStatus", "Status"),
     "plait.errors": (
+        "TokenError",
+        "OutboxError",
+        "ManifestError",
+        "GatewayError",
+        "DiscoveryError",
+        "ChatHistoryError",
         "AuthRequiredError",
         "BackendError",
         "BlockingCallError",
@@ -274,6 +306,15 @@ _MODULES = {
     "plait.execution.sampling": ("Sampling",),
     "plait.execution.toolbox": ("Toolbox",),
     "plait.execution.watching": ("ResourceUpdate", "ResourceWatch"),
+    "plait.gateway.configuration": ("GatewayOptions", "McpToolServerConfigurationService"),
+    "plait.gateway.entries": ("McpServerConfig", "ServerList", "Skipped"),
+    "plait.gateway.headers": ("ToolOptions",),
+    "plait.gateway.history": ("ChatHistoryMessage",),
+    "plait.gateway.middleware": ("GatewayToolsMiddleware",),
+    "plait.gateway.outbox": ("Outbox",),
+    "plait.gateway.port": ("Authorization", "TurnContext"),
+    "plait.gateway.registration": ("McpToolRegistrationService", "Registration"),
+    "plait.gateway.result": ("OperationError", "OperationResult"),
     "plait.transports.auth.login": ("finish_sign_in",),
     "plait.transports.auth.stores.file": ("FileTokenStore",),
     "plait.transports.auth.stores.keyring": ("KeyringTokenStore",),
@@ -281,6 +322,9 @@ _MODULES = {
     "plait.transports.auth.stores.port": ("TokenStore",),
 }
 """Where each public name lives; it is imported when it is first asked for."""
+
+_NEED_LANGCHAIN = ("plait.adapters.langchain", "plait.gateway")
+"""What cannot be imported without LangChain."""
 
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -296,7 +340,7 @@ def __getattr__(name: str) -> object:
     try:
         value: object = getattr(import_module(module), name)
     except ModuleNotFoundError as error:
-        if module.startswith("plait.adapters.langchain") and error.name != module:
+        if module.startswith(_NEED_LANGCHAIN) and error.name != module:
             hint = "pip install 'plait[langchain]'"
             text = f"plait.{name} needs {error.name}, which is not installed: {hint}"
             raise ImportError(text, name=error.name) from error

@@ -67,7 +67,7 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
         """Add the tools, and ask the model."""
-        return await handler(await self._prepared(request, _run_of(request)))
+        return await handler(await self._prepared(request, run_of(request)))
 
     def wrap_model_call(
         self,
@@ -75,7 +75,7 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any]:
         """Do what `awrap_model_call` does, in blocking code."""
-        return handler(self.client.run_blocking(self._prepared, request, _run_of(request)))
+        return handler(self.client.run_blocking(self._prepared, request, run_of(request)))
 
     async def awrap_tool_call(
         self,
@@ -86,7 +86,7 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         if request.tool is not None:
             return await handler(request)
         try:
-            tool = await self._find(request.tool_call["name"], _run_of(request))
+            tool = await self._find(request.tool_call["name"], run_of(request))
         except PlaitError as error:
             return self._failed(request, error)
         return self._gone(request) if tool is None else await handler(request.override(tool=tool))
@@ -99,7 +99,7 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
             return handler(request)
         try:
             name = request.tool_call["name"]
-            tool = self.client.run_blocking(self._find, name, _run_of(request))
+            tool = self.client.run_blocking(self._find, name, run_of(request))
         except PlaitError as error:
             return self._failed(request, error)
         return self._gone(request) if tool is None else handler(request.override(tool=tool))
@@ -169,7 +169,7 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         note = self._note()
         system = request.system_message
         for text in (*told, *([note] if note is not None else [])):
-            system = _with_note(system, text)
+            system = with_note(system, text)
         if system is request.system_message:
             return changed
         return changed.override(system_message=system)
@@ -196,15 +196,15 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         """Answer a call whose tool cannot be looked up; every call needs an answer."""
         if error.kind == "config" or not self.client.handle_tool_errors:
             raise error
-        return _error_message(request, error.message)
+        return error_message(request, error.message)
 
     def _gone(self, request: ToolCallRequest) -> ToolMessage:
         name = request.tool_call["name"]
         text = f"There is no tool {name!r} (any more). Use one of those that are offered."
-        return _error_message(request, text)
+        return error_message(request, text)
 
 
-def _run_of(request: object) -> Mapping[str, Any]:
+def run_of(request: object) -> Mapping[str, Any]:
     """Return the run that an agent is in, with the context of its graph."""
     try:
         config: Mapping[str, Any] = get_config()
@@ -221,12 +221,13 @@ def instructions_note(server: str, instructions: str) -> str:
     return f'<server_instructions server="{name}">\n{said}\n</server_instructions>'
 
 
-def _error_message(request: ToolCallRequest, text: str) -> ToolMessage:
+def error_message(request: ToolCallRequest, text: str) -> ToolMessage:
+    """Answer a call with a failure."""
     call = request.tool_call
     return ToolMessage(text, tool_call_id=call["id"], name=call["name"], status="error")
 
 
-def _with_note(system: SystemMessage | None, note: str) -> SystemMessage:
+def with_note(system: SystemMessage | None, note: str) -> SystemMessage:
     """Add a note to the instructions; blocks stay as they are, with their marks for caching."""
     if system is None:
         return SystemMessage(note)

@@ -1,0 +1,159 @@
+"""Middleware that gives a compiled agent the tools of its gateway, turn by turn."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import weakref
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, cast
+
+from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import BaseTool
+from langgraph.prebuilt.tool_node import ToolCallRequest
+from langgraph.types import Command
+
+from plait.adapters.langchain.middleware import error_message, run_of, with_note
+from plait.adapters.langchain.models import profile_of, readable_by
+from plait.adapters.langchain.spec import name_of
+from plait.errors import ConfigError, GatewayError
+from plait.gateway.port import Authorization, TurnContext
+from plait.gateway.registration import McpToolRegistrationService, Registration
+
+logger = logging.getLogger("plait.gateway")
+
+ToolAnswer = ToolMessage | Command[Any]
+
+TurnOf = Callable[[Mapping[str, Any]], TurnContext]
+"""Finds the turn that a run answers."""
+
+
+def turn_of(run: Mapping[str, Any]) -> TurnContext:
+    """Return the turn of a run: `turn_context` in its `configurable`, or in its context.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    context: Any = run.get("context")
+    places: tuple[Any, ...] = (run.get("configurable"), context)
+    for place in places:
+        if isinstance(place, Mapping):
+            found: object = cast("Mapping[str, Any]", place).get("turn_context")
+        else:
+            found = getattr(place, "turn_context", None)
+        if found is not None:
+            return cast("TurnContext", found)
+    if hasattr(context, "activity"):
+        return cast("TurnContext", context)
+    raise ConfigError(
+        "the run has no turn: give the context of the agent a turn_context, or "
+        '{"configurable": {"turn_context": ...}}'
+    )
+
+
+class GatewayToolsMiddleware(AgentMiddleware[Any, Any, Any]):
+    """Offers the tools of an agent's gateway to the model, for the user of each turn.
+
+    When the gateway cannot be asked the run goes on without its tools, and the model is told so
+    unless `report_unavailable` is false.
+    """
+
+    def __init__(
+        self,
+        service: McpToolRegistrationService,
+        authorization: Authorization | None = None,
+        auth_handler_name: str | None = None,
+        *,
+        turn_of: TurnOf = turn_of,
+        report_unavailable: bool = True,
+    ) -> None:
+        super().__init__()
+        self._service = service
+        self._authorization = authorization
+        self._handler = auth_handler_name
+        self._turn_of = turn_of
+        self._report_unavailable = report_unavailable
+        self._turns: weakref.WeakKeyDictionary[Any, Registration] = weakref.WeakKeyDictionary()
+        """What each turn got, for as long as it lasts."""
+
+    async def awrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
+    ) -> ModelResponse[Any]:
+        """Add the tools, and ask the model."""
+        return await handler(await self._equipped(request, run_of(request)))
+
+    def wrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
+    ) -> ModelResponse[Any]:
+        """Do what `awrap_model_call` does, in blocking code."""
+        return handler(self._service.run_blocking(self._equipped, request, run_of(request)))
+
+    async def awrap_tool_call(
+        self,
+        request: ToolCallRequest,
+        handler: Callable[[ToolCallRequest], Awaitable[ToolAnswer]],
+    ) -> ToolAnswer:
+        """Run a tool that was added, or say that there is none."""
+        if request.tool is not None:
+            return await handler(request)
+        tool = await self._find(request.tool_call["name"], run_of(request))
+        return _gone(request) if tool is None else await handler(request.override(tool=tool))
+
+    def wrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolAnswer]
+    ) -> ToolAnswer:
+        """Do what `awrap_tool_call` does, in blocking code."""
+        if request.tool is not None:
+            return handler(request)
+        name = request.tool_call["name"]
+        tool = self._service.run_blocking(self._find, name, run_of(request))
+        return _gone(request) if tool is None else handler(request.override(tool=tool))
+
+    async def _equipped(
+        self, request: ModelRequest[Any], run: Mapping[str, Any]
+    ) -> ModelRequest[Any]:
+        taken = [name_of(tool) for tool in request.tools]
+        found = await self._registration(run, taken)
+        profile = profile_of(request.model)
+        tools = [*request.tools, *(tool.with_profile(profile) for tool in found.tools)]
+        messages = readable_by(request.model, request.messages)
+        changed = request.override(tools=tools, messages=messages)
+        names = sorted({*found.failures, *(one.name for one in found.skipped)})
+        if not names or not self._report_unavailable:
+            return changed
+        note = f"These tool servers are unavailable at the moment: {', '.join(names)}."
+        return changed.override(system_message=with_note(request.system_message, note))
+
+    async def _registration(self, run: Mapping[str, Any], taken: list[str]) -> Registration:
+        turn = self._turn_of(run)
+        found = self._known(turn)
+        if found is None:
+            try:
+                found = await self._service.register(
+                    self._authorization, self._handler, turn, taken=taken
+                )
+            except GatewayError as error:
+                logger.warning("going on without the gateway: %s", error)
+                return Registration(failures={"the gateway": error})
+            with contextlib.suppress(TypeError):  # a turn that cannot be kept is asked for again
+                self._turns[turn] = found
+        return found
+
+    def _known(self, turn: TurnContext) -> Registration | None:
+        with contextlib.suppress(TypeError):
+            return self._turns.get(turn)
+        return None
+
+    async def _find(self, name: str, run: Mapping[str, Any]) -> BaseTool | None:
+        found = await self._registration(run, [])
+        return next((tool for tool in found.tools if tool.name == name), None)
+
+
+def _gone(request: ToolCallRequest) -> ToolMessage:
+    name = request.tool_call["name"]
+    return error_message(request, f"There is no tool {name!r}. Use one of those that are offered.")

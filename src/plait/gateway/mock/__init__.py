@@ -1,0 +1,1 @@
+"""A gateway for work without an account: discovery, mock servers and chat history, offline."""
