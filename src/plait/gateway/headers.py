@@ -8,6 +8,7 @@ import tomllib
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +90,13 @@ def application_name(environ: Mapping[str, str] | None = None) -> str:
     known = os.environ if environ is None else environ
     if named := known.get("AGENT365_APPLICATION_NAME"):
         return named
+    return _project_name(Path.cwd())
+
+
+@lru_cache(maxsize=8)
+def _project_name(folder: Path) -> str:
     try:
-        project: Any = tomllib.loads(Path("pyproject.toml").read_text("utf-8")).get("project", {})
-        return str(project.get("name", ""))
-    except (OSError, ValueError, AttributeError):
+        project: Any = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]
+        return str(project["name"])
+    except (OSError, ValueError, KeyError, TypeError):
         return ""

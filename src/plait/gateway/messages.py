@@ -54,7 +54,7 @@ def history_from_messages(
             logger.warning("message %d cannot be read: %s", place + 1, type(error).__name__)
             continue
         if not content.strip():
-            logger.warning("message %d (%s) has no text", place + 1, role)
+            logger.debug("message %d (%s) has no text", place + 1, role)
             continue
         found.append(ChatHistoryMessage(id=identity, role=role, content=content, timestamp=now))
     return found

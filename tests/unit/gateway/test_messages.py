@@ -1,0 +1,150 @@
+"""Messages become chat history: who speaks, in which words, and which are kept."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from inline_snapshot import snapshot
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
+
+from plait import ChatHistoryMessage
+from plait.gateway.history import history_of
+from plait.gateway.messages import history_from_messages, limited, role_of, text_of
+from tests.unit.gateway.turns import turn
+
+NOW = datetime(2026, 1, 28, 12, 0, 0, 123456, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("message", "role", "strict"),
+    [
+        (HumanMessage("x"), "user", "user"),
+        (AIMessage("x"), "assistant", "assistant"),
+        (SystemMessage("x"), "system", "system"),
+        (ToolMessage("x", tool_call_id="1"), "tool", "assistant"),
+        (FunctionMessage(content="x", name="f"), "function", "assistant"),
+        (ChatMessage(content="x", role="moderator"), "moderator", "moderator"),
+        (ChatMessage(content="x", role=""), "user", "user"),
+        (BaseMessage("x", type="something else"), "user", "user"),
+        (RemoveMessage("1"), "user", "user"),
+    ],
+    ids=lambda value: value.type if isinstance(value, BaseMessage) else value,
+)
+def test_every_kind_of_message_has_its_role(message: BaseMessage, role: str, strict: str) -> None:
+    assert role_of(message) == role
+    assert role_of(message, "strict") == strict
+
+
+class Silent(HumanMessage):
+    """A message whose own view of its text is empty."""
+
+    @property
+    def text(self) -> Any:
+        return " "
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        (HumanMessage("plain"), "plain"),
+        (HumanMessage([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]), "ab"),
+        (HumanMessage(["a", "b"]), "ab"),
+        (Silent(content="content"), "content"),
+        (Silent(content=[{"type": "text", "text": "a"}, {"type": "image"}, "b"]), "a b"),
+        (Silent(content=[{"type": "image", "url": "x"}]), ""),
+    ],
+)
+def test_the_text_is_the_messages_own_then_its_content_then_its_parts(
+    message: BaseMessage, text: str
+) -> None:
+    assert text_of(message) == text
+
+
+class Broken(HumanMessage):
+    """A message that cannot be read."""
+
+    @property
+    def text(self) -> Any:
+        raise RuntimeError("broken")
+
+
+def test_what_cannot_be_read_is_left_out_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    found = history_from_messages(
+        [HumanMessage("one"), Broken(content="two"), AIMessage(""), AIMessage("3")], NOW
+    )
+
+    assert [one.content for one in found] == ["one", "3"]
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "message 2" in caplog.text
+
+
+def test_a_message_without_an_id_gets_one() -> None:
+    first, second = history_from_messages([HumanMessage("a", id="mine"), HumanMessage("b")], NOW)
+
+    assert first.id == "mine"
+    assert uuid.UUID(second.id).version == 4
+
+
+@pytest.mark.parametrize(
+    ("limit", "newest", "oldest"),
+    [
+        (None, [0, 1, 2], [0, 1, 2]),
+        (-1, [0, 1, 2], [0, 1, 2]),
+        (0, [], []),
+        (1, [2], [0]),
+        (2, [1, 2], [0, 1]),
+        (9, [0, 1, 2], [0, 1, 2]),
+    ],
+)
+def test_a_limit_keeps_the_newest_or_the_oldest(
+    limit: int | None, newest: list[int], oldest: list[int]
+) -> None:
+    messages = [HumanMessage(str(number)) for number in range(3)]
+
+    assert [int(one.text) for one in limited(messages, limit, "end")] == newest
+    assert [int(one.text) for one in limited(messages, limit, "start")] == oldest
+
+
+def test_the_body_is_what_the_gateway_takes_byte_for_byte() -> None:
+    there = NOW.astimezone(timezone(timedelta(hours=2)))
+    message = ChatHistoryMessage(id="1", role="user", content='Grüße "☂"', timestamp=there)
+
+    assert history_of(turn(), [message]).body().decode() == snapshot(
+        '{"conversationId":"conversation-1","messageId":"message-1","userMessage":"What is new?",'
+        '"chatHistory":[{"id":"1","role":"user","content":"Grüße \\"☂\\"",'
+        '"timestamp":"2026-01-28T12:00:00.123Z"}]}'
+    )
+
+
+def test_an_empty_history_has_a_body_too() -> None:
+    assert history_of(turn(), []).body().endswith(b'"chatHistory":[]}')
+
+
+def test_half_a_character_does_not_stop_the_rest() -> None:
+    message = ChatHistoryMessage(id="1", role="user", content="a\ud800b", timestamp=NOW)
+
+    assert b'"content":"a?b"' in history_of(turn(), [message]).body()
+
+
+def test_redaction_reaches_the_words_of_the_user_and_every_message() -> None:
+    message = ChatHistoryMessage(id="1", role="user", content="my secret", timestamp=NOW)
+    history = history_of(turn(text="secret!"), [message])
+
+    body = history.redacted(lambda text: text.replace("secret", "***")).body()
+
+    assert b"secret" not in body
+    assert body.count(b"***") == 2
