@@ -19,7 +19,6 @@ from plait.adapters.langchain.client import MultiServerMCPClient
 from plait.adapters.langchain.tools import MCPTool
 from plait.catalog.names import with_public_names
 from plait.catalog.tool import Tool
-from plait.config.servers import HttpServer
 from plait.connections.access import Access
 from plait.errors import PlaitError
 from plait.gateway.entries import McpServerConfig
@@ -60,8 +59,11 @@ class ToolConnections:
     else.
     """
 
-    def __init__(self, options: Mapping[str, Any]) -> None:
-        """Take the options of the client behind it."""
+    def __init__(
+        self, options: Mapping[str, Any], server_options: Mapping[str, Any] | None = None
+    ) -> None:
+        """Take the options of the client behind it, and of every server."""
+        self._server_options = dict(server_options or {})
         self._client = MultiServerMCPClient({}, **options)
         self._lock = threading.Lock()
         self._names: dict[tuple[str, str], str] = {}
@@ -77,8 +79,8 @@ class ToolConnections:
         known: dict[str, str] = {}
         for server in servers:
             name = known[server.mcp_server_name] = self._name(server)
-            http = HttpServer(url=server.url)
-            await self._adding.get(name, partial(self._client.toolbox.add_server, name, http))
+            entry = {**self._server_options, "url": server.url}
+            await self._adding.get(name, partial(self._client.toolbox.add_server, name, entry))
         return known
 
     def _name(self, server: McpServerConfig) -> str:

@@ -55,7 +55,8 @@ class McpToolRegistrationService(BlockingChatSender):
 
     Meant to live as long as the program: connections are kept between turns, each user has their
     own, and `aclose` ends them. The options are those of `McpToolServerConfigurationService`;
-    `client_options` are those of `MultiServerMCPClient`.
+    `client_options` are those of `MultiServerMCPClient`, and `server_options` those of a server's
+    entry in `mcp.json`, such as `connect_timeout`.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class McpToolRegistrationService(BlockingChatSender):
         *,
         roles: Roles = "all",
         client_options: Mapping[str, Any] | None = None,
+        server_options: Mapping[str, Any] | None = None,
         **options: Unpack[GatewayOptions],
     ) -> None:
         """Take what finds the servers, or the options to make it of."""
@@ -71,7 +73,7 @@ class McpToolRegistrationService(BlockingChatSender):
             raise ConfigError(f"give a configuration or {', '.join(sorted(options))}, not both")
         self.configuration = configuration or McpToolServerConfigurationService(**options)
         super().__init__(self.configuration, roles=roles)
-        self._connections = ToolConnections(client_options or {})
+        self._connections = ToolConnections(client_options or {}, server_options)
         self._reports: weakref.WeakKeyDictionary[Any, Registration] = weakref.WeakKeyDictionary()
         self._closed = False
 
@@ -226,7 +228,7 @@ class McpToolRegistrationService(BlockingChatSender):
 
 def _line(name: str, error: PlaitError) -> str:
     text = str(error)
-    return text if text.startswith(name) else f"{name}: {text}"
+    return text if text.startswith(name) or f"'{name}'" in text else f"{name}: {text}"
 
 
 def is_from_gateway(tool: object) -> bool:

@@ -16,6 +16,7 @@ from plait.testing.state import StateDir
 from plait.testing.waiting import eventually
 
 if TYPE_CHECKING:
+    from plait.gateway.mock.run import MockGateway
     from plait.testing.chat_model import ScriptedChatModel, tool_call
     from plait.testing.completer_suite import CompleterSuite, WaitingCompleterSuite
     from plait.testing.llm.langbase import LangbaseServer
@@ -27,6 +28,7 @@ __all__ = [
     "FaultOptions",
     "FaultProxy",
     "LangbaseServer",
+    "MockGateway",
     "OAuthServer",
     "OpenAIServer",
     "ScriptedChatModel",
@@ -48,6 +50,7 @@ __all__ = [
 _LATER = {
     "CompleterSuite": "plait.testing.completer_suite",
     "LangbaseServer": "plait.testing.llm.langbase",
+    "MockGateway": "plait.gateway.mock.run",
     "OAuthServer": "plait.testing.oauth.server",
     "OpenAIServer": "plait.testing.llm.openai",
     "ScriptedChatModel": "plait.testing.chat_model",
