@@ -61,7 +61,7 @@ class Outbox:
         """Take the file, and how patient to be; `on_step` hears what happens to each letter."""
         self.store = OutboxStore(Path(path), max_bytes=max_bytes)
         self._timeout_seconds = timeout_seconds
-        self._retry = retry
+        self._patience = retry
         self._workers = workers
         self._on_step: OnStep = on_step or _ignore
         self._changed = threading.Condition()
@@ -88,6 +88,12 @@ class Outbox:
             if self._thread is None and not self._stopping:
                 self._thread = threading.Thread(target=self._run, name="plait outbox", daemon=True)
                 self._thread.start()
+
+    def retry(self) -> None:
+        """Send everything again at once, also what was refused."""
+        self.store.retry()
+        self.start()
+        self._wake()
 
     def flush(self, timeout_seconds: float) -> bool:
         """Wait until everything has been sent; say whether it has."""
@@ -201,7 +207,7 @@ class Outbox:
             self._on_step("refused", letter.id)
 
     def _postpone(self, letter: Letter, reason: str, after: float | None) -> None:
-        pause = self._retry.delay_seconds(letter.attempts) if after is None else after
+        pause = self._patience.delay_seconds(letter.attempts) if after is None else after
         self._say(f"chat history waits in the outbox: {reason}")
         self.store.postpone(letter, time.time() + pause, reason)
         self._on_step("postponed", letter.id)

@@ -22,6 +22,7 @@ from plait import (
     TokenError,
     create_agent,
 )
+from plait.adapters.langchain.spec import name_of
 from plait.config.policies import ReconnectPolicy
 from plait.gateway.tokens import claim
 from plait.testing import MockGateway, ScriptedChatModel, tool_call
@@ -53,11 +54,12 @@ def service(gateway: MockGateway, **options: Any) -> McpToolRegistrationService:
 
 
 def token(scope: str = SHARED_SCOPE, **claims: Any) -> str:
-    return jwt(aud=scope.rpartition("/")[0], **{"oid": "ann", "tid": "tenant", **claims})
+    said: dict[str, Any] = {"oid": "ann", "tid": "tenant", **claims}
+    return jwt(aud=scope.rpartition("/")[0], **said)
 
 
 def names_of(agent: Any) -> list[str]:
-    return [one.name for one in AgentSpec.of(agent).tools]  # pyright: ignore[reportAttributeAccessIssue]
+    return [name_of(one) for one in AgentSpec.of(agent).tools]
 
 
 def model(*turns: Any) -> ScriptedChatModel:

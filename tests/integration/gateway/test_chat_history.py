@@ -1,0 +1,328 @@
+"""Chat history goes back to the gateway: from every source, in every case of the matrix."""
+
+from __future__ import annotations
+
+import json
+import logging
+import platform
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from langchain_core.chat_history import BaseChatMessageHistory
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import StateSnapshot
+
+from plait import (
+    ChatHistoryError,
+    ChatHistoryMessage,
+    ConfigError,
+    McpToolRegistrationService,
+    ToolOptions,
+    create_agent,
+)
+from plait.testing import MockGateway, ScriptedChatModel, free_port
+from tests.integration.gateway.conftest import MakeGateway
+from tests.integration.gateway.hosting import turn
+
+pytestmark = pytest.mark.anyio
+
+MESSAGES = [
+    SystemMessage("Be kind.", id="1"),
+    HumanMessage("Hello", id="2"),
+    AIMessage([{"type": "text", "text": "Hi "}, {"type": "text", "text": "there"}], id="3"),
+    ToolMessage("42", tool_call_id="call", id="4"),
+]
+WIRE = [
+    ("1", "system", "Be kind."),
+    ("2", "user", "Hello"),
+    ("3", "assistant", "Hi there"),
+    ("4", "tool", "42"),
+]
+
+
+def service(gateway: MockGateway, **options: Any) -> McpToolRegistrationService:
+    return McpToolRegistrationService(endpoint=gateway.url, environ={}, **options)
+
+
+def sent(gateway: MockGateway) -> list[tuple[str, str, str]]:
+    (body,) = gateway.histories()
+    return [(one["id"], one["role"], one["content"]) for one in body["chatHistory"]]
+
+
+def snapshot_of(values: Any) -> StateSnapshot:
+    return StateSnapshot(values, (), {}, None, None, None, (), ())
+
+
+async def test_the_request_is_the_one_the_gateway_takes_byte_for_byte(
+    gateway: MockGateway,
+) -> None:
+    moment = datetime(2026, 1, 28, 12, 30, 15, 250000, tzinfo=UTC)
+    message = ChatHistoryMessage(id="1", role="user", content="Grüße", timestamp=moment)
+    sending = service(gateway)
+
+    options = ToolOptions(orchestrator_name="LangChain")
+    result = await sending.configuration.send_chat_history(turn(), [message], options)
+
+    assert result.succeeded
+    (request,) = gateway.requests("history")
+    assert (request.method, request.path) == (
+        "POST",
+        "/agents/real-time-threat-protection/chat-message",
+    )
+    expected = (
+        '{"conversationId":"conversation-1","messageId":"message-1","userMessage":"What is new?",'
+        '"chatHistory":[{"id":"1","role":"user","content":"Grüße",'
+        '"timestamp":"2026-01-28T12:30:15.250Z"}]}'
+    )
+    assert request.body == expected.encode()
+    assert "authorization" not in request.headers
+    said = {name: request.headers[name] for name in request.headers if name.startswith("x-ms")}
+    assert said == {"x-ms-channel-id": "msteams", "x-ms-subchannel-id": "email"}
+    assert request.headers["content-type"] == "application/json"
+    system, version = platform.system(), platform.python_version()
+    assert (
+        request.headers["user-agent"]
+        == f"Agent365SDK/2.0.0 ({system}; Python {version}; LangChain)"
+    )
+
+
+async def test_messages_are_sent_with_their_roles(gateway: MockGateway) -> None:
+    result = await service(gateway).send_chat_history_from_messages(turn(), MESSAGES)
+
+    assert result.succeeded
+    assert sent(gateway) == WIRE
+
+
+async def test_a_strict_gateway_hears_tools_as_the_assistant(gateway: MockGateway) -> None:
+    await service(gateway, roles="strict").send_chat_history_from_messages(turn(), MESSAGES)
+
+    assert sent(gateway)[-1] == ("4", "assistant", "42")
+
+
+async def test_the_state_of_a_graph_is_sent(gateway: MockGateway) -> None:
+    agent = create_agent(ScriptedChatModel(["Hi."]), checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "1"}}
+    await agent.ainvoke({"messages": [HumanMessage("Hello", id="1")]}, config)
+
+    result = await service(gateway).send_chat_history(turn(), agent, config)
+
+    assert result.succeeded
+    assert [one[1:] for one in sent(gateway)] == [("user", "Hello"), ("assistant", "Hi.")]
+
+
+class OldGraph:
+    """A graph that knows no async."""
+
+    def get_state(self, config: Any) -> StateSnapshot:
+        assert config == {"configurable": {}}
+        return snapshot_of({"messages": MESSAGES})
+
+
+async def test_a_graph_without_async_is_asked_too(gateway: MockGateway) -> None:
+    config: Any = {"configurable": {}}
+    assert (await service(gateway).send_chat_history(turn(), OldGraph(), config)).succeeded
+    assert sent(gateway) == WIRE
+
+
+class Store(BaseChatMessageHistory):
+    """A store of messages."""
+
+    def __init__(self) -> None:
+        self.messages = list(MESSAGES)
+
+    def clear(self) -> None:
+        self.messages = []
+
+
+async def test_a_store_of_messages_is_sent(gateway: MockGateway) -> None:
+    history = Store()
+
+    assert (await service(gateway).send_chat_history_from_chat_history(turn(), history)).succeeded
+    assert sent(gateway) == WIRE
+
+
+@pytest.mark.parametrize(
+    ("limit", "limit_from", "kept"),
+    [(2, "end", WIRE[2:]), (2, "start", WIRE[:2]), (-1, "end", WIRE), (0, "end", [])],
+)
+async def test_a_limit_holds_at_every_level(
+    gateway: MockGateway, limit: int, limit_from: Any, kept: list[Any]
+) -> None:
+    sending = service(gateway)
+    context = turn()
+    config: Any = {"configurable": {}}
+    state = snapshot_of({"messages": MESSAGES})
+    options: Any = {"limit": limit, "limit_from": limit_from}
+    for sends in (
+        sending.send_chat_history(context, OldGraph(), config, **options),
+        sending.send_chat_history_from_state(context, state, **options),
+        sending.send_chat_history_from_chat_history(context, Store(), **options),
+        sending.send_chat_history_from_messages(context, MESSAGES, **options),
+    ):
+        assert (await sends).succeeded
+        assert sent(gateway) == kept
+        gateway.clear()
+
+
+async def test_the_name_of_the_framework_can_be_given(gateway: MockGateway) -> None:
+    options = ToolOptions(orchestrator_name="Mine")
+    await service(gateway).send_chat_history_from_messages(turn(), [], tool_options=options)
+
+    assert gateway.requests("history")[0].headers["user-agent"].endswith("; Mine)")
+
+
+async def test_whatever_is_missing_is_raised_at_once(gateway: MockGateway) -> None:
+    sending: Any = service(gateway)
+    context, config = turn(), {"configurable": {}}
+    for work, text in (
+        (sending.send_chat_history(None, OldGraph(), config), "turn_context is required"),
+        (sending.send_chat_history(context, None, config), "graph is required"),
+        (sending.send_chat_history(context, OldGraph(), None), "config is required"),
+        (sending.send_chat_history_from_state(None, snapshot_of({})), "turn_context is required"),
+        (sending.send_chat_history_from_state(context, None), "state_snapshot is required"),
+        (
+            sending.send_chat_history_from_state(context, snapshot_of({})),
+            "state_snapshot must contain messages",
+        ),
+        (
+            sending.send_chat_history_from_state(context, snapshot_of({"messages": "text"})),
+            "state_snapshot must contain messages",
+        ),
+        (sending.send_chat_history_from_chat_history(None, []), "turn_context is required"),
+        (sending.send_chat_history_from_chat_history(context, None), "chat_history is required"),
+        (sending.send_chat_history_from_messages(None, []), "turn_context is required"),
+        (sending.send_chat_history_from_messages(context, None), "messages is required"),
+        (sending.configuration.send_chat_history(None, []), "turn_context is required"),
+        (
+            sending.configuration.send_chat_history(context, None),
+            "chat_history_messages is required",
+        ),
+        (
+            sending.send_chat_history_from_messages(turn(conversation={"id": " "}), []),
+            "Conversation ID is required but not found in turn context",
+        ),
+        (
+            sending.send_chat_history_from_messages(turn(id=" "), []),
+            "Message ID is required but not found in turn context",
+        ),
+        (
+            sending.send_chat_history_from_messages(turn(text=""), []),
+            "User message is required but not found in turn context",
+        ),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            await work
+        assert caught.value.message == text
+
+    assert gateway.requests() == []
+
+
+async def test_an_empty_list_is_sent(gateway: MockGateway) -> None:
+    assert (await service(gateway).send_chat_history_from_messages(turn(), [])).succeeded
+
+    assert sent(gateway) == []
+
+
+class Broken(HumanMessage):
+    @property
+    def text(self) -> Any:
+        raise RuntimeError("broken")
+
+
+async def test_a_message_that_cannot_be_read_is_skipped_with_a_warning(
+    gateway: MockGateway, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    messages = [MESSAGES[0], Broken(content="x"), MESSAGES[1]]
+    assert (await service(gateway).send_chat_history_from_messages(turn(), messages)).succeeded
+
+    assert sent(gateway) == WIRE[:2]
+    assert "message 2 cannot be read" in caplog.text
+
+
+async def test_when_no_message_can_be_read_an_empty_list_is_sent(gateway: MockGateway) -> None:
+    messages = [Broken(content="x"), AIMessage("")]
+    assert (await service(gateway).send_chat_history_from_messages(turn(), messages)).succeeded
+
+    assert sent(gateway) == []
+
+
+async def test_sources_that_fail_are_a_failed_result(gateway: MockGateway) -> None:
+    class BrokenGraph:
+        async def aget_state(self, config: Any) -> StateSnapshot:
+            raise OSError("no database")
+
+    class BrokenHistory(Store):
+        async def aget_messages(self) -> Any:
+            raise OSError("no store")
+
+    sending: Any = service(gateway)
+    state = await sending.send_chat_history(turn(), BrokenGraph(), {})
+    store = await sending.send_chat_history_from_chat_history(turn(), BrokenHistory())
+
+    assert (str(state), str(store)) == ("Failed: no database", "Failed: no store")
+    assert isinstance(state.errors[0].exception, OSError)
+    assert gateway.requests() == []
+
+
+@pytest.mark.parametrize("status", [400, 401, 503])
+async def test_an_http_error_is_a_failed_result(make_gateway: MakeGateway, status: int) -> None:
+    gateway = make_gateway(fail=[f"history={status}"])
+
+    result = await service(gateway).send_chat_history_from_messages(turn(), MESSAGES)
+
+    (error,) = result.errors
+    assert isinstance(error.exception, ChatHistoryError)
+    assert error.exception.status == status
+    assert f"HTTP {status}" in error.message
+    assert error.exception.url is not None
+    assert len(gateway.requests("history")) == 1
+
+
+@pytest.mark.parametrize("status", [201, 204])
+async def test_every_status_of_success_is_one(make_gateway: MakeGateway, status: int) -> None:
+    gateway = make_gateway(fail=[f"history={status}"])
+
+    assert (await service(gateway).send_chat_history_from_messages(turn(), [])).succeeded
+
+
+async def test_an_answer_that_does_not_come_is_a_failed_result(make_gateway: MakeGateway) -> None:
+    gateway = make_gateway(fail=["history=slow:20"])
+
+    sending = service(gateway, timeout_seconds=0.2)
+    result = await sending.send_chat_history_from_messages(turn(), MESSAGES)
+
+    assert not result.succeeded
+    assert "no answer in 0.2 s" in result.errors[0].message
+
+
+async def test_a_gateway_that_is_not_there_is_a_failed_result() -> None:
+    sending = McpToolRegistrationService(endpoint=f"http://127.0.0.1:{free_port()}", environ={})
+
+    result = await sending.send_chat_history_from_messages(turn(), MESSAGES)
+
+    assert "ConnectError" in result.errors[0].message
+
+
+async def test_redaction_comes_before_sending(gateway: MockGateway) -> None:
+    sending = service(gateway, redact=True)
+    message = HumanMessage("my key is sk-abcdefghijklmnop1234")
+
+    await sending.send_chat_history_from_messages(turn(text="password=correcthorse"), [message])
+
+    body = json.dumps(gateway.histories())
+    assert "sk-abcdef" not in body
+    assert "correcthorse" not in body
+
+
+async def test_a_hook_that_fails_sends_nothing(gateway: MockGateway) -> None:
+    def broken(text: str) -> str:
+        raise LookupError("no rule")
+
+    sending = service(gateway, redact=broken)
+    result = await sending.send_chat_history_from_messages(turn(), MESSAGES)
+
+    assert isinstance(result.errors[0].exception, LookupError)
+    assert gateway.requests() == []

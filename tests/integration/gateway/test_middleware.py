@@ -1,0 +1,123 @@
+"""A compiled agent picks up the tools of its gateway at run time, for the user of each turn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.tools import tool
+
+from plait import ConfigError, GatewayToolsMiddleware, McpToolRegistrationService
+from plait.config.policies import ReconnectPolicy
+from plait.gateway.tokens import claim
+from plait.testing import MockGateway, ScriptedChatModel, tool_call
+from tests.integration.gateway.hosting import authorization, jwt, turn
+
+QUICK = ReconnectPolicy(first_delay_seconds=0.01, longest_delay_seconds=0.02)
+HELLO: Any = {"messages": [{"role": "user", "content": "Hello"}]}
+
+
+@dataclass
+class Context:
+    """The context of the agents in these tests."""
+
+    turn_context: Any
+
+
+@tool
+def send(to: str) -> str:
+    """Send by hand."""
+    return f"by hand to {to}"
+
+
+def service(gateway: MockGateway) -> McpToolRegistrationService:
+    return McpToolRegistrationService(
+        endpoint=gateway.url,
+        environ={},
+        retry=QUICK,
+        server_options={"reconnect": {"max_attempts": 1}},
+    )
+
+
+@pytest.mark.anyio
+async def test_an_agent_gets_the_tools_of_the_user_it_answers(gateway: MockGateway) -> None:
+    async with service(gateway) as registering:
+        for user in ("ann", "bob"):
+            context = turn(**{"from": {"id": user}})
+            tokens, asked = authorization(context, lambda _, user=user: jwt(oid=user))  # pyright: ignore[reportUnknownLambdaType]
+            model = ScriptedChatModel([[tool_call("mail__send", to=user)], "done"])
+            middleware = GatewayToolsMiddleware(registering, tokens, "agentic")
+            agent = create_agent(model, [send], middleware=[middleware], context_schema=Context)
+
+            state = await agent.ainvoke(HELLO, context=Context(context))
+
+            assert model.bound[0] == ["send", "book", "find", "mail__send"]
+            assert state["messages"][2].text == f"sent to {user}"
+            assert len(asked) == 1, "a turn of two model calls exchanges once"
+
+    calls = [one for one in gateway.requests("mail") if one.rpc_method == "tools/call"]
+    owners = [claim(one.headers["authorization"][7:], "oid") for one in calls]
+    assert owners == ["ann", "bob"]
+    assert len(gateway.requests("discovery")) == 1
+
+
+def test_an_agent_in_blocking_code_gets_them_too(gateway: MockGateway) -> None:
+    registering = service(gateway)
+    context = turn()
+    tokens, _ = authorization(context, lambda _: jwt(oid="ann"))
+    model = ScriptedChatModel([[tool_call("send", to="bob"), tool_call("nothing")], "done"])
+    middleware = GatewayToolsMiddleware(registering, tokens, "agentic")
+    agent = create_agent(model, middleware=[middleware])
+    try:
+        state = agent.invoke(HELLO, {"configurable": {"turn_context": context}})
+    finally:
+        registering.close()
+
+    assert state["messages"][2].text == "sent to bob"
+    assert state["messages"][3].status == "error"
+
+
+@pytest.mark.anyio
+async def test_without_the_gateway_the_agent_goes_on_and_the_model_is_told(
+    gateway: MockGateway,
+) -> None:
+    gateway.faults.set("discovery=500")
+    async with service(gateway) as registering:
+        context = turn()
+        tokens, _ = authorization(context, lambda _: jwt(oid="ann"))
+        model = ScriptedChatModel(["done"])
+        middleware = GatewayToolsMiddleware(registering, tokens, "agentic")
+        agent = create_agent(model, middleware=[middleware], context_schema=Context)
+
+        state = await agent.ainvoke(HELLO, context=Context(context))
+
+    assert state["messages"][-1].text == "done"
+    assert "unavailable at the moment: the gateway" in model.seen[0][0].text
+
+
+@pytest.mark.anyio
+async def test_a_server_that_fails_is_named_to_the_model(gateway: MockGateway) -> None:
+    gateway.faults.set("mail=500")
+    async with service(gateway) as registering:
+        context = turn()
+        tokens, _ = authorization(context, lambda _: jwt(oid="ann"))
+        model = ScriptedChatModel(["done"])
+        middleware = GatewayToolsMiddleware(registering, tokens, "agentic")
+        agent = create_agent(model, middleware=[middleware])
+
+        await agent.ainvoke(HELLO, {"configurable": {"turn_context": context}})
+
+    assert model.bound[0] == ["book", "find"]
+    assert "unavailable at the moment: mail." in model.seen[0][0].text
+
+
+@pytest.mark.anyio
+async def test_a_run_without_a_turn_is_an_error(gateway: MockGateway) -> None:
+    async with service(gateway) as registering:
+        middleware = GatewayToolsMiddleware(registering)
+        agent = create_agent(ScriptedChatModel(["done"]), middleware=[middleware])
+
+        with pytest.raises(ConfigError, match="turn_context"):
+            await agent.ainvoke(HELLO)
