@@ -27,6 +27,7 @@ COMMANDS = {
         "reasoning", "Serve tools for structured reasoning, and look at what was thought."
     ),
     "policy": LazyCommand("policy", "See what the policy allows, asks about and denies."),
+    "gateway": LazyCommand("gateway", "Manage the tool servers of an agent, and its chat history."),
     "doctor": LazyCommand("doctor", "Check every server and say how to fix what is wrong."),
     "init": LazyCommand("init", "Write an mcp.json: a starter, or your editor's servers."),
 }

@@ -14,13 +14,17 @@ from plait.errors import (
     ContentError,
     DomainError,
     ForbiddenError,
+    GatewayError,
     HttpError,
     InvalidArgumentsError,
+    ManifestError,
+    OutboxError,
     OutcomeUnknownError,
     PermissionDeniedError,
     ProtocolError,
     ReasoningError,
     RefusedError,
+    TokenError,
     ToolFailedError,
     TransportError,
 )
@@ -84,9 +88,9 @@ def exit_code_for(error: BaseException) -> Exit:
             return Exit.USAGE
         case KeyboardInterrupt() | asyncio.CancelledError():
             return Exit.INTERRUPTED
-        case ConfigError() | PermissionDeniedError():
+        case ConfigError() | PermissionDeniedError() | ManifestError() | OutboxError():
             return Exit.CONFIG
-        case AuthRequiredError() | ForbiddenError():
+        case AuthRequiredError() | ForbiddenError() | TokenError():
             return Exit.AUTH
         case OutcomeUnknownError():
             return Exit.OUTCOME_UNKNOWN
@@ -97,7 +101,7 @@ def exit_code_for(error: BaseException) -> Exit:
             return Exit.UNREACHABLE
         case TimeoutError():
             return Exit.TIMEOUT
-        case TransportError() | HttpError() | BackendError():
+        case TransportError() | HttpError() | BackendError() | GatewayError():
             return Exit.UNREACHABLE
         case ProtocolError() | DomainError() | ContentError() | ReasoningError():
             return Exit.PROTOCOL

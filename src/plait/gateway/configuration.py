@@ -23,7 +23,7 @@ from plait.errors import ChatHistoryError, ConfigError, DiscoveryError, OutboxEr
 from plait.execution.toolbox import Toolbox
 from plait.gateway.entries import McpServerConfig, ServerList, entries_of, servers_from
 from plait.gateway.headers import ToolOptions, discovery_headers, history_headers
-from plait.gateway.history import ChatHistoryMessage, Redact, history_of
+from plait.gateway.history import ChatHistory, ChatHistoryMessage, Redact, history_of
 from plait.gateway.http import get_with_retries, is_refused, post, reason_of
 from plait.gateway.manifest import read_manifest
 from plait.gateway.once import SharedMemory
@@ -246,8 +246,15 @@ class McpToolServerConfigurationService:
         if chat_history_messages is None:
             raise ConfigError("chat_history_messages is required")
         history = history_of(turn_context, chat_history_messages)
+        return await self.deliver(history, history_headers(options or ToolOptions(), turn_context))
+
+    async def deliver(self, history: ChatHistory, headers: Mapping[str, str]) -> OperationResult:
+        """Send what is known of a turn, or store it; whatever goes wrong is returned.
+
+        Raises:
+            ConfigError: The address of the gateway is none.
+        """
         url = self.settings().history_url
-        headers = history_headers(options or ToolOptions(), turn_context)
         try:
             if self._redact is not None:
                 history = history.redacted(self._redact)

@@ -73,9 +73,9 @@ def discovery_headers(
     return {**headers, "x-ms-correlation-id": activity or str(uuid.uuid4())}
 
 
-def history_headers(options: ToolOptions, turn: TurnContext) -> dict[str, str]:
+def history_headers(options: ToolOptions, turn: TurnContext | None = None) -> dict[str, str]:
     """Return the headers for chat history, which goes without a token."""
-    channel, sub_channel = channels_of(turn)
+    channel, sub_channel = ("", "") if turn is None else channels_of(turn)
     headers = {
         "x-ms-channel-id": channel,
         "x-ms-subchannel-id": sub_channel,

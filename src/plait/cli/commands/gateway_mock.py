@@ -1,0 +1,98 @@
+"""`plait gateway mock`: a gateway on this machine, for work without an account."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from plait.cli.examples import ExampleCommand
+from plait.cli.options import common_options
+
+
+@click.command(
+    cls=ExampleCommand,
+    examples="""
+    plait gateway mock --init                     write two servers to begin with
+    plait gateway mock --port 0                   any free port
+    plait gateway mock --fail discovery=429:2x1   refuse once, for two seconds
+    plait gateway mock --fail mcp_MailTools=500 --fail history=slow:5
+    """,
+)
+@click.option(
+    "--mocks", metavar="DIR", default="mocks", show_default=True, help="A file for each server."
+)
+@click.option("--port", type=click.IntRange(0, 65535), default=5309, show_default=True)
+@click.option("--init", is_flag=True, help="Write files to begin with, where there are none.")
+@click.option("--require-token", is_flag=True, help="Refuse requests without a token that holds.")
+@click.option(
+    "--fail",
+    "faults",
+    metavar="FAULT",
+    multiple=True,
+    help="TARGET=KIND[:SECONDS][xTIMES]. Targets: discovery, history, a server. "
+    "Kinds: an HTTP status, slow, garbage, malformed, duplicate.",
+)
+@common_options
+def mock(mocks: str, port: int, init: bool, require_token: bool, faults: tuple[str, ...]) -> None:
+    """Serve a gateway on this machine: discovery, mock servers and chat history.
+
+    Each file in the folder is a list of tools, and the name of the file that of the server. What is
+    asked can be seen on the first page of the address.
+    """
+    from plait.errors import ConfigError
+
+    folder = Path(mocks)
+    if init:
+        for path in write_samples(folder):
+            click.echo(f"wrote {path}", err=True)
+    if not folder.is_dir():
+        raise ConfigError(f"there is no folder {mocks}: --init makes one")
+    from plait.gateway.mock.run import MockGateway
+
+    gateway = MockGateway(folder, port=port, fail=faults, require_token=require_token)
+    gateway.serve(_announce)
+
+
+def _announce(url: str) -> None:
+    click.echo(f"listening on {url}", err=True)
+    click.echo(f"MCP_PLATFORM_ENDPOINT={url}", err=True)
+
+
+def write_samples(folder: Path) -> list[Path]:
+    """Write files to begin with; those that are there stay as they are."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written: list[Path] = []
+    for name, tools in _SAMPLES.items():
+        path = folder / f"{name}.json"
+        if not path.exists():
+            path.write_text(json.dumps(tools, indent=2) + "\n", "utf-8")
+            written.append(path)
+    return written
+
+
+_SAMPLES: dict[str, list[dict[str, object]]] = {
+    "mcp_MailTools": [
+        {
+            "name": "sendMail",
+            "description": "Send a mail.",
+            "inputSchema": {
+                "type": "object",
+                "properties": {"to": {"type": "string"}, "subject": {"type": "string"}},
+                "required": ["to", "subject"],
+            },
+            "responseTemplate": "Sent “{{subject}}” to {{to}}.",
+            "delayMs": 0,
+            "errorRate": 0.0,
+        }
+    ],
+    "mcp_CalendarTools": [
+        {
+            "name": "listEvents",
+            "description": "List the events of a day.",
+            "inputSchema": {"type": "object", "properties": {"day": {"type": "string"}}},
+            "responseTemplate": "On {{day}}: 10:00 planning, 15:00 review.",
+        }
+    ],
+}
