@@ -97,6 +97,8 @@ class McpToolServerConfigurationService:
         """Lists with headers in them, which may be meant for one user alone."""
         outbox = options.get("outbox")
         self._outbox = Outbox(outbox) if isinstance(outbox, str | os.PathLike) else outbox
+        if self._outbox is not None:
+            self._outbox.resume()
         redact = options.get("redact")
         self._redact: Redact | None = Redactor() if redact is True else redact or None
 

@@ -37,6 +37,9 @@ OnStep = Callable[[Step, int], None]
 _POLL_SECONDS = 1.0
 """How often to look for letters of other processes."""
 
+_LONGEST_WAIT_SECONDS = 3600.0
+"""How long a gateway may put us off at a time."""
+
 PATIENCE = ReconnectPolicy(first_delay_seconds=1.0, longest_delay_seconds=300.0)
 
 
@@ -82,8 +85,13 @@ class Outbox:
         self.start()
         self._wake()
 
+    def resume(self) -> None:
+        """Begin to send what an earlier process has left, if it has left anything."""
+        if self.store.path.exists():
+            self.start()
+
     def start(self) -> None:
-        """Begin to send what is stored, also what an earlier process has left."""
+        """Begin to send what is stored."""
         with self._changed:
             if self._thread is None and not self._stopping:
                 self._thread = threading.Thread(target=self._run, name="plait outbox", daemon=True)
@@ -207,7 +215,9 @@ class Outbox:
             self._on_step("refused", letter.id)
 
     def _postpone(self, letter: Letter, reason: str, after: float | None) -> None:
-        pause = self._patience.delay_seconds(letter.attempts) if after is None else after
+        pause = self._patience.delay_seconds(letter.attempts)
+        if after is not None:
+            pause = min(after, _LONGEST_WAIT_SECONDS)
         self._say(f"chat history waits in the outbox: {reason}")
         self.store.postpone(letter, time.time() + pause, reason)
         self._on_step("postponed", letter.id)
