@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from plait._support.clock import Clock, SystemClock
+from plait.catalog.disk_cache import ListCache, StoredList
 from plait.catalog.filters import ToolFilter
 from plait.catalog.listing import Listing, listing_from, ttl_of
 from plait.catalog.lock.drift import Drift
@@ -53,12 +54,14 @@ class ToolCatalog:
         changes: ChangeListener,
         shaping: Shaping | None = None,
         *,
+        lists: ListCache | None = None,
         clock: Clock | None = None,
     ) -> None:
         """Take the connections, and what has servers announce changes; `forget` acts on those."""
         self._pool = pool
         self.shaping = shaping or Shaping()
         self._clock = clock or SystemClock()
+        self._lists = lists or ListCache()
         self._changes = changes
         self._filters: dict[str, ToolFilter] = {}
         self._listings: dict[_Key, Listing] = {}
@@ -133,16 +136,16 @@ class ToolCatalog:
     async def recall(
         self, server: str, wire_name: str, access: Access | None = None
     ) -> Tool | None:
-        """Return what is known of a tool; the server is asked only if it never listed any.
+        """Return what is known of a tool; the server is asked only if it never listed any here.
 
         Raises:
             PlaitError: The server cannot be reached.
         """
         key = _key(server, access)
         listing = self._remembered(key)
-        if listing is None:
+        if listing is None or listing.stored:
             try:
-                listing = await self._listing(server, access)
+                listing = await self._listing(server, access, live=True)
             except (ProtocolError, ListTimeoutError) as error:
                 logger.warning("cannot list the tools of %s: %s", server, error)
                 generation = self._pool.connection(server, access).generation
@@ -150,9 +153,12 @@ class ToolCatalog:
         return listing.tools.get(wire_name)
 
     def known(self, server: str, wire_name: str, access: Access | None = None) -> Tool | None:
-        """Return what is remembered of a tool; may be called from any thread."""
+        """Return what is remembered of a tool; may be called from any thread.
+
+        What was stored long ago does not count: the server may be another by now.
+        """
         listing = self._remembered(_key(server, access))
-        return None if listing is None else listing.tools.get(wire_name)
+        return None if listing is None or listing.stored else listing.tools.get(wire_name)
 
     def _remembered(self, key: _Key) -> Listing | None:
         return self._listings.get(key) or self._older.get(key)
@@ -212,6 +218,18 @@ class ToolCatalog:
         for key in [key for key in self._listings if key[0] == server]:
             self._older[key] = self._listings.pop(key)
 
+    async def forget_stored(self, server: str) -> None:
+        """Take a server's list off the disk, unless it was listed again meanwhile."""
+        key = _key(server, None)
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            if key not in self._listings and self.shaping.may_wait(self._pool[server].server):
+                await self._lists.drop(server, self._pool[server].server)
+
+    def is_stored(self, server: str) -> bool:
+        """Say whether all that is known of a server's tools was stored; from any thread."""
+        listing = self._remembered(_key(server, None))
+        return listing is not None and listing.stored
+
     def drop(self, server: str) -> None:
         """Forget everything about a server that is gone."""
         self.forget(server)
@@ -225,8 +243,9 @@ class ToolCatalog:
         return self._filters[server]
 
     async def _listing(
-        self, server: str, access: Access | None, *, refresh: bool = False
+        self, server: str, access: Access | None, *, refresh: bool = False, live: bool = False
     ) -> Listing:
+        """List a server's tools, from memory while that holds; `live` is not from the disk."""
         connection = self._pool.connection(server, access)
         key = _key(server, access)
         before = self._listings.get(key)
@@ -234,14 +253,23 @@ class ToolCatalog:
             listing = self._listings.get(key)
             now = self._clock.monotonic()
             if not refresh or listing is not before:  # listed while waiting for the lock
-                if listing is not None and listing.holds(connection.generation, now):
+                if (
+                    listing is not None
+                    and listing.holds(connection.generation, now)
+                    and not (live and listing.stored)
+                ):
                     return listing
-                if access is not None and (shared := self._shared(server)) is not None:
+                shared = None if access is None else self._shared(server)
+                if shared is not None and not (live and shared.stored):
                     # Under these credentials too the tools are known from now on.
                     self._listings.pop(key, None)
                     self._older[key] = shared
                     return shared
-            listing = await self._ask(connection)
+            storable = self.shaping.may_wait(connection.server) and not _has_credentials(access)
+            stored = None
+            if storable and not refresh and not live and connection.generation == 0:
+                stored = await self._recalled(connection)
+            listing = stored or await self._ask(connection, store=storable)
             self._listings[key] = listing
             self._sources[key] = connection
             self._forget_oldest()
@@ -268,30 +296,56 @@ class ToolCatalog:
                     return listing
         return None
 
-    async def _ask(self, connection: ServerConnection) -> Listing:
+    async def _recalled(self, connection: ServerConnection) -> Listing | None:
+        """Return what a server listed to an earlier client, if that is not too old."""
+        ttl = self.shaping.ttl_seconds
+        stored = await self._lists.load(connection.name, connection.server, ttl_seconds=ttl)
+        if stored is None:
+            return None
+        return self._listing_from(connection, stored, float("inf"), is_stored=True)
+
+    async def _ask(self, connection: ServerConnection, *, store: bool) -> Listing:
         await self._changes.listen(connection)
         seconds = connection.server.timeouts.list_seconds
         answer = await connection.answer(
             list_tools, Deadline(seconds, setting="list_timeout"), method="tools/list"
         )
         announces = "tools" in announced_lists(connection.facts.capabilities)
+        ttl = ttl_of(answer.value, announces=announces, own=self.shaping.ttl_seconds)
+        seen = StoredList(answer.value, connection.facts.identity, answer.notes)
+        listing = self._listing_from(connection, seen, ttl)
+        if store:
+            await self._lists.save(connection.name, connection.server, seen)
+        return listing
+
+    def _listing_from(
+        self,
+        connection: ServerConnection,
+        seen: StoredList,
+        ttl_seconds: float,
+        *,
+        is_stored: bool = False,
+    ) -> Listing:
         return listing_from(
             connection.name,
-            answer.value,
+            seen.listed,
             overrides=self.shaping.overrides,
             generation=connection.generation,
             now=self._clock.monotonic(),
-            ttl_seconds=ttl_of(answer.value, announces=announces, own=self.shaping.ttl_seconds),
-            notes=answer.notes,
+            ttl_seconds=ttl_seconds,
+            notes=seen.notes,
             sanitize=self.shaping.sanitize,
-            judge=self._judge(connection),
+            judge=self._judge(connection, seen.identity),
+            stored=is_stored,
         )
 
-    def _judge(self, connection: ServerConnection) -> Callable[[Iterable[Tool]], Verdict] | None:
+    def _judge(
+        self, connection: ServerConnection, said: Mapping[str, str] | None
+    ) -> Callable[[Iterable[Tool]], Verdict] | None:
         lock = self.shaping.lock
         if lock is None:
             return None
-        identity = identity_of(connection.server, connection.facts.identity, lock.path.parent)
+        identity = identity_of(connection.server, said, lock.path.parent)
         return partial(lock.verdict, connection.name, identity)
 
     def _check(self, server: ServerConfig, listing: Listing) -> None:
@@ -334,6 +388,10 @@ def not_offered(server: str, tool: str, reason: str) -> PermissionDeniedError:
     """Make the error for a tool that must not be called."""
     text = f"{server}/{tool}: this tool is not offered ({reason})"
     return PermissionDeniedError(text, server=server, tool=tool)
+
+
+def _has_credentials(access: Access | None) -> bool:
+    return access is not None and bool(access.headers or access.env or access.auth is not None)
 
 
 def _key(server: str, access: Access | None) -> _Key:

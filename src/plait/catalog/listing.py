@@ -49,6 +49,9 @@ class Listing:
     verdict: Verdict = NO_VERDICT
     """How the tools stand to the lockfile."""
 
+    stored: bool = False
+    """Whether this is what the server listed some time ago, to another client."""
+
     def holds(self, generation: int, now: float) -> bool:
         """Say whether the list can still be used."""
         return self.generation == generation and now < self.expires_at
@@ -65,6 +68,7 @@ def listing_from(
     notes: Iterable[str],
     sanitize: bool = True,
     judge: Callable[[Iterable[Tool]], Verdict] | None = None,
+    stored: bool = False,
 ) -> Listing:
     """Make a listing of what the server answered.
 
@@ -95,6 +99,7 @@ def listing_from(
         tuple(note for note in notes if note.startswith("tool ")),
         tuple(hidden),
         verdict,
+        stored,
     )
 
 

@@ -10,7 +10,8 @@ from plait.catalog.filters import ToolFilter
 from plait.catalog.lock.guard import ToolLock
 from plait.catalog.names import NamePolicy
 from plait.catalog.overrides import ToolOverride
-from plait.config.servers import ServerConfig
+from plait.config.deferral import Deferral
+from plait.config.servers import InProcessServer, ServerConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,8 @@ class Shaping:
     """Whether characters that hide something are kept from those who read of tools."""
     lock: ToolLock | None = None
     """What the tools must be like."""
+    defer: Deferral | None = None
+    """What is kept back until somebody searches for it, on servers that do not say."""
 
     def filter_for(self, server: ServerConfig) -> ToolFilter:
         """Make the filter for one server: its own `include` wins, every `exclude` holds."""
@@ -39,6 +42,12 @@ class Shaping:
             exclude=(*_several(server.exclude), *_several(self.exclude)),
             tool_filter=self.tool_filter,
         )
+
+    def may_wait(self, server: ServerConfig) -> bool:
+        """Say whether a server is started only when it is called, if its tools are known."""
+        deferral = self.defer if server.defer is None else server.defer
+        kept_back = deferral is not None and not deferral.is_off
+        return kept_back and not isinstance(server, InProcessServer)
 
     def listed_servers(self, known: Iterable[str]) -> list[str]:
         """Keep the servers whose tools are listed without being asked for."""

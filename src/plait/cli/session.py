@@ -81,7 +81,8 @@ def narrowed(config: ClientConfig, servers: Sequence[str], *, heal: bool) -> Cli
         if not servers or name in servers
     }
     # A person reads everything, and nobody could read on later.
-    options = {name: one for name, one in config.options.items() if name != "result_budget"}
+    unused = {"result_budget", "defer"}
+    options = {name: one for name, one in config.options.items() if name not in unused}
     fallbacks = cast("Mapping[str, str]", options.get("fallbacks") or {})
     if fallbacks:
         options["fallbacks"] = {
@@ -96,7 +97,7 @@ def _for_one_command(server: ServerConfig, *, heal: bool) -> ServerConfig:
     """Report a missing server, required or not, and do not wait for it to come back."""
     enabled = server.reconnect.enabled and heal
     reconnect = replace(server.reconnect, enabled=enabled, max_attempts=1)
-    return replace(server, required=False, reconnect=reconnect, result_budget=None)
+    return replace(server, required=False, reconnect=reconnect, result_budget=None, defer=None)
 
 
 def run(

@@ -12,6 +12,7 @@ from plait.config.connection_kinds import (
     read_inherited,
     read_reconnect,
 )
+from plait.config.deferral import read_deferral, read_server_deferral
 from plait.config.durations import (
     read_idle_seconds,
     read_optional_seconds,
@@ -80,6 +81,7 @@ _SHARED = (
     Key("sampling", read_bool, "sampling"),
     Key("trust_instructions", read_bool, "trust_instructions"),
     Key("result_budget", read_result_budget, "result_budget"),
+    Key("defer", read_server_deferral, "defer"),
     Key("session_kwargs", read_data_map, "client_options", ("client_options",)),
 )
 
@@ -198,6 +200,7 @@ _OPTIONS = (
     Key("result_budget", read_result_budget, "result_budget"),
     Key("call_budget", read_call_budget, "call_budget"),
     Key("policy", policy_from, "policy"),
+    Key("defer", read_deferral, "defer"),
     *(Key(name, read_bool, name) for name in _FLAGS),
     *(Key(name, read_function, name) for name in _HOOKS),
     *(Key(name, read_data, name) for name in _OBJECTS),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from plait._support.redact import Redactor
 from plait.config.budgets import ResultBudget
+from plait.config.deferral import Deferral
 from plait.config.oauth import person_seconds
 from plait.config.policies import ReconnectPolicy, Timeouts
 from plait.config.urls import public_url
@@ -62,6 +63,8 @@ class ServerOptions:
     """Whether what the server says about its use may stand in the prompts of agents."""
     result_budget: ResultBudget | None = None
     """How large results may be; `None` is what the client says."""
+    defer: Deferral | None = None
+    """Which tools are found only by searching; `None` is what the client says."""
 
     client_options: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     """Further keyword arguments for the MCP SDK's client (`session_kwargs` of other adapters)."""

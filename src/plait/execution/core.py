@@ -171,6 +171,10 @@ class Core:
 
     def _tools_changed(self, server: str) -> None:
         self.catalog.forget(server)
+        if self.catalog.shaping.may_wait(self.pool[server].server):
+            self.pool.start(
+                partial(self.catalog.forget_stored, server), name=f"plait forget {server}"
+            )
         if self.executor.results is not None:
             self.executor.results.forget(server)
 

@@ -34,6 +34,7 @@ APPLIED = frozenset(
         "before_fallback",
         "cache",
         "call_budget",
+        "defer",
         "exclude",
         "fallbacks",
         "include",
@@ -82,6 +83,7 @@ class ToolOptions(TypedDict, total=False):
     result_budget: Any
     token_counter: TokenCounter
     call_budget: Any
+    defer: Any
     validate_arguments: bool
     policy: PolicySource
     on_approval: OnApproval
@@ -120,6 +122,7 @@ def shaping_from(options: Mapping[str, Any]) -> Shaping:
         unlisted=backups_only(options.get("fallbacks") or {}),
         throw_on_load_error=options.get("throw_on_load_error", False),
         sanitize=options.get("sanitize", True),
+        defer=options.get("defer"),
     )
     # Made again for each server; made here, once, so that mistakes show at once.
     ToolFilter.of(include=shaping.include, exclude=shaping.exclude, tool_filter=shaping.tool_filter)

@@ -14,9 +14,11 @@ from mcp.client.session import ElicitationFnT
 
 from plait._version import __version__
 from plait.catalog.catalog import Offer
+from plait.catalog.deferral import Deferring
 from plait.catalog.filters import ToolFilter
 from plait.catalog.lock.guard import LockReport
 from plait.catalog.overrides import complete_arguments
+from plait.catalog.search import ToolIndex
 from plait.catalog.tool import Tool
 from plait.config.defaults import server_with_defaults
 from plait.config.policy import PolicyDecision
@@ -97,6 +99,9 @@ class Toolbox(ServerFeatures):
             observers=observers,
         )
         self._gate = calling.gate
+        self.deferring = Deferring(
+            self._options.get("defer"), self._servers, counter=self._options.get("token_counter")
+        )
         super().__init__(
             partial(
                 Core,
@@ -163,6 +168,17 @@ class Toolbox(ServerFeatures):
         )
         await self._report(offer, named=servers)
         return [tool for tool in offer.tools if narrow.offers(tool) and not self.hides(tool)]
+
+    async def search_tools(
+        self, query: str, *servers: str, limit: int = 5, run: Run | None = None
+    ) -> list[Tool]:
+        """Find the tools that do what is asked for in a few words, the best first.
+
+        Raises:
+            PlaitError: A required server failed, one that was named, or every one.
+        """
+        index = ToolIndex(await self.tools(*servers, run=run))
+        return [match.tool for match in index.search(query, limit)]
 
     async def access_for(
         self, server: str, run: Run | None, given: Access | None = None
