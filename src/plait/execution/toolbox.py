@@ -180,6 +180,10 @@ class Toolbox(ServerFeatures):
         index = ToolIndex(await self.tools(*servers, run=run))
         return [match.tool for match in index.search(query, limit)]
 
+    def is_waiting(self, server: str) -> bool:
+        """Say whether a server was not needed yet, because its tools were known before."""
+        return self._core.catalog.is_stored(server)
+
     async def access_for(
         self, server: str, run: Run | None, given: Access | None = None
     ) -> Access | None:

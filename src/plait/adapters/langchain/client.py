@@ -10,10 +10,12 @@ from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 import mcp_types as types
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AnyMessage
 from langchain_core.tools import BaseTool
 
 from plait.adapters.langchain.callbacks import Callbacks
 from plait.adapters.langchain.client_features import ClientFeatures
+from plait.adapters.langchain.deferred import Selection, deferred_tools
 from plait.adapters.langchain.handling import HandlingLayer
 from plait.adapters.langchain.interceptors import Hook, ToolCallInterceptor
 from plait.adapters.langchain.loading import log_callback, question_callback
@@ -24,6 +26,7 @@ from plait.adapters.langchain.runner import ToolRunner
 from plait.adapters.langchain.sampling import sampling_from
 from plait.adapters.langchain.settings import HEARD, OPTIONS, settings_from
 from plait.adapters.langchain.tools import MCPTool
+from plait.catalog.deferral import Split
 from plait.catalog.lock.guard import LockMode
 from plait.catalog.schemas import Profile
 from plait.catalog.tokens import TokenCounter
@@ -84,6 +87,7 @@ class MultiServerMCPClient(ClientFeatures):
         result_budget: Any = None,
         token_counter: TokenCounter | None = None,
         call_budget: Any = None,
+        defer: Any = None,
         validate_arguments: bool | None = None,
         policy: PolicySource | None = None,
         on_approval: OnApproval | None = None,
@@ -149,6 +153,8 @@ class MultiServerMCPClient(ClientFeatures):
         headers: Mapping[str, Any] | None = None,
         auth: Any = None,
         config: Mapping[str, Any] | None = None,
+        defer: bool = True,
+        messages: Sequence[AnyMessage] | None = None,
     ) -> list[BaseTool]:
         """Return the tools of these servers, or of all of them.
 
@@ -157,6 +163,10 @@ class MultiServerMCPClient(ClientFeatures):
         listed and called with these credentials; `config` is the run for which they are listed
         on servers whose credentials depend on the run.
 
+        Where the client defers tools, those are not in the list, but `search_tools` and
+        `call_tool` are. With the `messages` of a conversation it has those that were found in it,
+        and no `call_tool`; `defer=False` returns all tools.
+
         Raises:
             PlaitError: A required server failed, one that was named, or every one.
         """
@@ -164,24 +174,32 @@ class MultiServerMCPClient(ClientFeatures):
         names = _flat(servers, server_name)
         if not names and not self._toolbox.server_names:
             return []
-        access = Access.of(headers, auth)
-        found = await self._toolbox.tools(
-            *names, refresh=refresh, include=include, exclude=exclude, access=access, run=config
+        selection = Selection(
+            toolbox=self._toolbox,
+            servers=tuple(names),
+            include=include,
+            exclude=exclude,
+            access=Access.of(headers, auth),
         )
+        found = await selection.listed(config, refresh=refresh)
+        split = self._toolbox.deferring.split(found) if defer else Split(tuple(found))
         taken = {tool.name for tool in found}
-        settings = self.runner(access).settings
-        readers = read_more_tools(self._toolbox, taken=taken, settings=settings, access=access)
+        settings = self.runner(selection.access).settings
+        readers = read_more_tools(
+            self._toolbox, taken=taken, settings=settings, access=selection.access
+        )
         reader = readers[0].name if readers else READ_MORE
-        runner = self.runner(access, reader=reader)
+        runner = self.runner(selection.access, reader=reader)
         shape = profile or self.profile
         tools: list[BaseTool] = []
-        tools += [MCPTool(tool, runner, profile=shape) for tool in found]
+        tools += [MCPTool(tool, runner, profile=shape) for tool in split.shown]
         if self._options.get("resources_as_tools"):
             taken |= {reader}
             tools += resource_tools(
                 self._toolbox, names, taken=taken, settings=settings, reader=reader
             )
-        return [*tools, *(tool.with_profile(shape) for tool in readers)]
+        own = [*readers, *deferred_tools(split, runner, selection, taken, messages)]
+        return [*tools, *(tool.with_profile(shape) for tool in own)]
 
     def get_tools_blocking(
         self,

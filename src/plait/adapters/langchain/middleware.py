@@ -6,10 +6,15 @@ import html
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
-from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
-from langchain_core.messages import SystemMessage, ToolMessage
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    ModelRequest,
+    ModelResponse,
+    ProviderToolSearchMiddleware,
+)
+from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolCall, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.config import get_config
 from langgraph.prebuilt.tool_node import ToolCallRequest
@@ -19,12 +24,16 @@ from plait._support.harmless import harmless
 from plait.adapters.langchain.blocks import text_block
 from plait.adapters.langchain.client import MultiServerMCPClient
 from plait.adapters.langchain.models import profile_of, readable_by
+from plait.adapters.langchain.native_search import has_tool_search, marked_for_search
 from plait.catalog.schemas import Profile
 from plait.errors import PlaitError
 
 logger = logging.getLogger("plait.adapters")
 
 _END_OF_MARK = re.compile(r"<\s*/\s*server_instructions", re.IGNORECASE)
+
+_NATIVE: ProviderToolSearchMiddleware[Any, Any] = ProviderToolSearchMiddleware()
+"""Adds the search of a provider to requests with tools that are marked for it."""
 
 ToolAnswer = ToolMessage | Command[Any]
 
@@ -39,6 +48,9 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
     when there are none left; servers that are `required` end it. With `instructions`, what
     servers say about their use stands behind the instructions of the agent, marked as theirs:
     only that of servers whose configuration says `trust_instructions`.
+
+    Where the client defers tools, the model gets `search_tools`, and from the next turn on the
+    tools it has found or called in this conversation.
     """
 
     def __init__(
@@ -65,17 +77,23 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         self,
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
-    ) -> ModelResponse[Any]:
+    ) -> ModelResponse[Any] | AIMessage:
         """Add the tools, and ask the model."""
-        return await handler(await self._prepared(request, run_of(request)))
+        prepared = await self._prepared(request, run_of(request))
+        if self._searches_natively(request.model):
+            return await _NATIVE.awrap_model_call(prepared, handler)
+        return await handler(prepared)
 
     def wrap_model_call(
         self,
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
-    ) -> ModelResponse[Any]:
+    ) -> ModelResponse[Any] | AIMessage:
         """Do what `awrap_model_call` does, in blocking code."""
-        return handler(self.client.run_blocking(self._prepared, request, run_of(request)))
+        prepared = self.client.run_blocking(self._prepared, request, run_of(request))
+        if self._searches_natively(request.model):
+            return _NATIVE.wrap_model_call(prepared, handler)
+        return handler(prepared)
 
     async def awrap_tool_call(
         self,
@@ -86,7 +104,7 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         if request.tool is not None:
             return await handler(request)
         try:
-            tool = await self._find(request.tool_call["name"], run_of(request))
+            tool = await self._find(request.tool_call, run_of(request))
         except PlaitError as error:
             return self._failed(request, error)
         return self._gone(request) if tool is None else await handler(request.override(tool=tool))
@@ -98,8 +116,7 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         if request.tool is not None:
             return handler(request)
         try:
-            name = request.tool_call["name"]
-            tool = self.client.run_blocking(self._find, name, run_of(request))
+            tool = self.client.run_blocking(self._find, request.tool_call, run_of(request))
         except PlaitError as error:
             return self._failed(request, error)
         return self._gone(request) if tool is None else handler(request.override(tool=tool))
@@ -118,6 +135,8 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         for name in self._servers or configured:
             if not configured[name].trust_instructions or name in self.client.status().failures:
                 continue
+            if self.client.toolbox.is_waiting(name):
+                continue  # it is started when it is called, not to hear what it has to say
             try:
                 facts = await self.client.toolbox.server_info(name)
             except PlaitError as error:
@@ -131,19 +150,28 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         profile: Profile | None = self._profile or self.client.profile
         if profile is None:
             profile = profile_of(request.model)
+        native = self._searches_natively(request.model)
         try:
-            return await self.client.get_tools(
+            tools = await self.client.get_tools(
                 *self._servers,
                 include=self._include,
                 exclude=self._exclude,
                 profile=profile,
                 config=run,
+                defer=not native,
+                messages=_messages_of(request),
             )
         except PlaitError as error:
             if not self._is_outage(error):
                 raise
             logger.warning("going on without tools: %s", error)
             return []
+        return marked_for_search(tools, self.client.toolbox.deferring) if native else tools
+
+    def _searches_natively(self, model: object) -> bool:
+        """Say whether the model's provider searches the tools that are deferred."""
+        deferring = self.client.toolbox.deferring
+        return deferring.is_set and deferring.is_native and has_tool_search(model)
 
     def _is_outage(self, error: PlaitError) -> bool:
         """Say whether the model can be told of it, because no one insists on these servers."""
@@ -153,11 +181,16 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         status = self.client.status()
         return not any(status[name].required for name in status.failures)
 
-    async def _find(self, name: str, run: Mapping[str, Any]) -> BaseTool | None:
+    async def _find(self, call: ToolCall, run: Mapping[str, Any]) -> BaseTool | None:
+        """Return the tool that is called; one that is deferred need not have been found."""
         tools = await self.client.get_tools(
-            *self._servers, include=self._include, exclude=self._exclude, config=run
+            *self._servers,
+            include=self._include,
+            exclude=self._exclude,
+            config=run,
+            messages=[AIMessage("", tool_calls=[call])],
         )
-        return next((tool for tool in tools if tool.name == name), None)
+        return next((tool for tool in tools if tool.name == call["name"]), None)
 
     def _equipped(
         self, request: ModelRequest[Any], tools: Sequence[BaseTool], told: Sequence[str]
@@ -202,6 +235,12 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         name = request.tool_call["name"]
         text = f"There is no tool {name!r} (any more). Use one of those that are offered."
         return error_message(request, text)
+
+
+def _messages_of(request: ModelRequest[Any]) -> Sequence[AnyMessage]:
+    """Return the whole conversation; others may have shortened what is sent of it."""
+    state = cast("Mapping[str, Any]", request.state)
+    return state.get("messages") or request.messages
 
 
 def run_of(request: object) -> Mapping[str, Any]:

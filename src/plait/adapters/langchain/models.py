@@ -38,12 +38,17 @@ _NEEDED = {
 
 def profile_of(model: object) -> Profile | None:
     """Find the schemas that a chat model takes, or `None` if nothing is known of it."""
+    words = f"{provider_of(model)} {type(_unbound(model)).__name__}".lower()
+    return next((profile for word, profile in _PROFILES.items() if word in words), None)
+
+
+def provider_of(model: object) -> str:
+    """Return the provider that a chat model names, in lower case; nothing if it names none."""
     inner = _unbound(model)
     params: Mapping[str, Any] = {}
     if isinstance(inner, BaseChatModel):
         params = inner._get_ls_params()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-    words = f"{params.get('ls_provider', '')} {type(inner).__name__}".lower()
-    return next((profile for word, profile in _PROFILES.items() if word in words), None)
+    return str(params.get("ls_provider", "")).lower()
 
 
 def readable_by(model: object, messages: Sequence[AnyMessage]) -> list[AnyMessage]:
