@@ -10,7 +10,7 @@ from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 import mcp_types as types
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AnyMessage
+from langchain_core.messages import BaseMessage
 from langchain_core.tools import BaseTool
 
 from plait.adapters.langchain.callbacks import Callbacks
@@ -154,7 +154,7 @@ class MultiServerMCPClient(ClientFeatures):
         auth: Any = None,
         config: Mapping[str, Any] | None = None,
         defer: bool = True,
-        messages: Sequence[AnyMessage] | None = None,
+        messages: Sequence[BaseMessage] | None = None,
     ) -> list[BaseTool]:
         """Return the tools of these servers, or of all of them.
 

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any, Final, cast
 
 import mcp_types as types
-from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from typing_extensions import override
 
 from plait._support.failures import one_line
@@ -89,7 +89,7 @@ class Selection:
         )
 
 
-def loaded_names(messages: Iterable[AnyMessage]) -> list[str]:
+def loaded_names(messages: Iterable[BaseMessage]) -> list[str]:
     """Return the tools that a conversation has found or called so far, in that order.
 
     The messages are all there is to remember: so it holds for one conversation, in any process.
@@ -117,7 +117,7 @@ def deferred_tools(
     runner: ToolRunner,
     selection: Selection,
     taken: Collection[str],
-    messages: Iterable[AnyMessage] | None = None,
+    messages: Iterable[BaseMessage] | None = None,
 ) -> list[MCPTool]:
     """Make what an agent has in place of the tools that are deferred.
 

@@ -14,7 +14,7 @@ from langchain.agents.middleware import (
     ModelResponse,
     ProviderToolSearchMiddleware,
 )
-from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolCall, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.config import get_config
 from langgraph.prebuilt.tool_node import ToolCallRequest
@@ -237,7 +237,7 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         return error_message(request, text)
 
 
-def _messages_of(request: ModelRequest[Any]) -> Sequence[AnyMessage]:
+def _messages_of(request: ModelRequest[Any]) -> Sequence[BaseMessage]:
     """Return the whole conversation; others may have shortened what is sent of it."""
     state = cast("Mapping[str, Any]", request.state)
     return state.get("messages") or request.messages
