@@ -233,7 +233,8 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _gone(self, request: ToolCallRequest) -> ToolMessage:
         name = request.tool_call["name"]
-        text = f"There is no tool {name!r} (any more). Use one of those that are offered."
+        text = f"There is no tool {name!r} (any more). Use one of those that are offered"
+        text += ", or search for others." if self.client.toolbox.deferring.is_set else "."
         return error_message(request, text)
 
 
