@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from plait.config.budgets import CallBudget as CallBudget
     from plait.config.budgets import Limit as Limit
     from plait.config.budgets import ResultBudget as ResultBudget
+    from plait.config.deferral import Deferral as Deferral
     from plait.config.oauth import OAuth as OAuth
     from plait.config.policy import Policy as Policy
     from plait.config.policy import PolicyDecision as PolicyDecision
@@ -233,6 +234,7 @@ _MODULES = {
     ),
     "plait.catalog.tool": ("Tool",),
     "plait.config.budgets": ("CallBudget", "Limit", "ResultBudget"),
+    "plait.config.deferral": ("Deferral",),
     "plait.config.oauth": ("OAuth",),
     "plait.config.policy": ("Policy", "PolicyDecision", "PolicyRule"),
     "plait.config.policy_file": ("read_policy",),

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from plait._support.clock import Clock, SystemClock
-from plait.catalog.disk_cache import ListCache, StoredList
+from plait.catalog.disk_cache import ListCache
 from plait.catalog.filters import ToolFilter
-from plait.catalog.listing import Listing, listing_from, ttl_of
+from plait.catalog.lister import ToolLister
+from plait.catalog.listing import Listing
 from plait.catalog.lock.drift import Drift
-from plait.catalog.lock.guard import LockReport, Verdict
-from plait.catalog.lock.identity import identity_of
+from plait.catalog.lock.guard import LockReport
 from plait.catalog.names import collisions, with_public_names
 from plait.catalog.overrides import override_for, override_problems
 from plait.catalog.shaping import Shaping
@@ -22,9 +21,7 @@ from plait.catalog.tool import Tool
 from plait.config.servers import ServerConfig
 from plait.connections.access import Access
 from plait.connections.connection import ServerConnection
-from plait.connections.deadline import Deadline
-from plait.connections.listening import ChangeListener, announced_lists
-from plait.connections.operations import list_tools
+from plait.connections.listening import ChangeListener
 from plait.connections.pool import ConnectionPool
 from plait.errors import ListTimeoutError, PermissionDeniedError, PlaitError, ProtocolError
 
@@ -61,8 +58,7 @@ class ToolCatalog:
         self._pool = pool
         self.shaping = shaping or Shaping()
         self._clock = clock or SystemClock()
-        self._lists = lists or ListCache()
-        self._changes = changes
+        self._lister = ToolLister(changes, self.shaping, self._clock, lists)
         self._filters: dict[str, ToolFilter] = {}
         self._listings: dict[_Key, Listing] = {}
         self._older: dict[_Key, Listing] = {}
@@ -149,6 +145,7 @@ class ToolCatalog:
             except (ProtocolError, ListTimeoutError) as error:
                 logger.warning("cannot list the tools of %s: %s", server, error)
                 generation = self._pool.connection(server, access).generation
+                self._listings.pop(key, None)
                 listing = self._older[key] = Listing({}, {}, generation)
         return listing.tools.get(wire_name)
 
@@ -222,8 +219,8 @@ class ToolCatalog:
         """Take a server's list off the disk, unless it was listed again meanwhile."""
         key = _key(server, None)
         async with self._locks.setdefault(key, asyncio.Lock()):
-            if key not in self._listings and self.shaping.may_wait(self._pool[server].server):
-                await self._lists.drop(server, self._pool[server].server)
+            if key not in self._listings:
+                await self._lister.forget(self._pool[server])
 
     def is_stored(self, server: str) -> bool:
         """Say whether all that is known of a server's tools was stored; from any thread."""
@@ -265,11 +262,11 @@ class ToolCatalog:
                     self._listings.pop(key, None)
                     self._older[key] = shared
                     return shared
-            storable = self.shaping.may_wait(connection.server) and not _has_credentials(access)
+            storable = self._lister.may_store(connection.server, access)
             stored = None
             if storable and not refresh and not live and connection.generation == 0:
-                stored = await self._recalled(connection)
-            listing = stored or await self._ask(connection, store=storable)
+                stored = await self._lister.stored(connection)
+            listing = stored or await self._lister.asked(connection, store=storable)
             self._listings[key] = listing
             self._sources[key] = connection
             self._forget_oldest()
@@ -295,58 +292,6 @@ class ToolCatalog:
                 if listing.holds(source.generation, now):
                     return listing
         return None
-
-    async def _recalled(self, connection: ServerConnection) -> Listing | None:
-        """Return what a server listed to an earlier client, if that is not too old."""
-        ttl = self.shaping.ttl_seconds
-        stored = await self._lists.load(connection.name, connection.server, ttl_seconds=ttl)
-        if stored is None:
-            return None
-        return self._listing_from(connection, stored, float("inf"), is_stored=True)
-
-    async def _ask(self, connection: ServerConnection, *, store: bool) -> Listing:
-        await self._changes.listen(connection)
-        seconds = connection.server.timeouts.list_seconds
-        answer = await connection.answer(
-            list_tools, Deadline(seconds, setting="list_timeout"), method="tools/list"
-        )
-        announces = "tools" in announced_lists(connection.facts.capabilities)
-        ttl = ttl_of(answer.value, announces=announces, own=self.shaping.ttl_seconds)
-        seen = StoredList(answer.value, connection.facts.identity, answer.notes)
-        listing = self._listing_from(connection, seen, ttl)
-        if store:
-            await self._lists.save(connection.name, connection.server, seen)
-        return listing
-
-    def _listing_from(
-        self,
-        connection: ServerConnection,
-        seen: StoredList,
-        ttl_seconds: float,
-        *,
-        is_stored: bool = False,
-    ) -> Listing:
-        return listing_from(
-            connection.name,
-            seen.listed,
-            overrides=self.shaping.overrides,
-            generation=connection.generation,
-            now=self._clock.monotonic(),
-            ttl_seconds=ttl_seconds,
-            notes=seen.notes,
-            sanitize=self.shaping.sanitize,
-            judge=self._judge(connection, seen.identity),
-            stored=is_stored,
-        )
-
-    def _judge(
-        self, connection: ServerConnection, said: Mapping[str, str] | None
-    ) -> Callable[[Iterable[Tool]], Verdict] | None:
-        lock = self.shaping.lock
-        if lock is None:
-            return None
-        identity = identity_of(connection.server, said, lock.path.parent)
-        return partial(lock.verdict, connection.name, identity)
 
     def _check(self, server: ServerConfig, listing: Listing) -> None:
         """Say, once, what is odd about the tools, and what of the client's wishes fits none."""
@@ -388,10 +333,6 @@ def not_offered(server: str, tool: str, reason: str) -> PermissionDeniedError:
     """Make the error for a tool that must not be called."""
     text = f"{server}/{tool}: this tool is not offered ({reason})"
     return PermissionDeniedError(text, server=server, tool=tool)
-
-
-def _has_credentials(access: Access | None) -> bool:
-    return access is not None and bool(access.headers or access.env or access.auth is not None)
 
 
 def _key(server: str, access: Access | None) -> _Key:

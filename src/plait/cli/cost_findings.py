@@ -135,7 +135,7 @@ def check_cost(cost: Cost) -> Iterator[Finding]:
     server = max(sorted(offered), key=lambda name: sums[name])
     tools = count_label(cost.tools_by_server()[server], "tool")
     fix = (
-        f'offer only what is needed, with "include" or "exclude"; '
+        f'offer only what is needed, with "include", "exclude" or "defer"; '
         f"start with {server}: {tools}, {tokens_label(sums[server])}"
     )
     yield Finding(server=None, level="warn", code="many_tokens", message=message, fix=fix)

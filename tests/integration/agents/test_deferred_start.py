@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from plait import MCPToolsMiddleware, MultiServerMCPClient, Toolbox
+from plait import (
+    MCPToolsMiddleware,
+    MultiServerMCPClient,
+    PermissionDeniedError,
+    PlaitError,
+    Toolbox,
+)
+from plait.catalog.lock.file import write_lockfile
+from plait.catalog.lock.identity import identity_of
+from plait.catalog.lock.locked import LockedServer, Lockfile
 from plait.testing import eventually
 from tests.integration.agents.counting import Counting, counting
 from tests.integration.agents.helpers import agent_of, answers_of, one_by_one, question, tool_call
@@ -173,3 +182,49 @@ async def test_one_server_may_be_deferred_by_its_own_word(server: Counting) -> N
     async with Toolbox(config) as box:
         assert await names_of(box) == ["read_a", "b", "change"]
         assert box.status()["s"].pid is None
+
+
+async def test_a_lockfile_is_held_against_what_was_stored_and_against_the_server(
+    server: Counting, tmp_path: Path
+) -> None:
+    lockfile = tmp_path / "plait.lock.json"
+    async with Toolbox({"s": server.config}, defer=True) as box:
+        tools = await box.tools()
+        facts = await box.server_info("s")
+        identity = identity_of(box.config.servers["s"], facts.identity, tmp_path)
+    write_lockfile(Lockfile({"s": LockedServer.of(identity, tools)}), lockfile)
+    (server.folder / "tools").write_text("read_a c")
+
+    async with Toolbox({"s": server.config}, defer=True, lockfile=lockfile) as box:
+        assert await names_of(box) == ["read_a", "b", "change"]
+        assert box.lock_report().ok
+        assert box.status()["s"].pid is None
+        with pytest.raises(PermissionDeniedError):
+            await box.call("s", "b")
+        assert await names_of(box) == ["read_a", "change"]
+    assert server.calls() == 0
+
+
+async def test_instructions_are_not_asked_for_before_a_server_is_called(server: Counting) -> None:
+    config = {"s": {**server.config, "trust_instructions": True}}
+    async with Toolbox(config, defer=True) as box:
+        await box.tools()
+    async with MultiServerMCPClient(config, defer=True) as client:
+        agent, _ = agent_of(one_by_one(), MCPToolsMiddleware(client))
+        await agent.ainvoke(question())
+        assert client.status()["s"].pid is None
+
+
+async def test_a_server_that_cannot_list_its_tools_any_more_fails_its_first_call(
+    tmp_path: Path, server: Counting
+) -> None:
+    async with Toolbox({"s": server.config}, defer=True) as box:
+        await box.tools()
+    tools = server.folder / "tools"
+    tools.rename(tmp_path / "tools")  # now it dies when it is asked for them
+
+    async with Toolbox({"s": server.config}, defer=True) as box:
+        assert await names_of(box) == ["read_a", "b", "change"]
+        with pytest.raises(PlaitError):
+            await box.call("s", "b")
+        assert box.status()["s"].sessions > 0
