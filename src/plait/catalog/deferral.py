@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from plait.catalog.filters import ToolFilter
+from plait.catalog.search import ToolIndex
 from plait.catalog.tokens import TokenCounter, tokens_of
 from plait.catalog.tool import Tool
 from plait.config.deferral import Deferral
@@ -36,6 +37,7 @@ class Deferring:
         self._servers = servers
         self._counter = counter
         self._tokens: dict[str, tuple[Tool, int]] = {}
+        self._index: ToolIndex | None = None
 
     @property
     def is_set(self) -> bool:
@@ -65,6 +67,14 @@ class Deferring:
             tuple(tool for tool in listed if tool.full_name in deferred),
         )
 
+    def index(self, tools: Sequence[Tool]) -> ToolIndex:
+        """Return what searches these tools; the last one is kept for as long as they stay alike."""
+        before = self._index
+        if before is not None and _are_alike(before.tools, tools):
+            return before
+        self._index = made = ToolIndex(tools)
+        return made
+
     def _is_chosen(self, tool: Tool) -> bool:
         own = self._server_says(tool)
         deferral = self._common if own is None else own
@@ -77,7 +87,7 @@ class Deferring:
     def _tokens_of(self, tool: Tool) -> int:
         """Count the tokens of a tool, once for as long as its list holds."""
         before = self._tokens.get(tool.full_name)
-        if before is not None and _is_same(before[0], tool):
+        if before is not None and _is_alike(before[0], tool):
             return before[1]
         tokens = tokens_of(tool, counter=self._counter)
         self._tokens[tool.full_name] = (tool, tokens)
@@ -88,5 +98,11 @@ def _names(patterns: tuple[Any, ...] | None, tool: Tool) -> bool:
     return patterns is None or ToolFilter.of(include=patterns).offers(tool)
 
 
-def _is_same(one: Tool, other: Tool) -> bool:
-    return one.input_schema is other.input_schema and one.description == other.description
+def _are_alike(some: Sequence[Tool], others: Sequence[Tool]) -> bool:
+    return len(some) == len(others) and all(map(_is_alike, some, others))
+
+
+def _is_alike(one: Tool, other: Tool) -> bool:
+    same_names = one.full_name == other.full_name and one.name == other.name
+    same_texts = one.title == other.title and one.description == other.description
+    return same_names and same_texts and one.input_schema is other.input_schema

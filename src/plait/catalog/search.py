@@ -48,8 +48,8 @@ class ToolIndex:
     """The words of some tools, counted; tools with equal scores keep their order."""
 
     def __init__(self, tools: Iterable[Tool]) -> None:
-        self._tools = tuple(tools)
-        fields = [_words_by_field(tool) for tool in self._tools]
+        self.tools = tuple(tools)
+        fields = [_words_by_field(tool) for tool in self.tools]
         usual: dict[Field, float] = {
             name: _mean(len(one[name]) for one in fields) for name in _WEIGHTS
         }
@@ -59,12 +59,10 @@ class ToolIndex:
     def search(self, query: str, limit: int = 5) -> list[Match]:
         """Return the tools that fit best, the best first; those without any word in common not."""
         words = list(self._wanted(query))
-        scores = [self._score(index, words) for index in range(len(self._tools))]
+        scores = [self._score(index, words) for index in range(len(self.tools))]
         ranked = sorted(range(len(scores)), key=lambda index: -scores[index])
         return [
-            Match(self._tools[index], scores[index])
-            for index in ranked[:limit]
-            if scores[index] > 0
+            Match(self.tools[index], scores[index]) for index in ranked[:limit] if scores[index] > 0
         ]
 
     def _wanted(self, query: str) -> Iterator[Mapping[str, float]]:
@@ -104,7 +102,7 @@ class ToolIndex:
 
     def _rarity(self, word: str) -> float:
         spread = self._spread[word]
-        return math.log(1 + (len(self._tools) - spread + 0.5) / (spread + 0.5))
+        return math.log(1 + (len(self.tools) - spread + 0.5) / (spread + 0.5))
 
 
 def _words_by_field(tool: Tool) -> dict[Field, list[str]]:

@@ -18,7 +18,6 @@ from plait.catalog.deferral import Deferring
 from plait.catalog.filters import ToolFilter
 from plait.catalog.lock.guard import LockReport
 from plait.catalog.overrides import complete_arguments
-from plait.catalog.search import ToolIndex
 from plait.catalog.tool import Tool
 from plait.config.defaults import server_with_defaults
 from plait.config.policy import PolicyDecision
@@ -177,7 +176,7 @@ class Toolbox(ServerFeatures):
         Raises:
             PlaitError: A required server failed, one that was named, or every one.
         """
-        index = ToolIndex(await self.tools(*servers, run=run))
+        index = self.deferring.index(await self.tools(*servers, run=run))
         return [match.tool for match in index.search(query, limit)]
 
     def is_waiting(self, server: str) -> bool:

@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from plait import MCPToolsMiddleware, MultiServerMCPClient, Toolbox
 from plait.adapters.langchain.tools import MCPTool
+from plait.catalog.schemas import PROFILES, Profile
 from plait.catalog.tokens import tokens_of
 from plait.testing import ScriptedChatModel
 from tests.integration.agents.helpers import (
@@ -211,9 +212,12 @@ class Recording(ScriptedChatModel):
         return super().bind_tools([one for one in tools if not isinstance(one, dict)], **kwargs)
 
 
-@pytest.mark.parametrize(("provider", "native"), [("anthropic", True), ("mistral", False)])
+@pytest.mark.parametrize(
+    ("provider", "search"),
+    [("anthropic", "tool_search_tool_bm25_20251119"), ("openai", "tool_search"), ("mistral", None)],
+)
 async def test_the_search_of_a_provider_is_used_where_there_is_one(
-    provider: str, *, native: bool
+    provider: str, search: str | None
 ) -> None:
     servers: dict[str, Any] = {**servers_with(50)}
     servers["git"] = {"server": servers["git"], "defer": False}
@@ -226,10 +230,10 @@ async def test_the_search_of_a_provider_is_used_where_there_is_one(
     tools = {tool.name: tool for tool in model.given[0] if isinstance(tool, BaseTool)}
     described = [tool for tool in model.given[0] if isinstance(tool, dict)]
     assert tools["git_log"].extras is None
-    if native:
+    if search is not None:
         assert len(tools) == 50
         assert tools["get_current_time"].extras == {"defer_loading": True}
-        assert [one["name"] for one in described] == ["tool_search_tool_bm25"]
+        assert [one["type"] for one in described] == [search]
     else:
         assert len(tools) == 13
         assert not described
@@ -255,3 +259,23 @@ def test_messages_without_artifacts_load_only_what_was_called() -> None:
         tools = client.run_blocking(client.get_tools, messages=messages)
 
     assert [tool.name for tool in tools] == ["search_tools", "get_current_time"]
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+async def test_what_was_found_can_be_called_in_the_words_of_every_provider(
+    profile: Profile,
+) -> None:
+    async with MultiServerMCPClient(servers_with(50), defer=True, profile=profile) as client:
+        call = named(await client.get_tools(), "call_tool")
+        answers = [
+            await call.ainvoke({"name": "get_current_time", "arguments": arguments})
+            for arguments in ({"timezone": "UTC"}, '{"timezone": "UTC"}')
+        ]
+
+    assert answers == ['get_current_time with {"timezone": "UTC"}'] * 2
+
+
+def test_a_list_for_blocking_code_may_have_all_tools() -> None:
+    with MultiServerMCPClient(servers_with(50), defer=True) as client:
+        assert len(client.get_tools_blocking()) == 2
+        assert len(client.get_tools_blocking(defer=False)) == 50

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -92,3 +93,13 @@ def test_what_makes_no_sense_is_refused(written: Any) -> None:
 def test_what_is_about_all_servers_is_refused_for_one(written: Any) -> None:
     with pytest.raises(ConfigError):
         read_config({"servers": {"a": {"command": "x", "defer": written}}})
+
+
+def test_an_index_is_made_again_only_when_tools_change() -> None:
+    deferring = Deferring(None, {})
+    index = deferring.index(TOOLS)
+
+    assert deferring.index([replace(tool) for tool in TOOLS]) is index
+    changed = [replace(TOOLS[0], description="Count sheep."), *TOOLS[1:]]
+    assert deferring.index(changed).search("sheep")[0].tool is changed[0]
+    assert not deferring.index(TOOLS[1:]).search("sheep")

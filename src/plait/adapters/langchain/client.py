@@ -209,6 +209,7 @@ class MultiServerMCPClient(ClientFeatures):
         exclude: Any = None,
         refresh: bool = False,
         profile: Profile | None = None,
+        defer: bool = True,
     ) -> list[BaseTool]:
         """Do what `get_tools` does, and block until it is done."""
         return self.run_blocking(
@@ -219,6 +220,7 @@ class MultiServerMCPClient(ClientFeatures):
             exclude=exclude,
             refresh=refresh,
             profile=profile,
+            defer=defer,
         )
 
     async def refresh_tools(self, *servers: str) -> list[BaseTool]:

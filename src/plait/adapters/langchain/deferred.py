@@ -23,7 +23,6 @@ from plait.adapters.langchain.runner import (
 )
 from plait.adapters.langchain.tools import MCPTool
 from plait.catalog.deferral import Split
-from plait.catalog.search import ToolIndex
 from plait.catalog.tokens import definition_text
 from plait.catalog.tool import Tool
 from plait.catalog.validation import prepare
@@ -228,7 +227,8 @@ class _Finder(PlainCaller):
             raise InvalidArgumentsError(argument_error_text(call.tool, problems), tool=call.tool)
         listed = await self._selection.listed(self._run)
         deferred = self._toolbox.deferring.split(listed).deferred
-        matches = ToolIndex(deferred).search(str(call.arguments["query"]), _MOST_FOUND)
+        index = self._toolbox.deferring.index(deferred)
+        matches = index.search(str(call.arguments["query"]), _MOST_FOUND)
         found = [match.tool for match in matches]
         text = "\n".join(map(self._described, found)) or (
             f"No tool fits. Try other words; there are tools of: {_servers(deferred)}"
