@@ -196,5 +196,6 @@ class Reasoner:
 def _finished(result: Shown, work: Work, adjusted: Mapping[str, Adjustment]) -> Shown:
     if not isinstance(result, Result):
         return result
-    facts = {"backend": work.completer.name, "adjusted": dict(adjusted) or None}
+    changed = {**adjusted, **(result.adjusted or {})}
+    facts = {"backend": work.completer.name, "adjusted": changed or None}
     return result.model_copy(update=facts)

@@ -344,3 +344,16 @@ async def test_reading_tools_change_nothing(desk: Desk) -> None:
         assert data_of(first) == data_of(again)
 
     assert await _everything(desk) == before
+
+
+async def test_as_many_nodes_are_made_as_there_is_room_for_and_that_is_told(desk: Desk) -> None:
+    await desk("got_init", content="root", session_id="s", config={"max_nodes": 10})
+    own = [{"thought": f"t{number}"} for number in range(7)]
+    await desk("got_generate", session_id="s", continuations=own)
+    desk.script([{"continuations": [{"thought": f"u{number}"} for number in range(5)]}])
+
+    result = await desk("got_generate", session_id="s", k=5)
+
+    assert result["count"] == 2
+    assert result["adjusted"] == {"k": {"given": 5, "used": 2}}
+    assert "Give 2 continuations" in desk.completer.prompts[0].user

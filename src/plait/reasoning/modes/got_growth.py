@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from plait.reasoning.arguments import Adjustment
 from plait.reasoning.changes import Changes
 from plait.reasoning.context import BUDGET_TOKENS, shortened
 from plait.reasoning.modes.got_graph import OpenGraph, graph_for, next_in
@@ -40,7 +41,8 @@ async def got_generate(params: GenerateParams, work: Work) -> Outcome[GenerateRe
     source = _source(params, found)
     _check_depth(found, source.depth)
     room = found.room()
-    wanted = min(params.k or found.limits.default_k, room)
+    asked = params.k or found.limits.default_k
+    wanted = min(asked, room)
     if params.continuations is not None:
         if not 1 <= len(params.continuations) <= min(10, room):
             reason = f"Between 1 and {min(10, room)} continuations are possible here"
@@ -89,6 +91,7 @@ async def got_generate(params: GenerateParams, work: Work) -> Outcome[GenerateRe
             for node, one in zip(nodes, replies, strict=True)
         ],
         count=len(nodes),
+        adjusted={"k": Adjustment(given=asked, used=wanted)} if wanted < asked else None,
         next=next_in(found, _after(found, (used, *nodes))),
     )
     changes = Changes(session=touched(found.session), nodes=(used, *nodes), edges=(*edges,))
