@@ -27,7 +27,7 @@ from plait.execution.call import ToolCall
 HELD_SECONDS = 600.0
 """How long a question waits for its answer before it is cancelled."""
 
-_PATIENCE_SECONDS = 2.0
+_PATIENCE_SECONDS = 10.0
 """How long a call waits for another of which it is not known whether it asks something."""
 
 _MOST_REMEMBERED = 128

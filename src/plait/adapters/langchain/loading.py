@@ -12,9 +12,10 @@ from mcp.client import ClientRequestContext, ClientSession
 from mcp.client.session import ElicitationFnT
 
 from plait.adapters.langchain.callbacks import CallbackContext, Callbacks
+from plait.adapters.langchain.caller import Caller
 from plait.adapters.langchain.handling import HandlingLayer, OutputHandling
 from plait.adapters.langchain.interceptors import ToolCallInterceptor
-from plait.adapters.langchain.runner import Caller, RunnerSettings, ToolRunner
+from plait.adapters.langchain.runner import RunnerSettings, ToolRunner
 from plait.adapters.langchain.sessions import (
     AnySession,
     SessionCaller,

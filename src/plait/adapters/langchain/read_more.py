@@ -9,13 +9,8 @@ from typing import Any
 import mcp_types as types
 from typing_extensions import override
 
-from plait.adapters.langchain.runner import (
-    Invocation,
-    Outcome,
-    PlainCaller,
-    RunnerSettings,
-    ToolRunner,
-)
+from plait.adapters.langchain.caller import PlainCaller
+from plait.adapters.langchain.runner import Invocation, Outcome, RunnerSettings, ToolRunner
 from plait.adapters.langchain.tools import MCPTool
 from plait.catalog.tool import Tool
 from plait.connections.access import Access

@@ -10,7 +10,8 @@ from typing import Any
 import mcp_types as types
 from typing_extensions import override
 
-from plait.adapters.langchain.runner import PlainCaller, RunnerSettings, ToolRunner
+from plait.adapters.langchain.caller import PlainCaller
+from plait.adapters.langchain.runner import RunnerSettings, ToolRunner
 from plait.adapters.langchain.tools import MCPTool
 from plait.catalog.tool import Tool
 from plait.catalog.validation import prepare

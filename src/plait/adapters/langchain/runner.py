@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any
 
 import mcp_types as types
 from langchain_core.messages import ToolMessage
@@ -17,6 +17,7 @@ from langgraph.types import Command
 
 from plait.adapters.langchain.approval import Approvals
 from plait.adapters.langchain.callbacks import CallbackContext, Callbacks
+from plait.adapters.langchain.caller import Caller
 from plait.adapters.langchain.content import (
     Converted,
     convert_result,
@@ -52,70 +53,8 @@ from plait.execution.outcome import PARKED, ToolResult
 
 logger = logging.getLogger("plait.adapters")
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
 _MANY_SECONDS = 3600.0
 """A longer timeout was probably meant in milliseconds."""
-
-
-class Caller(Protocol):
-    """What makes the calls: a toolbox, or a session that the user manages."""
-
-    async def access_for(
-        self, server: str, run: Mapping[str, Any] | None, given: Access | None = None
-    ) -> Access | None:
-        """Find out whom a run acts for on a server; what is given wins."""
-        ...
-
-    async def completed(self, call: ToolCall, *, context: object) -> ToolCall:
-        """Return the call as overrides of the tool want it."""
-        ...
-
-    async def execute(self, call: ToolCall) -> ToolResult:
-        """Make the call."""
-        ...
-
-    async def bounded(
-        self, result: ToolResult, call: ToolCall, *, reader: str = READ_MORE
-    ) -> ToolResult:
-        """Return the result, or a shorter one if it is larger than the budget of the call."""
-        ...
-
-    async def read(
-        self, server: str, uri: str, *, access: Access | None = None
-    ) -> types.ReadResourceResult:
-        """Read a resource."""
-        ...
-
-    def run_blocking(
-        self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        """Run something where calls can be made, and block until it is done."""
-        ...
-
-
-class PlainCaller:
-    """The part of a caller that knows neither users nor overrides nor budgets."""
-
-    async def access_for(
-        self, server: str, run: Mapping[str, Any] | None, given: Access | None = None
-    ) -> Access | None:
-        """Return what is given, whatever the run."""
-        del server, run
-        return given
-
-    async def completed(self, call: ToolCall, *, context: object) -> ToolCall:
-        """Return the call as it is."""
-        del context
-        return call
-
-    async def bounded(
-        self, result: ToolResult, call: ToolCall, *, reader: str = READ_MORE
-    ) -> ToolResult:
-        """Return the result as it is."""
-        del call, reader
-        return result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

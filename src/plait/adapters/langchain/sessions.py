@@ -15,7 +15,7 @@ from mcp.client import ClientSession
 
 from plait._support.redact import Redactor
 from plait.adapters.langchain.callbacks import MCPCallbacks
-from plait.adapters.langchain.runner import PlainCaller
+from plait.adapters.langchain.caller import PlainCaller
 from plait.config.policies import Timeouts
 from plait.config.read import read_config
 from plait.config.secrets import secret_values
