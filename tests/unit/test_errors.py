@@ -105,6 +105,7 @@ def test_some_errors_are_also_the_builtin_of_their_kind() -> None:
             "ListTimeoutError": "TimeoutError",
             "CallTimeoutError": "TimeoutError",
             "RunDeadlineError": "TimeoutError",
+            "ManifestError": "ValueError",
         }
     )
 
@@ -147,6 +148,12 @@ def test_each_class_says_what_may_be_done_after_it() -> None:
             "OutcomeUnknownError": ("transport", False, "if_idempotent"),
             "ReasoningError": ("domain", False, "never"),
             "BackendError": ("transport", False, "never"),
+            "ChatHistoryError": ("transport", False, "always"),
+            "DiscoveryError": ("transport", False, "always"),
+            "GatewayError": ("unknown", False, "never"),
+            "ManifestError": ("config", False, "never"),
+            "OutboxError": ("config", False, "never"),
+            "TokenError": ("auth", False, "never"),
             "RefusedError": ("domain", False, "never"),
             "ReplyError": ("domain", False, "never"),
             "HostHasNoModelError": ("domain", False, "never"),

@@ -27,7 +27,7 @@ from plait.transports.auth.oauth import OAuthAuth
 from plait.transports.foreign_logs import hidden_in_foreign_logs
 from plait.transports.headers import headers_of
 from plait.transports.redirects import MOST_REDIRECTS, origin_of, redirected, refused_redirect
-from plait.transports.wire import Exchange, HttpReply, SignInAdvice, Wire, current_exchange
+from plait.transports.wire import Advice, Exchange, HttpReply, Wire, current_exchange
 
 Send = Callable[..., Awaitable[httpx2.Response]]
 
@@ -281,7 +281,7 @@ async def reply_from(response: httpx2.Response, wire: Wire) -> HttpReply:
         body=wire.redact(body[:_LONGEST_READ])[:_LONGEST_BODY],
         error_code=_error_code(body) if _is_json(response) else None,
         had_session=_SESSION_HEADER in response.request.headers,
-        advice=cast("SignInAdvice | None", response.extensions.get(ADVICE)),
+        advice=cast("Advice | None", response.extensions.get(ADVICE)),
     )
 
 

@@ -11,6 +11,7 @@ from typing import Final
 import httpx2
 
 from plait.transports.auth.challenge import ADVICE
+from plait.transports.wire import Advice
 
 Origin = tuple[str, str, int | None]
 
@@ -77,7 +78,8 @@ def refused_redirect(request: httpx2.Request, response: httpx2.Response) -> http
             "headers and credentials meant for this one; if it is the right server, put its "
             "address into the configuration"
         )
-    return httpx2.Response(response.status_code, request=request, extensions={ADVICE: advice})
+    said = {ADVICE: Advice(text=advice)}
+    return httpx2.Response(response.status_code, request=request, extensions=said)
 
 
 def _location(response: httpx2.Response) -> httpx2.URL | None:

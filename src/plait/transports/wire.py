@@ -27,8 +27,8 @@ _HIDDEN = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SignInAdvice:
-    """Why there is no login, and how to get one."""
+class Advice:
+    """Why an exchange was refused on our side, and the way out."""
 
     text: str
     scopes: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class HttpReply:
     """The code of the JSON-RPC error in the body; `None` if it was no MCP server that answered."""
     had_session: bool
     """Whether the request carried a session id."""
-    advice: SignInAdvice | None = None
+    advice: Advice | None = None
     """What to do about it, where signing in was tried."""
 
 

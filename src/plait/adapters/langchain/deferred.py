@@ -12,13 +12,13 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from typing_extensions import override
 
 from plait._support.failures import one_line
+from plait.adapters.langchain.caller import PlainCaller
 from plait.adapters.langchain.failures import failed
 from plait.adapters.langchain.handling import DEFAULT_HANDLING
 from plait.adapters.langchain.runner import (
     Answered,
     Invocation,
     Outcome,
-    PlainCaller,
     ToolRunner,
 )
 from plait.adapters.langchain.tools import MCPTool

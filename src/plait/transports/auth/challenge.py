@@ -10,7 +10,7 @@ from http import HTTPStatus
 import httpx2
 from mcp.client.auth.utils import extract_field_from_www_auth
 
-from plait.transports.wire import SignInAdvice
+from plait.transports.wire import Advice
 
 ADVICE = "plait.advice"
 """Under this name a response made here carries what to do about it."""
@@ -95,7 +95,7 @@ def joined_scopes(*scopes: str | None) -> str | None:
 class SignInNeededError(Exception):
     """Nobody can be asked to sign in, or signing in failed; says what to do."""
 
-    def __init__(self, challenge: Challenge, advice: SignInAdvice) -> None:
+    def __init__(self, challenge: Challenge, advice: Advice) -> None:
         super().__init__(advice.text)
         self.challenge = challenge
         self.advice = advice
@@ -111,9 +111,7 @@ class SignInNeededError(Exception):
         )
 
 
-def sign_in_advice(
-    server: str, challenge: Challenge, scope: str | None, reason: str
-) -> SignInAdvice:
+def sign_in_advice(server: str, challenge: Challenge, scope: str | None, reason: str) -> Advice:
     """Say why there is no login, which scopes it takes, and how to get one."""
     scopes = challenge.scope if challenge.steps_up else joined_scopes(challenge.scope, scope)
     words = ["plait", "auth", "login", server]
@@ -121,7 +119,7 @@ def sign_in_advice(
         words += ["--scope", scopes]
     needs = f"; it asks for the {named_scopes(scopes.split())}" if scopes else ""
     login = shlex.join(words)
-    return SignInAdvice(
+    return Advice(
         text=f"{reason}{needs}; sign in: {login}",
         scopes=tuple((scopes or "").split()),
         login=login,

@@ -32,7 +32,7 @@ from plait.transports.auth.keychain import Keychain
 from plait.transports.auth.persons import AskPerson
 from plait.transports.auth.sdk import Negotiation, Person, SentAwayError
 from plait.transports.auth.stores.login import Login
-from plait.transports.wire import SignInAdvice, clock_held
+from plait.transports.wire import Advice, clock_held
 
 logger = logging.getLogger("plait.transports.auth")
 
@@ -67,7 +67,7 @@ class OAuthAuth(httpx2.Auth):
         self._send: Send | None = None
         self._ending: str | None = None
         """Why there is no login any more."""
-        self._in_vain: SignInAdvice | None = None
+        self._in_vain: Advice | None = None
         """What came of asking a person; one session asks once, however often it knocks."""
 
     def attach(self, send: Callable[..., Awaitable[httpx2.Response]]) -> None:
@@ -168,7 +168,7 @@ class OAuthAuth(httpx2.Auth):
         if refused:
             await self._keychain.drop(client=refused[0] == "invalid_client")
             self._ending = f"the login has ended or was revoked ({refused[0]})"
-            ended = SignInAdvice(text=self._ending)
+            ended = Advice(text=self._ending)
             raise SignInNeededError(Challenge(status=HTTPStatus.UNAUTHORIZED), ended)
         return await self._keychain.current()
 
@@ -215,7 +215,7 @@ class OAuthAuth(httpx2.Auth):
             await negotiation.authorize(sketch, wanted.response(sketch), self._sender)
         except (OAuthFlowError, ValueError, OSError) as error:
             said = one_line(str(error), 300) or type(error).__name__
-            advice = SignInAdvice(
+            advice = Advice(
                 text=f"signing in failed: {said}",
                 scopes=challenge.scopes,
                 address=error.address if isinstance(error, SentAwayError) else None,
