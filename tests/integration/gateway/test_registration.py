@@ -25,7 +25,7 @@ from plait import (
 from plait.adapters.langchain.spec import name_of
 from plait.config.policies import ReconnectPolicy
 from plait.gateway.tokens import claim
-from plait.testing import MockGateway, ScriptedChatModel, tool_call
+from plait.testing import MockGateway, ScriptedChatModel, eventually, tool_call
 from tests.integration.gateway.conftest import MakeGateway
 from tests.integration.gateway.hosting import AGENT, SHARED_SCOPE, authorization, jwt, turn
 
@@ -451,13 +451,13 @@ async def test_an_agent_of_which_nothing_is_known_is_a_type_error(gateway: MockG
 
 
 async def test_a_service_that_is_closed_leaves_nothing_behind(gateway: MockGateway) -> None:
-    before = {thread.name for thread in threading.enumerate()}
+    before = set(threading.enumerate())
     registering = service(gateway)
     found = await registering.register(None, None, turn(), token())
 
     await registering.aclose()
 
-    assert {thread.name for thread in threading.enumerate()} <= before
+    await eventually(lambda: set(threading.enumerate()) <= before)
     with pytest.raises(plait.ClientClosedError):
         await found.tools[0].ainvoke({})
     with pytest.raises(plait.ClientClosedError):
