@@ -22,9 +22,11 @@ from plait.config.servers import RemoteOptions, ServerConfig, StdioServer
 from plait.errors import (
     AuthRequiredError,
     CallTimeoutError,
+    ChatHistoryError,
     CircuitOpenError,
     ConfigError,
     ConnectTimeoutError,
+    DiscoveryError,
     EndpointNotFoundError,
     ForbiddenError,
     ListTimeoutError,
@@ -34,6 +36,7 @@ from plait.errors import (
     RateLimitedError,
     ResourceNotFoundError,
     ServerError,
+    TokenError,
     ToolNotFoundError,
     TransportError,
 )
@@ -98,6 +101,10 @@ def advice_for(error: PlaitError, server: ServerConfig | None = None) -> Advice:
             return _transport_advice(error, server)
         case ProtocolError():
             return Advice("protocol")
+        case TokenError():
+            return Advice("token", "set BEARER_TOKEN, or BEARER_TOKEN_<SERVER> for one server")
+        case DiscoveryError() | ChatHistoryError():
+            return Advice("gateway", "check MCP_PLATFORM_ENDPOINT; `plait gateway mock` serves one")
         case _:
             return Advice("other")
 

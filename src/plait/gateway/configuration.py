@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import logging
 import os
@@ -19,7 +20,7 @@ from plait.catalog.tool import Tool
 from plait.config.policies import ReconnectPolicy
 from plait.config.servers import HttpServer
 from plait.config.urls import public_url
-from plait.errors import ChatHistoryError, ConfigError, DiscoveryError, OutboxError
+from plait.errors import ChatHistoryError, ConfigError, DiscoveryError, OutboxError, TokenError
 from plait.execution.toolbox import Toolbox
 from plait.gateway.entries import McpServerConfig, ServerList, entries_of, servers_from
 from plait.gateway.headers import ToolOptions, discovery_headers, history_headers
@@ -31,7 +32,7 @@ from plait.gateway.outbox import Outbox
 from plait.gateway.port import TurnContext
 from plait.gateway.result import OperationError, OperationResult
 from plait.gateway.settings import NO_APPLICATION, ApiVersion, GatewaySettings, settings_from
-from plait.gateway.tokens import check_token
+from plait.gateway.tokens import check_token, is_over
 from plait.gateway.turns import owner_of
 
 logger = logging.getLogger("plait.gateway")
@@ -87,6 +88,12 @@ class McpToolServerConfigurationService:
     """
 
     def __init__(self, **options: Unpack[GatewayOptions]) -> None:
+        """Take the options by name.
+
+        Raises:
+            ConfigError: There is no such option.
+        """
+        _check_names(options)
         self._options = options
         self._timeout_seconds = options.get("timeout_seconds", 30.0)
         self._clock = options.get("clock") or SystemClock()
@@ -152,14 +159,30 @@ class McpToolServerConfigurationService:
             found = await in_thread(read_manifest, chosen, settings.server_url)
             _say_skipped(found)
             return found
-        if auth_token or not settings.development:
+        if not settings.development:
             check_token(auth_token)
+        elif is_over(auth_token):
+            raise TokenError("Authentication token has expired")
         agent = agentic_app_id.strip() or (NO_APPLICATION if settings.development else "")
         if not agent:
             raise ConfigError("agentic_app_id is required")
         return await self._listed(
             settings, agent, auth_token, options or ToolOptions(), turn_context
         )
+
+    async def list_available_servers(
+        self, auth_token: str = "", options: ToolOptions | None = None
+    ) -> ServerList:
+        """List every server that the gateway knows, whichever agent has it.
+
+        Raises:
+            DiscoveryError: The gateway did not answer.
+        """
+        settings = self.settings()
+        headers = discovery_headers(
+            settings, options or ToolOptions(), token=auth_token, environ=self.environ
+        )
+        return await self._asked(settings, settings.catalogue_url, headers)
 
     async def _listed(
         self,
@@ -306,6 +329,14 @@ class McpToolServerConfigurationService:
         exc_tb: TracebackType | None,
     ) -> None:
         await self.aclose()
+
+
+def _check_names(options: GatewayOptions) -> None:
+    known = GatewayOptions.__annotations__
+    for name in options.keys() - known.keys():
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(known))}"
+        raise ConfigError(f"the gateway has no option {name!r} ({hint})")
 
 
 def _say_skipped(found: ServerList) -> None:

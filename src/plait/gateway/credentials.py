@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -14,6 +15,8 @@ from plait.gateway.entries import McpServerConfig
 from plait.gateway.port import Authorization, TurnContext
 from plait.gateway.settings import GatewaySettings
 from plait.gateway.tokens import check_token, is_over, scope_for
+
+logger = logging.getLogger("plait.gateway")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,7 @@ class TokenSource:
 
     async def _for_server(self, server: McpServerConfig, shared: str) -> str:
         if self._settings.development:
-            return self._from_environment(server.mcp_server_name) or self._given
+            return self._in_development(server)
         if not is_private(server.url):
             raise TokenError("a token is not sent over plain HTTP to another machine")
         scope = scope_for(server, self._settings)
@@ -92,18 +95,25 @@ class TokenSource:
         check_token(token)
         return token
 
-    def _from_environment(self, server: str) -> str:
-        """Look for a token of the server's own, then for the one of all servers."""
+    def _in_development(self, server: McpServerConfig) -> str:
+        name = server.mcp_server_name
+        if own := self._of_its_own(name):
+            return own
+        if scope_for(server, self._settings) != self._settings.scope:
+            logger.warning("%s wants a token of its own, and gets the shared one if any", name)
+        token = _bare(self._environ.get("BEARER_TOKEN", ""))
+        if is_over(token):
+            raise TokenError(f"{name}: BEARER_TOKEN: Authentication token has expired")
+        return token or self._given
+
+    def _of_its_own(self, server: str) -> str:
         upper = server.upper()
         for name in (f"BEARER_TOKEN_{upper}", f"BEARER_TOKEN_{re.sub(r'[^A-Z0-9]', '_', upper)}"):
             if token := _bare(self._environ.get(name, "")):
                 if is_over(token):
                     raise TokenError(f"{server}: {name}: Authentication token has expired")
                 return token
-        token = _bare(self._environ.get("BEARER_TOKEN", ""))
-        if is_over(token):
-            raise TokenError(f"{server}: BEARER_TOKEN: Authentication token has expired")
-        return token
+        return ""
 
     async def _exchange(self, scope: str, failure: str) -> str:
         """Exchange a token, once for each scope."""

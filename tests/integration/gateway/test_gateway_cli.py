@@ -98,6 +98,16 @@ def test_the_servers_of_an_agent_come_from_the_gateway(
     assert [one["name"] for one in found] == ["calendar", "files", "mail"]
     (request,) = gateway.requests("discovery")
     assert request.headers["authorization"] == f"Bearer {token}"
+    available = objects(plait("servers", "--available", "--json"))["servers"]
+    assert available == found
+
+
+def test_a_gateway_that_is_not_there_is_named_with_what_to_do() -> None:
+    result = plait("servers", "--agent", AGENT, "--endpoint", f"http://127.0.0.1:{free_port()}")
+
+    assert result.exit_code == 3
+    assert "Failed to connect to MCP configuration endpoint" in result.stderr
+    assert "plait gateway mock" in result.stderr
 
 
 def test_declared_tools_are_compared_with_those_there_are(make_gateway: MakeGateway) -> None:

@@ -48,7 +48,7 @@ def service(gateway: MockGateway, **options: Any) -> McpToolRegistrationService:
         "endpoint": gateway.url,
         "environ": {},
         "retry": QUICK,
-        "server_options": {"reconnect": {"max_attempts": 1}, "connect_timeout": 5},
+        "server_options": {"reconnect": {"max_attempts": 1}, "connect_timeout": 20},
     }
     return McpToolRegistrationService(**{**settings, **options})
 
@@ -239,12 +239,13 @@ async def test_a_token_that_is_not_given_out_costs_one_server(make_gateway: Make
     ]
 
 
-@pytest.mark.parametrize("fault", ["mail=500", "mail=404", "mail=garbage", "mail=slow:20"])
+@pytest.mark.parametrize("fault", ["mail=500", "mail=404", "mail=garbage", "mail=slow:60"])
 async def test_a_broken_server_costs_its_own_tools_and_is_reported_by_name(
     make_gateway: MakeGateway, fault: str
 ) -> None:
     gateway = make_gateway(fail=[fault])
-    options = {"reconnect": {"max_attempts": 1}, "connect_timeout": 1}
+    seconds = 4 if "slow" in fault else 20
+    options = {"reconnect": {"max_attempts": 1}, "connect_timeout": seconds}
     async with service(gateway, server_options=options) as registering:
         agent = await registering.add_tool_servers_to_agent(
             AgentSpec(model()), None, None, turn(), token()
@@ -398,7 +399,7 @@ async def test_development_needs_no_token(gateway: MockGateway, tmp_path: Path) 
 
 
 async def test_development_takes_tokens_from_the_environment(
-    gateway: MockGateway, tmp_path: Path
+    gateway: MockGateway, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     environ = {
         "PYTHON_ENVIRONMENT": "Development",
@@ -419,6 +420,22 @@ async def test_development_takes_tokens_from_the_environment(
     assert found.problems == ("calendar: BEARER_TOKEN_CALENDAR: Authentication token has expired",)
     sent = {name: gateway.requests(name)[0].headers["authorization"] for name in ("mail", "files")}
     assert sent == {"mail": "Bearer for-mail", "files": "Key mine"}
+
+
+async def test_development_may_ask_the_gateway_too(gateway: MockGateway) -> None:
+    environ = {"ENVIRONMENT": "Development", "BEARER_TOKEN": "opaque"}
+    async with service(gateway, environ=environ, use_manifest=False) as registering:
+        found = await registering.register(None, None, turn())
+
+    assert len(found.servers) == 3
+    assert gateway.requests("discovery")[0].headers["authorization"] == "Bearer opaque"
+
+
+def test_an_option_that_does_not_exist_is_an_error() -> None:
+    options: Any = {"enpoint": "http://localhost"}
+
+    with pytest.raises(ConfigError, match="did you mean 'endpoint'"):
+        McpToolRegistrationService(**options)
 
 
 async def test_a_token_is_not_sent_to_other_machines_in_the_open(

@@ -67,14 +67,17 @@ def _source_options(command: Command) -> Command:
     plait gateway servers
     plait gateway servers --json
     plait gateway servers --agent 11111111-2222-3333-4444-555555555555
+    plait gateway servers --available     every server that the gateway knows
     """,
 )
+@click.option("--available", is_flag=True, help="List every server that the gateway knows.")
 @_source_options
 @json_option
 @common_options
 @click.pass_context
 def servers(
     ctx: click.Context,
+    available: bool,
     manifest: str | None,
     endpoint: str | None,
     agent: str | None,
@@ -88,7 +91,8 @@ def servers(
 
     from plait.cli.terminal import print_aside, print_json, print_rich
 
-    found = asyncio.run(_listed(_service(manifest, endpoint, agent), agent))
+    listing = _available if available else _listed
+    found = asyncio.run(listing(_service(manifest, endpoint, agent), agent))
     if as_json:
         listed = [one.to_dict() for one in found]
         skipped = [{"name": one.name, "reason": one.reason} for one in found.skipped]
@@ -240,6 +244,13 @@ async def _listed(service: McpToolServerConfigurationService, agent: str | None)
 
     token = await TokenSource(service.settings(), environ=service.environ).shared()
     return await service.list_tool_servers(agent or "", token)
+
+
+async def _available(service: McpToolServerConfigurationService, _: str | None) -> ServerList:
+    from plait.gateway.credentials import TokenSource
+
+    token = await TokenSource(service.settings(), environ=service.environ).shared()
+    return await service.list_available_servers(token)
 
 
 async def _verified(
