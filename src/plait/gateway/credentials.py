@@ -45,7 +45,7 @@ class TokenSource:
         self._authorization = authorization
         self._handler = auth_handler_name
         self._turn = turn
-        self._given = given
+        self._given = _bare(given)
         self._environ = os.environ if environ is None else environ
         self._exchanged: dict[str, str | _NoToken] = {}
 

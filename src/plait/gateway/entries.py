@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast, overload
 from urllib.parse import urlsplit
 
 from plait.config.urls import public_url
+
+_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_VALUE = re.compile(r"[\t\x20-\x7e]*")
+"""What headers may be called, and hold: https://www.rfc-editor.org/rfc/rfc9110#section-5."""
 
 UrlFor = Callable[[str], str]
 """Makes the address of a server that has none in its entry."""
@@ -167,7 +172,10 @@ def _headers(fields: Mapping[str, object]) -> dict[str, str]:
     headers = cast("Mapping[str, object]", value)
     if not all(isinstance(text, str) for text in headers.values()):
         raise _BadEntryError("a header is not a text")
-    return {name: str(text) for name, text in headers.items()}
+    texts = {name: str(text) for name, text in headers.items()}
+    if not all(_NAME.fullmatch(name) and _VALUE.fullmatch(texts[name]) for name in texts):
+        raise _BadEntryError("a header holds what no header may hold")
+    return texts
 
 
 def _declared(fields: Mapping[str, object]) -> tuple[str, ...] | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from plait.gateway.port import TurnContext
 from plait.gateway.settings import GatewaySettings
@@ -18,6 +19,9 @@ from plait.gateway.turns import caller_of, channels_of
 
 SDK_VERSION = "2.0.0"
 """Which version of the platform's own library these headers are those of."""
+
+_PRINTABLE = "".join(map(chr, range(0x20, 0x7F)))
+"""What a header may hold; ids come from channels, and may hold anything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +58,7 @@ def tool_headers(
     }
     if settings.api_version != 1:
         headers["x-ms-agentid"] = caller_of(turn, token, application_name(environ))
-    return {name: value for name, value in headers.items() if value}
+    return _sendable(headers)
 
 
 def discovery_headers(
@@ -70,7 +74,7 @@ def discovery_headers(
         return tool_headers(settings, options, token=token)
     headers = tool_headers(settings, options, token=token, turn=turn, environ=environ)
     activity = None if turn is None else turn.activity.id
-    return {**headers, "x-ms-correlation-id": activity or str(uuid.uuid4())}
+    return _sendable({**headers, "x-ms-correlation-id": activity or str(uuid.uuid4())})
 
 
 def history_headers(options: ToolOptions, turn: TurnContext | None = None) -> dict[str, str]:
@@ -82,7 +86,12 @@ def history_headers(options: ToolOptions, turn: TurnContext | None = None) -> di
         "User-Agent": user_agent(options),
         "Content-Type": "application/json",
     }
-    return {name: value for name, value in headers.items() if value}
+    return _sendable(headers)
+
+
+def _sendable(headers: Mapping[str, str]) -> dict[str, str]:
+    """Leave out what has no value, and write what no header may hold as a URL would."""
+    return {name: quote(value, safe=_PRINTABLE) for name, value in headers.items() if value}
 
 
 def application_name(environ: Mapping[str, str] | None = None) -> str:

@@ -81,7 +81,7 @@ class Outbox:
             OutboxError: There is no room, or the file cannot be used.
         """
         letter = self.store.put(conversation, url, headers, body)
-        self._on_step("stored", letter)
+        self._tell("stored", letter)
         self.start()
         self._wake()
 
@@ -193,16 +193,16 @@ class Outbox:
             self._wake()
 
     def _attempt(self, client: httpx2.Client, letter: Letter) -> None:
-        self._on_step("sending", letter.id)
+        self._tell("sending", letter.id)
         try:
             response = client.post(letter.url, headers=dict(letter.headers), content=letter.body)
         except (httpx2.RequestError, httpx2.InvalidURL) as fault:
             self._postpone(letter, reason_of(fault, self._timeout_seconds), None)
             return
-        self._on_step("answered", letter.id)
+        self._tell("answered", letter.id)
         if response.is_success:
             self.store.remove(letter.id)
-            self._on_step("removed", letter.id)
+            self._tell("removed", letter.id)
             return
         said = Redactor().excerpt(response.text)
         reason = f"HTTP {response.status_code}{f': {said}' if said else ''}"
@@ -212,7 +212,7 @@ class Outbox:
         else:
             logger.warning("chat history was refused, and is kept in the outbox: %s", reason)
             self.store.refuse(letter, reason)
-            self._on_step("refused", letter.id)
+            self._tell("refused", letter.id)
 
     def _postpone(self, letter: Letter, reason: str, after: float | None) -> None:
         pause = self._patience.delay_seconds(letter.attempts)
@@ -220,7 +220,13 @@ class Outbox:
             pause = min(after, _LONGEST_WAIT_SECONDS)
         self._say(f"chat history waits in the outbox: {reason}")
         self.store.postpone(letter, time.time() + pause, reason)
-        self._on_step("postponed", letter.id)
+        self._tell("postponed", letter.id)
+
+    def _tell(self, step: Step, letter: int) -> None:
+        try:
+            self._on_step(step, letter)
+        except Exception:  # boundary: whoever listens must not decide about letters
+            logger.exception("the listener of the outbox failed")
 
     def _say(self, problem: str) -> None:
         """Say something once, until something else is to be said."""

@@ -115,6 +115,17 @@ def test_what_the_gateway_will_not_have_is_kept_and_lets_the_rest_go(
     assert gateway.histories() == ["a2", "a1"]
 
 
+def test_a_listener_that_fails_changes_nothing(gateway: MockGateway, tmp_path: Path) -> None:
+    def fail(step: str, letter: int) -> None:
+        raise RuntimeError(step)
+
+    with Outbox(tmp_path / "outbox.db", retry=QUICK, on_step=fail) as outbox:
+        outbox.put("a", history_url(gateway), {}, b'"a1"')
+        assert outbox.flush(20)
+
+    assert gateway.histories() == ["a1"]
+
+
 def test_of_two_processes_one_sends_and_the_other_takes_over(
     make_gateway: MakeGateway, tmp_path: Path
 ) -> None:

@@ -160,3 +160,13 @@ def test_chat_history_goes_without_a_token() -> None:
         "User-Agent": AGENT_NAME,
         "Content-Type": "application/json",
     }
+
+
+def test_what_no_header_may_hold_is_written_as_in_a_url() -> None:
+    odd = turn(id="grüße\r\nX-Evil: 1", channel_id="teams ☂:50%")
+
+    headers = discovery_headers(GatewaySettings(), LANGCHAIN, token="abc", turn=odd)
+
+    assert headers["x-ms-correlation-id"] == "gr%C3%BC%C3%9Fe%0D%0AX-Evil: 1"
+    assert headers["x-ms-channel-id"] == "teams %E2%98%82"
+    assert headers["x-ms-subchannel-id"] == "50%"

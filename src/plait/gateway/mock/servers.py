@@ -29,6 +29,7 @@ class MockServers:
         self.folder = folder
         self._managers: dict[str, StreamableHTTPSessionManager] = {}
         self._group: anyio.abc.TaskGroup | None = None
+        self._starting = anyio.Lock()
 
     def names(self) -> list[str]:
         """Return the servers there are."""
@@ -46,10 +47,12 @@ class MockServers:
 
     async def handle(self, name: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request to a server that exists."""
-        if name not in self._managers:
-            assert self._group is not None, "not running"  # noqa: S101
-            self._managers[name] = manager = StreamableHTTPSessionManager(_server(self, name))
-            await self._group.start(_run, manager)
+        async with self._starting:
+            if name not in self._managers:
+                assert self._group is not None, "not running"  # noqa: S101
+                manager = StreamableHTTPSessionManager(_server(self, name))
+                await self._group.start(_run, manager)
+                self._managers[name] = manager
         await self._managers[name].handle_request(scope, receive, send)
 
     async def tools_of(self, name: str) -> tuple[MockTool, ...]:
