@@ -11,6 +11,7 @@ from typing import Any, Self, Unpack
 
 from plait.adapters.langchain.spec import Agent, AgentSpec, name_of
 from plait.adapters.langchain.tools import MCPTool
+from plait.config.urls import public_url
 from plait.connections.handover import Handover
 from plait.errors import ClientClosedError, ConfigError, PlaitError
 from plait.gateway.chat_blocking import BlockingChatSender
@@ -44,10 +45,14 @@ class Registration:
     failures: Mapping[str, PlaitError] = field(default_factory=dict[str, PlaitError])
     """Servers that have no token or cannot be reached."""
 
+    urls: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Where the servers that failed are."""
+
     @property
     def problems(self) -> tuple[str, ...]:
-        """Why servers are missing, a line each, with their names."""
-        return (*map(str, self.skipped), *(_line(*one) for one in self.failures.items()))
+        """Why servers are missing, a line each, with their names and addresses."""
+        failed = (_line(name, self.urls, error) for name, error in self.failures.items())
+        return (*map(str, self.skipped), *failed)
 
 
 class McpToolRegistrationService(BlockingChatSender):
@@ -178,10 +183,19 @@ class McpToolRegistrationService(BlockingChatSender):
         found = await self._connections.tools(user_of(turn_context, shared), headers, taken)
         for tool in found.tools:
             tool.metadata = {**(tool.metadata or {}), FROM_GATEWAY: True}
-        failures = {**credentials.failures, **found.failures}
+        called = {here: name for name, here in names.items()}
+        failed = {called[here]: error for here, error in found.failures.items()}
+        failures: dict[str, PlaitError] = {**credentials.failures, **failed}
+        urls = {one.mcp_server_name: public_url(one.url) for one in listed}
         for name, error in failures.items():
-            logger.warning("going on without the tools of %s: %s", name, error)
-        return Registration(found.tools, found.servers, listed.skipped, failures)
+            logger.warning("going on without the tools of %s", _line(name, urls, error))
+        return Registration(
+            found.tools,
+            tuple(called[here] for here in found.servers),
+            listed.skipped,
+            failures,
+            {name: urls[name] for name in failures},
+        )
 
     def _headers(
         self,
@@ -226,9 +240,9 @@ class McpToolRegistrationService(BlockingChatSender):
         await self.aclose()
 
 
-def _line(name: str, error: PlaitError) -> str:
-    text = str(error)
-    return text if text.startswith(name) or f"'{name}'" in text else f"{name}: {text}"
+def _line(name: str, urls: Mapping[str, str], error: PlaitError) -> str:
+    place = f"{name} ({urls[name]})" if name in urls else name
+    return f"{place}: {str(error).removeprefix(f'{name}: ')}"
 
 
 def is_from_gateway(tool: object) -> bool:

@@ -212,10 +212,11 @@ async def test_one_expired_token_of_three_costs_one_server(make_gateway: MakeGat
 
     assert found.servers == ("calendar", "files")
     assert list(found.failures) == ["mail"]
-    assert found.problems == ("mail: Authentication token has expired",)
+    address = f"{gateway.url}/agents/servers/mail"
+    assert found.problems == (f"mail ({address}): Authentication token has expired",)
     error = found.failures["mail"]
     assert isinstance(error, TokenError)
-    assert (error.server, error.url) == ("mail", f"{gateway.url}/agents/servers/mail")
+    assert (error.server, error.url) == ("mail", address)
     assert gateway.requests("mail") == []
 
 
@@ -233,10 +234,12 @@ async def test_a_token_that_is_not_given_out_costs_one_server(make_gateway: Make
         found = await registering.register(tokens, "agentic", context)
 
     assert found.servers == ("calendar",)
-    assert sorted(found.problems) == [
-        "Failed to obtain token for MCP server 'files' (scope: b/.default)",
-        "Failed to obtain token for MCP server 'mail' (scope: a/.default): OSError: AADSTS82008",
-    ]
+    reasons = {name: str(error) for name, error in found.failures.items()}
+    text = "Failed to obtain token for MCP server"
+    assert reasons == {
+        "files": f"{text} 'files' (scope: b/.default)",
+        "mail": f"{text} 'mail' (scope: a/.default): OSError: AADSTS82008",
+    }
 
 
 @pytest.mark.parametrize("fault", ["mail=500", "mail=404", "mail=garbage", "mail=slow:60"])
@@ -253,7 +256,8 @@ async def test_a_broken_server_costs_its_own_tools_and_is_reported_by_name(
 
         assert names_of(agent) == ["book", "find"]
         assert list(registering.registration_of(agent).failures) == ["mail"]
-        assert "mail" in registering.registration_of(agent).problems[0]
+        (problem,) = registering.registration_of(agent).problems
+        assert problem.startswith(f"mail ({gateway.url}/agents/servers/mail): ")
 
 
 @pytest.mark.parametrize("kind", ["malformed", "duplicate"])
@@ -344,6 +348,26 @@ async def test_while_the_gateway_is_down_its_last_list_serves(make_gateway: Make
             await registering.register(None, None, turn(), token())
 
 
+async def test_servers_of_one_name_at_two_addresses_are_two_servers(
+    make_gateway: MakeGateway,
+) -> None:
+    details: dict[str, dict[str, Any]] = {"mail": {}}
+    gateway = make_gateway(details=details)
+    async with service(gateway, ttl_seconds=0) as registering:
+        first = await registering.register(None, None, turn(), token())
+        details["mail"]["url"] = f"{gateway.url}/agents/servers/mail/"
+        second = await registering.register(None, None, turn(), token())
+
+        assert first.servers == second.servers == ("calendar", "files", "mail")
+        assert [one.name for one in first.tools] == [one.name for one in second.tools]
+        for found in (first, second):
+            (mail,) = [one for one in found.tools if one.name == "send"]
+            await mail.ainvoke({"to": "bob"})
+
+    calls = [one.path for one in gateway.requests("mail") if one.rpc_method == "tools/call"]
+    assert calls == ["/agents/servers/mail", "/agents/servers/mail/"]
+
+
 async def test_lists_with_headers_in_them_are_kept_for_one_user_each(
     make_gateway: MakeGateway,
 ) -> None:
@@ -417,7 +441,9 @@ async def test_development_takes_tokens_from_the_environment(
         found = await registering.register(None, None, turn())
 
     assert found.servers == ("mail", "files")
-    assert found.problems == ("calendar: BEARER_TOKEN_CALENDAR: Authentication token has expired",)
+    (problem,) = found.problems
+    assert problem.startswith(f"calendar ({gateway.url}/agents/servers/calendar): ")
+    assert problem.endswith("BEARER_TOKEN_CALENDAR: Authentication token has expired")
     sent = {name: gateway.requests(name)[0].headers["authorization"] for name in ("mail", "files")}
     assert sent == {"mail": "Bearer for-mail", "files": "Key mine"}
 
@@ -446,7 +472,8 @@ async def test_a_token_is_not_sent_to_other_machines_in_the_open(
         found = await registering.register(None, None, turn(), token())
 
     assert found.servers == ("calendar", "files")
-    assert found.problems == ("mail: a token is not sent over plain HTTP to another machine",)
+    text = "a token is not sent over plain HTTP to another machine"
+    assert found.problems == (f"mail (http://mail.example/mcp): {text}",)
 
 
 async def test_an_agent_of_which_nothing_is_known_is_a_type_error(gateway: MockGateway) -> None:
