@@ -18,7 +18,7 @@ from plait.reasoning.storage.sql import SqlStorage
 from plait.reasoning.values import Session, Thought
 from tests.servers import thought_writer
 
-WRITES = {"sqlite": 1000, "postgresql": 300}
+WRITES = 1000
 
 
 def start(database: str, session: str, way: str, count: int) -> subprocess.Popen[str]:
@@ -55,11 +55,11 @@ def begin(database: Database, session: str) -> None:
     asyncio.run(write())
 
 
-def test_no_acknowledged_thought_is_lost_when_the_writer_is_killed(tmp_path: Path) -> None:
-    database = database_from(str(tmp_path / "reasoning.db"))
+def test_no_acknowledged_thought_is_lost_when_the_writer_is_killed(database: Database) -> None:
+    session = f"killed on {database.url.get_backend_name()}"
     acknowledged: list[str] = []
     for goal, way in ((20, "tool"), (150, "tool"), (1000, "store")):
-        with start(str(database), "s", way, 5000) as writer:
+        with start(url_of(database), session, way, 5000) as writer:
             assert writer.stdout is not None
             while len(acknowledged) < goal:
                 acknowledged.append(writer.stdout.readline().strip())
@@ -67,7 +67,7 @@ def test_no_acknowledged_thought_is_lost_when_the_writer_is_killed(tmp_path: Pat
             # What it managed to say before it died counts as well.
             acknowledged += [line.strip() for line in writer.stdout if line.endswith("\n")]
 
-    kept = thoughts_of(database, "s")
+    kept = thoughts_of(database, session)
 
     assert len(acknowledged) >= 1000
     assert set(acknowledged) <= {thought.id for thought in kept}
@@ -77,17 +77,16 @@ def test_no_acknowledged_thought_is_lost_when_the_writer_is_killed(tmp_path: Pat
 
 
 def test_two_processes_write_into_one_session_without_a_fault(database: Database) -> None:
-    count = WRITES[database.url.get_backend_name()]
     session = f"two writers on {database.url.get_backend_name()}"
     begin(database, session)
 
-    writers = [start(url_of(database), session, "store", count) for _ in range(2)]
+    writers = [start(url_of(database), session, "store", WRITES) for _ in range(2)]
     told = [writer.communicate(timeout=100)[0].split() for writer in writers]
 
     assert [writer.returncode for writer in writers] == [0, 0]
     kept = thoughts_of(database, session)
     assert {thought.id for thought in kept} == {*told[0], *told[1]}
-    assert [thought.position for thought in kept] == [*range(1, 2 * count + 1)]
+    assert [thought.position for thought in kept] == [*range(1, 2 * WRITES + 1)]
 
 
 def test_two_processes_reason_in_one_session_without_losing_a_step(database: Database) -> None:
