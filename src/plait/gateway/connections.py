@@ -8,9 +8,9 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 
@@ -19,6 +19,8 @@ from plait.adapters.langchain.client import MultiServerMCPClient
 from plait.adapters.langchain.tools import MCPTool
 from plait.catalog.names import with_public_names
 from plait.catalog.tool import Tool
+from plait.config.read import read_config
+from plait.config.servers import HttpServer
 from plait.connections.access import Access
 from plait.errors import PlaitError
 from plait.gateway.entries import McpServerConfig
@@ -44,6 +46,14 @@ class TurnAuth(httpx2.Auth):
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """A server whose tools a turn wants, and the headers it gets in this turn."""
+
+    server: McpServerConfig
+    headers: Mapping[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Equipped:
     """The tools that a turn gets, and why some servers have none to give."""
 
@@ -62,8 +72,13 @@ class ToolConnections:
     def __init__(
         self, options: Mapping[str, Any], server_options: Mapping[str, Any] | None = None
     ) -> None:
-        """Take the options of the client behind it, and of every server."""
-        self._server_options = dict(server_options or {})
+        """Take the options of the client behind it, and of every server.
+
+        Raises:
+            ConfigError: There is no such option.
+        """
+        entry = {**(server_options or {}), "url": "http://localhost"}
+        self._pattern = read_config({"mcpServers": {"server": entry}}).servers["server"]
         self._client = MultiServerMCPClient({}, **options)
         self._lock = threading.Lock()
         self._names: dict[tuple[str, str], str] = {}
@@ -71,17 +86,52 @@ class ToolConnections:
         self._adding: SharedMemory[None] = SharedMemory(math.inf, SystemClock(), most=2**31)
         self._auths: OrderedDict[tuple[str, str], TurnAuth] = OrderedDict()
 
-    async def know(self, servers: Sequence[McpServerConfig]) -> dict[str, str]:
-        """Learn of these servers; return what each is called here.
+    async def tools(
+        self, user: str, wanted: Sequence[Wanted], taken: Sequence[str] = ()
+    ) -> Equipped:
+        """Return the tools of these servers for a user.
 
-        Their connections close by themselves when nobody uses them.
+        Tools that want the same name, or one that is taken, get their server's in front.
         """
-        known: dict[str, str] = {}
-        for server in servers:
-            name = known[server.mcp_server_name] = self._name(server)
-            entry = {**self._server_options, "url": server.url}
-            await self._adding.get(name, partial(self._client.toolbox.add_server, name, entry))
-        return known
+        known = [(one.server.mcp_server_name, await self._known(one.server)) for one in wanted]
+        accesses = [
+            self._access(user, here, one.headers)
+            for one, (_, here) in zip(wanted, known, strict=True)
+        ]
+        answers = await asyncio.gather(
+            *(
+                self._listed(here, access)
+                for (_, here), access in zip(known, accesses, strict=True)
+            ),
+            return_exceptions=True,
+        )
+        failures: dict[str, PlaitError] = {}
+        found: list[Tool] = []
+        for (name, _), answer in zip(known, answers, strict=True):
+            if isinstance(answer, PlaitError):
+                failures[name] = answer
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                found += answer
+        runners = {
+            here: self._client.runner(access)
+            for (_, here), access in zip(known, accesses, strict=True)
+        }
+        named = with_public_names(found, taken=taken)
+        tools = tuple(MCPTool(tool, runners[tool.server]) for tool in named)
+        return Equipped(tools, tuple(name for name, _ in known if name not in failures), failures)
+
+    async def _known(self, server: McpServerConfig) -> str:
+        """Learn of a server, and return what it is called here.
+
+        Its connections close by themselves when nobody uses them.
+        """
+        name = self._name(server)
+        # Not written as in a file: there, variables in the address would be filled in.
+        entry = replace(cast("HttpServer", self._pattern), url=server.url)
+        await self._adding.get(name, partial(self._client.toolbox.add_server, name, entry))
+        return name
 
     def _name(self, server: McpServerConfig) -> str:
         with self._lock:
@@ -91,32 +141,6 @@ class ToolConnections:
                 mark = hashlib.sha256(server.url.encode()).hexdigest()[:8]
                 self._names[key] = f"{key[0]}_{mark}" if taken else key[0]
             return self._names[key]
-
-    async def tools(
-        self, user: str, headers: Mapping[str, Mapping[str, str]], taken: Sequence[str]
-    ) -> Equipped:
-        """Return the tools of these servers for a user; `headers` are those of the turn, by server.
-
-        Tools that want the same name, or one that is taken, get their server's in front.
-        """
-        names = list(headers)
-        accesses = {name: self._access(user, name, headers[name]) for name in names}
-        answers = await asyncio.gather(
-            *(self._listed(name, accesses[name]) for name in names), return_exceptions=True
-        )
-        failures: dict[str, PlaitError] = {}
-        found: list[Tool] = []
-        for name, answer in zip(names, answers, strict=True):
-            if isinstance(answer, PlaitError):
-                failures[name] = answer
-            elif isinstance(answer, BaseException):
-                raise answer
-            else:
-                found += answer
-        runners = {name: self._client.runner(access) for name, access in accesses.items()}
-        named = with_public_names(found, taken=taken)
-        tools = tuple(MCPTool(tool, runners[tool.server]) for tool in named)
-        return Equipped(tools, tuple(name for name in names if name not in failures), failures)
 
     async def _listed(self, name: str, access: Access) -> list[Tool]:
         listed = await self._client.get_tools(name, auth=access.auth)

@@ -16,7 +16,7 @@ from plait.connections.handover import Handover
 from plait.errors import ClientClosedError, ConfigError, PlaitError
 from plait.gateway.chat_blocking import BlockingChatSender
 from plait.gateway.configuration import GatewayOptions, McpToolServerConfigurationService
-from plait.gateway.connections import ToolConnections
+from plait.gateway.connections import ToolConnections, Wanted
 from plait.gateway.credentials import TokenSource
 from plait.gateway.entries import McpServerConfig, Skipped
 from plait.gateway.headers import ToolOptions, tool_headers
@@ -172,30 +172,23 @@ class McpToolRegistrationService(BlockingChatSender):
             agent, shared, options, turn_context=turn_context
         )
         credentials = await source.for_servers(listed, shared)
-        equipped = [one for one in listed if one.mcp_server_name in credentials.tokens]
-        names = await self._connections.know(equipped)
-        headers = {
-            names[one.mcp_server_name]: self._headers(
-                settings, options, one, credentials.tokens[one.mcp_server_name], turn_context
-            )
-            for one in equipped
-        }
-        found = await self._connections.tools(user_of(turn_context, shared), headers, taken)
+        wanted = [
+            Wanted(one, self._headers(settings, options, one, token, turn_context))
+            for one in listed
+            if (token := credentials.tokens.get(one.mcp_server_name)) is not None
+        ]
+        found = await self._connections.tools(user_of(turn_context, shared), wanted, taken)
         for tool in found.tools:
             tool.metadata = {**(tool.metadata or {}), FROM_GATEWAY: True}
-        called = {here: name for name, here in names.items()}
-        failed = {called[here]: error for here, error in found.failures.items()}
-        failures: dict[str, PlaitError] = {**credentials.failures, **failed}
-        urls = {one.mcp_server_name: public_url(one.url) for one in listed}
+        failures: dict[str, PlaitError] = {**credentials.failures, **found.failures}
+        urls = {
+            one.mcp_server_name: public_url(one.url)
+            for one in listed
+            if one.mcp_server_name in failures
+        }
         for name, error in failures.items():
             logger.warning("going on without the tools of %s", _line(name, urls, error))
-        return Registration(
-            found.tools,
-            tuple(called[here] for here in found.servers),
-            listed.skipped,
-            failures,
-            {name: urls[name] for name in failures},
-        )
+        return Registration(found.tools, found.servers, listed.skipped, failures, urls)
 
     def _headers(
         self,

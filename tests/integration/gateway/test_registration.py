@@ -368,6 +368,24 @@ async def test_servers_of_one_name_at_two_addresses_are_two_servers(
     assert calls == ["/agents/servers/mail", "/agents/servers/mail/"]
 
 
+async def test_no_gateway_can_read_the_environment_by_an_address(
+    make_gateway: MakeGateway,
+) -> None:
+    elsewhere = make_gateway()
+    details: dict[str, Any] = {"mail": {"url": f"{elsewhere.url}/agents/servers/${{HOME}}"}}
+    gateway = make_gateway(details=details)
+    async with service(gateway) as registering:
+        found = await registering.register(None, None, turn(), token())
+
+    assert list(found.failures) == ["mail"]
+    assert elsewhere.requests("${HOME}")
+
+
+def test_an_option_of_servers_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="connect_timeout"):
+        McpToolRegistrationService(server_options={"connect_timout": 5})
+
+
 async def test_lists_with_headers_in_them_are_kept_for_one_user_each(
     make_gateway: MakeGateway,
 ) -> None:
