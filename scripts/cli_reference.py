@@ -68,6 +68,10 @@ is a password; `PLAIT_INPUT_<ID>` answers without asking.
 | `prompt` | an object: `server`, `prompt`, `description`, `messages`; `error` when there are none |
 | `auth status` | a list: `server`, `signed_in`, `user`, `grant`, `issuer`, `scopes`, \
 `expires_at` (seconds since 1970), `renewable` |
+| `trace list` | a list: `file`, `run`, `began`, `interface`, `model`, `question_hash`, `task_id`, \
+`status`, `turns`, `tool_calls`, `usage`, `seconds`, `damaged` |
+| `trace show` | the same of one run, and `events`, as in the [file](traces.md#events) |
+| `trace diff` | an object: `same`, `diff` (lines) |
 | `doctor` | an object: `ok`, `servers`, `tokens` (`tools`, `tokens`, `profile`, `servers`, \
 `largest`), and `findings` with `server`, `level` (`ok`, `warn`, `error`), `code`, `message`, \
 `fix`, `details` |

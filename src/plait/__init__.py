@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from plait._front_door import MODULES as _MODULES
 from plait._version import __version__
 
 if TYPE_CHECKING:
@@ -51,6 +52,45 @@ if TYPE_CHECKING:
     from plait.adapters.langchain.spec import create_agent as create_agent
     from plait.adapters.langchain.tools import MCPTool as MCPTool
     from plait.adapters.langchain.tools import MCPToolArtifact as MCPToolArtifact
+    from plait.adapters.manual.traces import ManualTraces as ManualTraces
+    from plait.agents.base import BaseAgent as BaseAgent
+    from plait.agents.config import AgentConfig as AgentConfig
+    from plait.agents.connecting import afetch_tool_descriptions as afetch_tool_descriptions
+    from plait.agents.connecting import (
+        apply_tool_description_overrides as apply_tool_description_overrides,
+    )
+    from plait.agents.connecting import connect_all_mcp_servers as connect_all_mcp_servers
+    from plait.agents.connecting import fetch_tool_descriptions as fetch_tool_descriptions
+    from plait.agents.connecting import get_all_mcp_tools as get_all_mcp_tools
+    from plait.agents.factory import cleanup_all_adapters as cleanup_all_adapters
+    from plait.agents.factory import get_agent as get_agent
+    from plait.agents.middleware_config import AgentLimitConfig as AgentLimitConfig
+    from plait.agents.middleware_config import AgentMiddlewareConfig as AgentMiddlewareConfig
+    from plait.agents.middleware_config import ModelRetryConfig as ModelRetryConfig
+    from plait.agents.middleware_config import PromptCachingConfig as PromptCachingConfig
+    from plait.agents.middleware_config import SummarizationConfig as SummarizationConfig
+    from plait.agents.middleware_config import ToolRetryConfig as ToolRetryConfig
+    from plait.agents.model_config import ModelConfig as ModelConfig
+    from plait.agents.port import AgentPort as AgentPort
+    from plait.agents.port import PortCapabilities as PortCapabilities
+    from plait.agents.recording import RunObserver as RunObserver
+    from plait.agents.recording import recorder_for as recorder_for
+    from plait.agents.registry import AdapterAvailability as AdapterAvailability
+    from plait.agents.registry import AdapterRegistry as AdapterRegistry
+    from plait.agents.registry import AdapterSpec as AdapterSpec
+    from plait.agents.result import AgentResult as AgentResult
+    from plait.agents.result import result_from_trace as result_from_trace
+    from plait.agents.servers import MCPHttpServerConfig as MCPHttpServerConfig
+    from plait.agents.servers import MCPServerConfig as MCPServerConfig
+    from plait.agents.servers import MCPStdioServerConfig as MCPStdioServerConfig
+    from plait.agents.servers import (
+        convert_and_validate_mcp_config as convert_and_validate_mcp_config,
+    )
+    from plait.agents.servers import convert_mcp_config as convert_mcp_config
+    from plait.agents.servers import validate_mcp_config as validate_mcp_config
+    from plait.agents.static_tool import StaticTool as StaticTool
+    from plait.agents.toolbox import redactor_for as redactor_for
+    from plait.agents.toolbox import toolbox_for as toolbox_for
     from plait.catalog.filters import ToolFilter as ToolFilter
     from plait.catalog.lock.changes import Change as Change
     from plait.catalog.lock.drift import Drift as Drift
@@ -87,6 +127,11 @@ if TYPE_CHECKING:
     from plait.connections.facts import ServerFacts as ServerFacts
     from plait.connections.status import ServerStatus as ServerStatus
     from plait.connections.status import Status as Status
+    from plait.errors import AdapterUnavailableError as AdapterUnavailableError
+    from plait.errors import AgentError as AgentError
+    from plait.errors import AgentExecutionError as AgentExecutionError
+    from plait.errors import AgentResponseError as AgentResponseError
+    from plait.errors import AgentTimeoutError as AgentTimeoutError
     from plait.errors import AuthRequiredError as AuthRequiredError
     from plait.errors import BackendError as BackendError
     from plait.errors import BlockingCallError as BlockingCallError
@@ -112,11 +157,20 @@ if TYPE_CHECKING:
     from plait.errors import InvalidArgumentsError as InvalidArgumentsError
     from plait.errors import ListTimeoutError as ListTimeoutError
     from plait.errors import ManifestError as ManifestError
+    from plait.errors import ManualInterfaceError as ManualInterfaceError
+    from plait.errors import ManualTraceError as ManualTraceError
+    from plait.errors import ManualTraceNotFoundError as ManualTraceNotFoundError
     from plait.errors import MCPClientError as MCPClientError
+    from plait.errors import McpClientError as McpClientError
+    from plait.errors import McpConfigValidationError as McpConfigValidationError
+    from plait.errors import McpError as McpError
+    from plait.errors import McpTimeoutError as McpTimeoutError
     from plait.errors import OutboxError as OutboxError
     from plait.errors import OutcomeUnknownError as OutcomeUnknownError
+    from plait.errors import ParseError as ParseError
     from plait.errors import PermissionDeniedError as PermissionDeniedError
     from plait.errors import PlaitError as PlaitError
+    from plait.errors import PortError as PortError
     from plait.errors import Problem as Problem
     from plait.errors import ProtocolError as ProtocolError
     from plait.errors import RateLimitedError as RateLimitedError
@@ -131,6 +185,7 @@ if TYPE_CHECKING:
     from plait.errors import TokenError as TokenError
     from plait.errors import ToolFailedError as ToolFailedError
     from plait.errors import ToolNotFoundError as ToolNotFoundError
+    from plait.errors import TraceFormatError as TraceFormatError
     from plait.errors import TransportError as TransportError
     from plait.errors import UnknownServerError as UnknownServerError
     from plait.execution.approval import Approval as Approval
@@ -165,168 +220,41 @@ if TYPE_CHECKING:
     from plait.gateway.registration import Registration as Registration
     from plait.gateway.result import OperationError as OperationError
     from plait.gateway.result import OperationResult as OperationResult
+    from plait.messages.content import Content as Content
+    from plait.messages.content import ContentType as ContentType
+    from plait.messages.content import TextContent as TextContent
+    from plait.messages.content import ThinkingContent as ThinkingContent
+    from plait.messages.content import ToolResultContent as ToolResultContent
+    from plait.messages.content import ToolUseContent as ToolUseContent
+    from plait.messages.from_mcp import text_from_mcp as text_from_mcp
+    from plait.messages.lists import extract_system_prompt as extract_system_prompt
+    from plait.messages.lists import messages_from_json as messages_from_json
+    from plait.messages.lists import messages_to_json as messages_to_json
+    from plait.messages.lists import to_prompt_string as to_prompt_string
+    from plait.messages.message import Message as Message
+    from plait.messages.message import Role as Role
+    from plait.messages.usage import UsageMetadata as UsageMetadata
+    from plait.traces.compare import differences as differences
+    from plait.traces.events import TraceEvent as TraceEvent
+    from plait.traces.file import TraceFile as TraceFile
+    from plait.traces.final import extract_final_ai_message as extract_final_ai_message
+    from plait.traces.final import prepare_evaluation_input as prepare_evaluation_input
+    from plait.traces.markdown import trace_to_markdown as trace_to_markdown
+    from plait.traces.metrics import AgentMetrics as AgentMetrics
+    from plait.traces.metrics import extract_agent_metrics as extract_agent_metrics
+    from plait.traces.raw import TraceFormatConfig as TraceFormatConfig
+    from plait.traces.raw import messages_to_raw_trace as messages_to_raw_trace
+    from plait.traces.read import read_trace as read_trace
+    from plait.traces.read import read_traces as read_traces
+    from plait.traces.recorder import Recorder as Recorder
+    from plait.traces.recorder import hash_question as hash_question
+    from plait.traces.trace import Trace as Trace
     from plait.transports.auth.login import finish_sign_in as finish_sign_in
     from plait.transports.auth.stores.file import FileTokenStore as FileTokenStore
     from plait.transports.auth.stores.keyring import KeyringTokenStore as KeyringTokenStore
     from plait.transports.auth.stores.memory import MemoryTokenStore as MemoryTokenStore
     from plait.transports.auth.stores.port import TokenStore as TokenStore
 
-_MODULES = {
-    "plait.adapters.langchain.callbacks": (
-        "Callbacks",
-        "ElicitationCallback",
-        "LoggingMessageCallback",
-        "ProgressCallback",
-    ),
-    "plait.adapters.langchain.client": ("MultiServerMCPClient",),
-    "plait.adapters.langchain.connections": (
-        "Connection",
-        "McpHttpClientFactory",
-        "SSEConnection",
-        "StdioConnection",
-        "StreamableHttpConnection",
-        "WebsocketConnection",
-    ),
-    "plait.adapters.langchain.content": ("map_content", "map_content_item"),
-    "plait.adapters.langchain.execute": ("execute_tool", "execute_tool_blocking"),
-    "plait.adapters.langchain.failures": ("ToolFailedException",),
-    "plait.adapters.langchain.interceptors": (
-        "MCPToolCallRequest",
-        "MCPToolCallResult",
-        "ToolCallEnd",
-        "ToolCallInterceptor",
-    ),
-    "plait.adapters.langchain.loading": (
-        "convert_mcp_tool_to_langchain_tool",
-        "load_mcp_server_info",
-        "load_mcp_tools",
-    ),
-    "plait.adapters.langchain.mcp_blocks": ("mcp_content_from",),
-    "plait.adapters.langchain.middleware": ("MCPToolsMiddleware",),
-    "plait.adapters.langchain.prompts": (
-        "convert_mcp_prompt_message_to_langchain_message",
-        "load_mcp_prompt",
-    ),
-    "plait.adapters.langchain.resources": (
-        "convert_mcp_resource_to_langchain_blob",
-        "get_mcp_resource",
-        "load_mcp_resources",
-    ),
-    "plait.adapters.langchain.serving": ("to_fastmcp",),
-    "plait.adapters.langchain.sessions": ("create_session",),
-    "plait.adapters.langchain.spec": ("AgentSpec", "create_agent"),
-    "plait.adapters.langchain.tools": ("MCPTool", "MCPToolArtifact"),
-    "plait.catalog.filters": ("ToolFilter",),
-    "plait.catalog.lock.changes": ("Change",),
-    "plait.catalog.lock.drift": ("Drift",),
-    "plait.catalog.lock.guard": ("LockReport",),
-    "plait.catalog.overrides": ("ArgumentOverride", "ToolOverride"),
-    "plait.catalog.schemas": (
-        "PROFILES",
-        "Parameter",
-        "Profile",
-        "convert_input_schema",
-        "inline_refs",
-        "parameters_from_schema",
-        "schema_from_parameters",
-        "shape_schema",
-        "to_json_schema",
-    ),
-    "plait.catalog.tool": ("Tool",),
-    "plait.config.budgets": ("CallBudget", "Limit", "ResultBudget"),
-    "plait.config.deferral": ("Deferral",),
-    "plait.config.oauth": ("OAuth",),
-    "plait.config.policy": ("Policy", "PolicyDecision", "PolicyRule"),
-    "plait.config.policy_file": ("read_policy",),
-    "plait.config.read": ("ClientConfig", "read_config"),
-    "plait.config.servers": (
-        "HttpServer",
-        "InProcessServer",
-        "ServerConfig",
-        "SseServer",
-        "StdioServer",
-        "WebSocketServer",
-    ),
-    "plait.connections.facts": ("ServerFacts",),
-    "plait.connections.status": ("ServerStatus", "Status"),
-    "plait.errors": (
-        "TokenError",
-        "OutboxError",
-        "ManifestError",
-        "GatewayError",
-        "DiscoveryError",
-        "ChatHistoryError",
-        "AuthRequiredError",
-        "BackendError",
-        "BlockingCallError",
-        "BudgetExceededError",
-        "CallTimeoutError",
-        "CircuitOpenError",
-        "ClientClosedError",
-        "ConfigError",
-        "ConnectError",
-        "ConnectTimeoutError",
-        "ConnectionLostError",
-        "ContentError",
-        "DomainError",
-        "EndpointNotFoundError",
-        "ForbiddenError",
-        "HostHasNoModelError",
-        "HttpError",
-        "InputNeededError",
-        "InputRefusedError",
-        "InvalidArgumentsError",
-        "ListTimeoutError",
-        "MCPClientError",
-        "OutcomeUnknownError",
-        "PermissionDeniedError",
-        "PlaitError",
-        "Problem",
-        "ProtocolError",
-        "RateLimitedError",
-        "ReasoningError",
-        "RefusedError",
-        "ReplyError",
-        "ResourceNotFoundError",
-        "ResultExpiredError",
-        "RunDeadlineError",
-        "SendError",
-        "ServerError",
-        "ToolFailedError",
-        "ToolNotFoundError",
-        "TransportError",
-        "UnknownServerError",
-    ),
-    "plait.execution.approval": ("Approval", "ApprovalRequest"),
-    "plait.execution.call": ("ToolCall", "run_deadline"),
-    "plait.execution.call_budget": ("run_budget",),
-    "plait.execution.callbacks": ("CallbackContext",),
-    "plait.execution.classify": ("classify_error", "should_retry"),
-    "plait.execution.handle": ("ServerHandle",),
-    "plait.execution.outcome": ("ToolResult",),
-    "plait.execution.result_cache": ("ResultCaching",),
-    "plait.execution.sampling": ("Sampling",),
-    "plait.execution.toolbox": ("Toolbox",),
-    "plait.execution.watching": ("ResourceUpdate", "ResourceWatch"),
-    "plait.gateway.configuration": ("GatewayOptions", "McpToolServerConfigurationService"),
-    "plait.gateway.entries": ("McpServerConfig", "ServerList", "Skipped"),
-    "plait.gateway.headers": ("ToolOptions",),
-    "plait.gateway.history": ("ChatHistoryMessage",),
-    "plait.gateway.middleware": ("GatewayToolsMiddleware",),
-    "plait.gateway.outbox": ("Outbox",),
-    "plait.gateway.port": ("Authorization", "TurnContext"),
-    "plait.gateway.registration": ("McpToolRegistrationService", "Registration"),
-    "plait.gateway.result": ("OperationError", "OperationResult"),
-    "plait.transports.auth.login": ("finish_sign_in",),
-    "plait.transports.auth.stores.file": ("FileTokenStore",),
-    "plait.transports.auth.stores.keyring": ("KeyringTokenStore",),
-    "plait.transports.auth.stores.memory": ("MemoryTokenStore",),
-    "plait.transports.auth.stores.port": ("TokenStore",),
-}
-"""Where each public name lives; it is imported when it is first asked for."""
-
-_NEED_LANGCHAIN = ("plait.adapters.langchain", "plait.gateway")
-"""What cannot be imported without LangChain."""
 
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -342,7 +270,7 @@ def __getattr__(name: str) -> object:
     try:
         value: object = getattr(import_module(module), name)
     except ModuleNotFoundError as error:
-        if module.startswith(_NEED_LANGCHAIN) and error.name != module:
+        if module.startswith("plait.adapters.langchain") and error.name != module:
             hint = "pip install 'plait[langchain]'"
             text = f"plait.{name} needs {error.name}, which is not installed: {hint}"
             raise ImportError(text, name=error.name) from error

@@ -28,6 +28,7 @@ COMMANDS = {
     ),
     "policy": LazyCommand("policy", "See what the policy allows, asks about and denies."),
     "gateway": LazyCommand("gateway", "Manage the tool servers of an agent, and its chat history."),
+    "trace": LazyCommand("trace", "Look at the traces that runs of agents leave."),
     "doctor": LazyCommand("doctor", "Check every server and say how to fix what is wrong."),
     "init": LazyCommand("init", "Write an mcp.json: a starter, or your editor's servers."),
 }

@@ -7,6 +7,8 @@ from enum import IntEnum
 
 from plait.cli.arguments import ArgumentError
 from plait.errors import (
+    AdapterUnavailableError,
+    AgentError,
     AuthRequiredError,
     BackendError,
     ConfigError,
@@ -18,6 +20,9 @@ from plait.errors import (
     HttpError,
     InvalidArgumentsError,
     ManifestError,
+    ManualTraceError,
+    McpConfigValidationError,
+    McpError,
     OutboxError,
     OutcomeUnknownError,
     PermissionDeniedError,
@@ -26,6 +31,7 @@ from plait.errors import (
     RefusedError,
     TokenError,
     ToolFailedError,
+    TraceFormatError,
     TransportError,
 )
 
@@ -42,6 +48,7 @@ class Exit(IntEnum):
     PROTOCOL = 6
     OUTCOME_UNKNOWN = 7
     DRIFT = 8
+    AGENT_FAILED = 9
     INTERNAL = 70
     TIMEOUT = 124
     INTERRUPTED = 130
@@ -57,7 +64,7 @@ _MEANINGS: dict[Exit, str] = {
     Exit.TOOL_FAILED: "The tool ran and reported a failure (`isError`).",
     Exit.USAGE: (
         "The command line is wrong: an unknown option, a missing or malformed argument, "
-        "arguments that do not fit the tool, a file that cannot be written."
+        "arguments that do not fit the tool, a file that cannot be written or is no trace."
     ),
     Exit.UNREACHABLE: (
         "A server could not be reached, or the connection broke before anything ran. "
@@ -75,6 +82,7 @@ _MEANINGS: dict[Exit, str] = {
         "The call was sent and its answer was lost: the tool may have run. Check before repeating."
     ),
     Exit.DRIFT: "Tools are not as they were locked (`plait lock --check`).",
+    Exit.AGENT_FAILED: "A run of an agent ended without a result.",
     Exit.INTERNAL: "A defect in plait; run again with `-v` for the traceback.",
     Exit.TIMEOUT: "The tool, list or read gave no answer in time; a tool may have run.",
     Exit.INTERRUPTED: "Stopped with Ctrl-C; servers started by the command are closed.",
@@ -84,11 +92,13 @@ _MEANINGS: dict[Exit, str] = {
 def exit_code_for(error: BaseException) -> Exit:
     """Say which exit code a failure ends in."""
     match error:
-        case ArgumentError() | InvalidArgumentsError() | RefusedError():
+        case ArgumentError() | InvalidArgumentsError() | RefusedError() | TraceFormatError():
             return Exit.USAGE
         case KeyboardInterrupt() | asyncio.CancelledError():
             return Exit.INTERRUPTED
         case ConfigError() | PermissionDeniedError() | ManifestError() | OutboxError():
+            return Exit.CONFIG
+        case AdapterUnavailableError() | ManualTraceError() | McpConfigValidationError():
             return Exit.CONFIG
         case AuthRequiredError() | ForbiddenError() | TokenError():
             return Exit.AUTH
@@ -101,8 +111,10 @@ def exit_code_for(error: BaseException) -> Exit:
             return Exit.UNREACHABLE
         case TimeoutError():
             return Exit.TIMEOUT
-        case TransportError() | HttpError() | BackendError() | GatewayError():
+        case TransportError() | HttpError() | BackendError() | GatewayError() | McpError():
             return Exit.UNREACHABLE
+        case AgentError():
+            return Exit.AGENT_FAILED
         case ProtocolError() | DomainError() | ContentError() | ReasoningError():
             return Exit.PROTOCOL
         case OSError() if error.filename is not None:

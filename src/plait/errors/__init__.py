@@ -38,6 +38,21 @@ PlaitError
 │   ├── ReplyError                 it answered, but not with the JSON that was asked for
 │   ├── HostHasNoModelError        the caller is to write the thoughts; nobody else can
 │   └── RefusedError               the call does not fit; nothing was changed
+├── AgentError                     of a run of an agent
+│   ├── PortError
+│   │   ├── AdapterUnavailableError    the engine cannot be used here
+│   │   ├── AgentExecutionError        the run could not go on
+│   │   │   └── AgentTimeoutError
+│   │   ├── AgentResponseError         the model answered nothing that can be used
+│   │   ├── ParseError                 an answer is not in the form that was asked for
+│   │   └── ManualTraceError           recorded answers cannot be used
+│   │       ├── ManualInterfaceError   asked for what a recording cannot do
+│   │       └── ManualTraceNotFoundError
+│   ├── McpError                       the servers of a run
+│   │   ├── McpTimeoutError
+│   │   ├── McpClientError
+│   │   └── McpConfigValidationError
+│   └── TraceFormatError               a file is not a trace that can be read
 ├── ContentError
 └── GatewayError                   a gateway, a manifest or a token is at fault
     ├── ManifestError              ToolingManifest.json must change
@@ -48,6 +63,23 @@ PlaitError
 ```
 """
 
+from plait.errors.agents import (
+    AdapterUnavailableError,
+    AgentError,
+    AgentExecutionError,
+    AgentResponseError,
+    AgentTimeoutError,
+    ManualInterfaceError,
+    ManualTraceError,
+    ManualTraceNotFoundError,
+    McpClientError,
+    McpConfigValidationError,
+    McpError,
+    McpTimeoutError,
+    ParseError,
+    PortError,
+    TraceFormatError,
+)
 from plait.errors.base import (
     AuthRequiredError,
     BlockingCallError,
@@ -104,6 +136,11 @@ from plait.errors.reasoning import (
 )
 
 __all__ = [
+    "AdapterUnavailableError",
+    "AgentError",
+    "AgentExecutionError",
+    "AgentResponseError",
+    "AgentTimeoutError",
     "AuthRequiredError",
     "BackendError",
     "BlockingCallError",
@@ -131,10 +168,19 @@ __all__ = [
     "ListTimeoutError",
     "MCPClientError",
     "ManifestError",
+    "ManualInterfaceError",
+    "ManualTraceError",
+    "ManualTraceNotFoundError",
+    "McpClientError",
+    "McpConfigValidationError",
+    "McpError",
+    "McpTimeoutError",
     "OutboxError",
     "OutcomeUnknownError",
+    "ParseError",
     "PermissionDeniedError",
     "PlaitError",
+    "PortError",
     "Problem",
     "ProtocolError",
     "RateLimitedError",
@@ -150,6 +196,7 @@ __all__ = [
     "TokenError",
     "ToolFailedError",
     "ToolNotFoundError",
+    "TraceFormatError",
     "TransportError",
     "UnknownServerError",
 ]

@@ -20,6 +20,11 @@ def test_every_error_of_the_package_has_its_exit_code() -> None:
 
     assert codes == snapshot(
         {
+            "AdapterUnavailableError": "CONFIG",
+            "AgentError": "AGENT_FAILED",
+            "AgentExecutionError": "AGENT_FAILED",
+            "AgentResponseError": "AGENT_FAILED",
+            "AgentTimeoutError": "TIMEOUT",
             "AuthRequiredError": "AUTH",
             "BackendError": "UNREACHABLE",
             "BlockingCallError": "INTERNAL",
@@ -46,9 +51,18 @@ def test_every_error_of_the_package_has_its_exit_code() -> None:
             "ListTimeoutError": "TIMEOUT",
             "ManifestError": "CONFIG",
             "OutboxError": "CONFIG",
+            "ManualInterfaceError": "CONFIG",
+            "ManualTraceError": "CONFIG",
+            "ManualTraceNotFoundError": "CONFIG",
+            "McpClientError": "UNREACHABLE",
+            "McpConfigValidationError": "CONFIG",
+            "McpError": "UNREACHABLE",
+            "McpTimeoutError": "TIMEOUT",
             "OutcomeUnknownError": "OUTCOME_UNKNOWN",
+            "ParseError": "AGENT_FAILED",
             "PermissionDeniedError": "CONFIG",
             "PlaitError": "INTERNAL",
+            "PortError": "AGENT_FAILED",
             "ProtocolError": "PROTOCOL",
             "RateLimitedError": "UNREACHABLE",
             "ReasoningError": "PROTOCOL",
@@ -62,6 +76,7 @@ def test_every_error_of_the_package_has_its_exit_code() -> None:
             "TokenError": "AUTH",
             "ToolFailedError": "TOOL_FAILED",
             "ToolNotFoundError": "PROTOCOL",
+            "TraceFormatError": "USAGE",
             "TransportError": "UNREACHABLE",
             "UnknownServerError": "CONFIG",
         }

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 import mcp_types as types
 
 from plait._support.harmless import harmless
+from plait._support.sizes import size_label
 from plait.transports.mend import ORIGINAL
 
 Block = dict[str, Any]
@@ -136,18 +137,6 @@ def resource_line(resource: ResourceContents) -> str:
 def _headline(uri: str, *facts: str | None) -> str:
     known = ", ".join(fact for fact in facts if fact)
     return " ".join(["Resource:", *([uri] if uri else []), *([f"({known})"] if known else [])])
-
-
-def size_label(size_bytes: int) -> str:
-    """Write a size for a reader: `512 B`, `3.4 kB`."""
-    amount = float(size_bytes)
-    if amount < 1000:
-        return f"{size_bytes} B"
-    for unit in ("kB", "MB"):
-        amount /= 1000
-        if round(amount, 1) < 1000:
-            return f"{amount:.1f} {unit}"
-    return f"{amount / 1000:.1f} GB"
 
 
 def is_web_address(uri: str) -> bool:

@@ -10,7 +10,8 @@ from langchain_core.messages import AnyMessage, ToolMessage
 from langchain_core.runnables import RunnableBinding
 from langchain_core.tools.base import TOOL_MESSAGE_BLOCK_TYPES
 
-from plait.adapters.langchain.blocks import Block, size_label, text_block, wire_json
+from plait._support.sizes import size_label
+from plait.adapters.langchain.blocks import Block, text_block, wire_json
 from plait.adapters.langchain.content import Converted
 from plait.adapters.langchain.mcp_blocks import mcp_content_from
 from plait.catalog.schemas import Profile

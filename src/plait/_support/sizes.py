@@ -1,0 +1,15 @@
+"""Writing sizes for a reader."""
+
+from __future__ import annotations
+
+
+def size_label(size_bytes: int) -> str:
+    """Write a size: `512 B`, `3.4 kB`."""
+    amount = float(size_bytes)
+    if amount < 1000:
+        return f"{size_bytes} B"
+    for unit in ("kB", "MB"):
+        amount /= 1000
+        if round(amount, 1) < 1000:
+            return f"{amount:.1f} {unit}"
+    return f"{amount / 1000:.1f} GB"

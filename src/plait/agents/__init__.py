@@ -1,0 +1,1 @@
+"""Agents: what every engine is asked for and gives back, and which engine runs."""

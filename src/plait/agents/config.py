@@ -1,0 +1,52 @@
+"""How one run is to be made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from plait.errors import ConfigError
+from plait.traces.events import TraceEvent
+
+
+@dataclass(frozen=True, slots=True)
+class AgentConfig:
+    """The settings of a run; they mean the same in every engine."""
+
+    max_turns: int = 25
+    """How often the model may answer."""
+
+    system_prompt: str | None = None
+    """Used where the messages have none."""
+
+    timeout: float | None = None
+    """Seconds for the whole run; what had been said by then is kept."""
+
+    question_hash: str | None = None
+    """The MD5 of the question, by which the manual engine finds its recording."""
+
+    extra: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Settings of one engine; `task_id` names a recording."""
+
+    workspace_path: Path | None = None
+    """The folder in which the engine works, where it has one."""
+
+    trace: str | Path | None = None
+    """The file to which the trace is added, while the run goes on."""
+
+    on_event: Callable[[TraceEvent], None] | None = None
+    """Hears of each event of the trace as it happens."""
+
+    def __post_init__(self) -> None:
+        if self.max_turns < 1:
+            raise ConfigError(f"max_turns is {self.max_turns}: an agent needs at least one turn")
+        if self.timeout is not None and self.timeout <= 0:
+            raise ConfigError(f"timeout is {self.timeout}: a run needs some time, or None")
+
+    @property
+    def task_id(self) -> str | None:
+        """The name of the task, where it has one."""
+        task = self.extra.get("task_id")
+        return None if task is None else str(task)

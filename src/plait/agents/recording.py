@@ -1,0 +1,98 @@
+"""The recorder of a run, and what it hears from the toolbox."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Generator
+from datetime import datetime
+
+from plait.agents.config import AgentConfig
+from plait.errors import PlaitError
+from plait.execution.toolbox import Toolbox
+from plait.telemetry.observer import Operation
+from plait.traces.codec import Redact
+from plait.traces.events import Status
+from plait.traces.file import TraceFile
+from plait.traces.recorder import Recorder
+
+
+@contextlib.contextmanager
+def recorder_for(config: AgentConfig, redact: Redact) -> Generator[Recorder]:
+    """Make the recorder that the settings of a run ask for; its file is closed after the block.
+
+    An exception that leaves the block is recorded, with the end of the run.
+
+    Raises:
+        OSError: The file of the trace cannot be written.
+    """
+    file = None if config.trace is None else TraceFile(config.trace)
+    listeners = () if config.on_event is None else (config.on_event,)
+    recorder = Recorder(file, redact=redact, listeners=listeners)
+    try:
+        yield recorder
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        _end(recorder, "cancelled")
+        raise
+    except Exception as error:
+        recorder.failed(error)
+        _end(recorder, "failed")
+        raise
+    finally:
+        if file is not None:
+            file.close()
+
+
+def _end(recorder: Recorder, status: Status) -> None:
+    if recorder.trace.ended is None:
+        recorder.ended(status)
+
+
+class RunObserver:
+    """Tells a recorder of calls that are repeated, and of servers that come back.
+
+    It is given to a toolbox as an observer; `watch` says which toolbox it is.
+    """
+
+    def __init__(self) -> None:
+        self._recorder: Recorder | None = None
+        self._toolbox: Toolbox | None = None
+        self._reasons: dict[tuple[str, str], str] = {}
+        self._lost: dict[str, tuple[datetime, str]] = {}
+        self._seen: datetime | None = None
+
+    def watch(self, toolbox: Toolbox, recorder: Recorder) -> None:
+        """Say what to watch, and whom to tell."""
+        self._toolbox = toolbox
+        self._recorder = recorder
+        events = toolbox.status().events
+        self._seen = events[-1].at if events else None
+
+    @contextlib.contextmanager
+    def around(self, operation: Operation) -> Generator[None]:
+        """Watch one attempt at a call."""
+        key = (operation.server, operation.tool)
+        if operation.attempt > 1 and self._recorder is not None:
+            self._recorder.retry(*key, operation.attempt, reason=self._reasons.get(key))
+        try:
+            yield
+        except PlaitError as error:
+            self._reasons[key] = str(error)
+            raise
+        finally:
+            self._look()
+
+    def _look(self) -> None:
+        """Find the servers that were lost and opened again since the last time."""
+        if self._toolbox is None or self._recorder is None:
+            return
+        for event in self._toolbox.status().events:
+            if self._seen is not None and event.at <= self._seen:
+                continue
+            self._seen = event.at
+            if event.kind == "lost":
+                self._lost.setdefault(event.server, (event.at, event.detail))
+            elif event.kind == "opened" and event.server in self._lost:
+                since, reason = self._lost.pop(event.server)
+                gone = (event.at - since).total_seconds()
+                self._recorder.heal(event.server, reason=reason or None, seconds=round(gone, 6))

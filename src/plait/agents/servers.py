@@ -1,0 +1,132 @@
+"""The servers of a run: how they are written, and what is wrong with them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any, Literal, TypedDict, cast
+
+from plait.errors import McpConfigValidationError
+
+
+class MCPStdioServerConfig(TypedDict, total=False):
+    """A server that is started as a program."""
+
+    type: Literal["stdio"]
+    command: str
+    args: list[str]
+    env: dict[str, str]
+
+
+class MCPHttpServerConfig(TypedDict, total=False):
+    """A server that is reached at a URL."""
+
+    type: Literal["http", "sse"]
+    url: str
+    headers: dict[str, str]
+    timeout: float
+    sse_read_timeout: float
+
+
+MCPServerConfig = MCPStdioServerConfig | MCPHttpServerConfig | Mapping[str, Any]
+"""A server of a run; whatever an `mcp.json` may say of one works too."""
+
+_URL_TYPES = {"http": "http", "sse": "http", "ws": "ws", "websocket": "ws"}
+"""The types with a URL, and how their URLs begin."""
+
+
+def convert_mcp_config(mcp_urls_dict: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Turn short forms into configurations: a URL, a command line, or the path of a program."""
+    return {name: _converted(value) for name, value in mcp_urls_dict.items()}
+
+
+def _converted(value: str) -> dict[str, Any]:
+    if value.startswith(("http://", "https://")):
+        return {"type": "http", "url": value}
+    if value.startswith(("ws://", "wss://")):
+        return {"type": "ws", "url": value}
+    try:
+        command, *args = shlex.split(value)
+    except ValueError:  # an open quote, or nothing: what it is, the one who starts it will say
+        return {"command": value}
+    return {"command": command, "args": args} if args else {"command": command}
+
+
+def validate_mcp_config(config: Mapping[str, Any]) -> list[str]:
+    """Say what is wrong with the configurations of servers; nothing, if the list is empty."""
+    if not isinstance(config, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # input
+        return ["MCP configuration must be a dict"]
+    return [
+        f"Server '{name}': {problem}"
+        for name, server in config.items()
+        for problem in _problems(server)
+    ]
+
+
+def convert_and_validate_mcp_config(mcp_urls_dict: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Do both.
+
+    Raises:
+        McpConfigValidationError: Something is wrong; the text has a line for each problem.
+    """
+    converted = convert_mcp_config(mcp_urls_dict)
+    if problems := validate_mcp_config(converted):
+        lines = "\n".join(f"  - {problem}" for problem in problems)
+        server = next(iter(mcp_urls_dict)) if len(mcp_urls_dict) == 1 else None
+        raise McpConfigValidationError(f"MCP configuration validation failed:\n{lines}", server)
+    return converted
+
+
+def _problems(server: object) -> list[str]:
+    if not isinstance(server, Mapping):
+        return ["configuration must be a dict"]
+    config = cast("Mapping[str, Any]", server)
+    kind = config.get("type")
+    if kind == "sdk":
+        return []
+    if kind in _URL_TYPES:
+        return _url_problems(kind, config)
+    if kind not in (None, "stdio"):
+        return [f"unknown type {kind!r}"]
+    if kind is None and "command" not in config:
+        return ["must have either 'type' or 'command'"]
+    return _command_problems(config)
+
+
+def _url_problems(kind: str, config: Mapping[str, Any]) -> list[str]:
+    problems: list[str] = []
+    url, scheme = config.get("url"), _URL_TYPES[kind]
+    if url is None:
+        problems.append(f"type {kind!r} requires 'url'")
+    elif not isinstance(url, str):
+        problems.append("'url' must be a string")
+    elif not url.startswith((f"{scheme}://", f"{scheme}s://")):
+        problems.append(f"'url' must start with {scheme}:// or {scheme}s://")
+    if "headers" in config and not _is_text_map(config["headers"]):
+        problems.append("'headers' must be a dict of strings")
+    return problems
+
+
+def _command_problems(config: Mapping[str, Any]) -> list[str]:
+    problems: list[str] = []
+    command = config.get("command")
+    if not isinstance(command, str) or not command.strip():
+        problems.append("'command' must be a string, and not empty")
+    if "args" in config and not _is_text_list(config["args"]):
+        problems.append("'args' must be a list of strings")
+    if "env" in config and not _is_text_map(config["env"]):
+        problems.append("'env' must be a dict of strings")
+    return problems
+
+
+def _is_text_list(value: object) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(one, str) for one in cast("list[object]", value)
+    )
+
+
+def _is_text_map(value: object) -> bool:
+    return isinstance(value, Mapping) and all(
+        isinstance(name, str) and isinstance(text, str)
+        for name, text in cast("Mapping[object, object]", value).items()
+    )

@@ -1,0 +1,191 @@
+"""Traces on a terminal: a run as a timeline, several runs as a table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from plait.cli.terminal import count_label, seconds_label, visible
+from plait.messages.lists import to_prompt_string
+from plait.traces.events import (
+    Elicited,
+    Healed,
+    Retried,
+    RunEnded,
+    RunFailed,
+    RunStarted,
+    ToolCalled,
+    ToolReturned,
+    TraceEvent,
+    Turn,
+)
+from plait.traces.trace import Trace
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_STATUS_STYLES = {
+    "completed": "green",
+    "limit": "yellow",
+    "timeout": "yellow",
+    "cancelled": "yellow",
+    "failed": "red",
+    "unfinished": "red",
+}
+_TEXT_INDENT = 11
+_SHORT = 160
+"""How much of a text is shown where it is not asked for in full."""
+
+_NARROWEST = 12
+"""Less than this of a question says nothing."""
+
+_NUMBERS = ("turns", "calls", "tokens", "time")
+
+_DISPENSABLE = ("model", "calls", "began", "tokens", "engine", "turns")
+"""What is left out of a list that would be too wide, the first one first."""
+
+
+def runs_table(runs: list[tuple[str, Trace]], width: int) -> Table:
+    """Draw one line for each run, with its file.
+
+    The question takes what room is left; where there is none, columns are left out.
+    """
+    columns = _columns(runs)
+    for dispensable in _DISPENSABLE:
+        if _width(columns) + _NARROWEST <= width:
+            break
+        del columns[dispensable]
+    table = Table(box=None, pad_edge=False)
+    for title in columns:
+        table.add_column(title, no_wrap=True, justify="right" if title in _NUMBERS else "left")
+    table.add_column("question", no_wrap=True)
+    room = max(_NARROWEST, width - _width(columns))
+    for place, (_, trace) in enumerate(runs):
+        cells = [
+            Text(column[place], _STATUS_STYLES[trace.status] if title == "ended" else "")
+            for title, column in columns.items()
+        ]
+        table.add_row(*cells, visible(_short(_question(trace), room)))
+    return table
+
+
+def _columns(runs: list[tuple[str, Trace]]) -> dict[str, list[str]]:
+    rows = [
+        {
+            "file": visible(file),
+            "run": trace.run[:8],
+            "began": started.time[5:16].replace("T", " ") if (started := trace.started) else "–",
+            "engine": started.interface if started else "–",
+            "model": visible(trace.actual_model or "–"),
+            "ended": trace.status,
+            "turns": str(trace.turns),
+            "calls": str(len(trace.calls)),
+            "tokens": str(trace.usage.total_tokens or "–"),
+            "time": seconds_label(trace.seconds),
+        }
+        for file, trace in runs
+    ]
+    return {title: [row[title] for row in rows] for title in rows[0]}
+
+
+def _width(columns: Mapping[str, Sequence[str]]) -> int:
+    return sum(max(map(len, (title, *column))) + 2 for title, column in columns.items())
+
+
+def run_view(trace: Trace, *, full: bool) -> Iterator[RenderableType]:
+    """Draw a run from its beginning to its end; `full` shows whole texts."""
+    yield _heading(trace)
+    last = trace.messages[-1].text if trace.messages else ""
+    for event in trace.events:
+        yield from _drawn(event, full=full)
+        if isinstance(event, RunEnded) and event.final_response != last:
+            yield _body(event.final_response, full=full)
+    if trace.ended is None:
+        yield Text("the trace ends here: the run was killed, or goes on", "red")
+    if trace.damaged:
+        yield Text(f"{count_label(trace.damaged, 'line')} of the file cannot be read", "yellow")
+
+
+def _heading(trace: Trace) -> Text:
+    started, usage = trace.started, trace.usage
+    facts = [
+        started.interface if started else None,
+        trace.actual_model,
+        count_label(trace.turns, "turn"),
+        count_label(len(trace.calls), "tool call"),
+        f"{usage.input_tokens} + {usage.output_tokens} tokens" if usage.total_tokens else None,
+        None if usage.cost_usd is None else f"${usage.cost_usd:.4f}",
+        seconds_label(trace.seconds),
+    ]
+    return Text.assemble(
+        (f"run {trace.run[:8]}", "bold"),
+        "  ",
+        (trace.status, _STATUS_STYLES[trace.status]),
+        (visible("  " + " · ".join(fact for fact in facts if fact)), "dim"),
+    )
+
+
+def _drawn(event: TraceEvent, *, full: bool) -> Iterator[RenderableType]:
+    match event:
+        case RunStarted():
+            for message in event.messages:
+                yield _line(event, message.role.value, "bold")
+                yield _body(message.text, full=full)
+        case Turn():
+            usage = event.usage
+            tokens = f"{usage.input_tokens} + {usage.output_tokens} tokens" if usage else ""
+            yield _line(event, f"turn {event.number}", "bold cyan", tokens)
+            if event.message.thinking:
+                yield _body(event.message.thinking, full=full, style="dim italic")
+            if event.message.text:
+                yield _body(event.message.text, full=full)
+        case ToolCalled():
+            where = f"{event.server}/{event.tool or event.name}" if event.server else event.name
+            arguments = json.dumps(event.arguments, ensure_ascii=False)
+            yield _line(event, "→ " + where, "blue", arguments if full else _short(arguments))
+        case ToolReturned():
+            mark, style = ("✗ ", "red") if event.is_error else ("← ", "green")
+            tries = f", {event.attempts} attempts" if event.attempts > 1 else ""
+            yield _line(event, mark + event.name, style, seconds_label(event.seconds) + tries)
+            yield _body(event.content, full=full)
+        case Retried():
+            again = f"again {event.server}/{event.tool}"
+            yield _line(event, again, "yellow", f"attempt {event.attempt}, {event.reason or ''}")
+        case Healed():
+            yield _line(event, f"healed {event.server}", "yellow", event.reason or "")
+        case Elicited():
+            answer = event.action or "no answer"
+            yield _line(event, f"asked by {event.server}", "yellow", f"{event.question} ({answer})")
+        case RunFailed():
+            yield _line(event, event.error, "red", event.message)
+        case RunEnded():
+            yield _line(event, f"ended: {event.status}", _STATUS_STYLES[event.status])
+        case _:
+            pass
+
+
+def _line(event: TraceEvent, what: str, style: str, more: str = "") -> Text:
+    return Text.assemble(
+        (f"{event.at:8.2f} s ", "dim"),
+        (visible(what), style),
+        (visible(f"  {more}") if more else "", "dim"),
+    )
+
+
+def _body(text: str, *, full: bool, style: str = "") -> Padding:
+    shown = text if full else _short(text)
+    return Padding(Text(visible(shown), style), (0, 0, 0, _TEXT_INDENT))
+
+
+def _short(text: str, limit: int = _SHORT) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def _question(trace: Trace) -> str:
+    return to_prompt_string(trace.started.messages) if trace.started else ""

@@ -1,0 +1,1 @@
+"""Messages that look the same whichever engine ran: pure values, and their JSON."""

@@ -1,0 +1,331 @@
+"""The recorder: engines tell it what happens, and it makes a trace of that."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from threading import RLock
+from typing import Any, Protocol, TypeVar
+from uuid import uuid4
+
+from plait._support.clock import Clock, SystemClock
+from plait._version import __version__
+from plait.errors import PlaitError
+from plait.messages.lists import to_prompt_string
+from plait.messages.message import Message
+from plait.messages.usage import UsageMetadata
+from plait.traces.codec import Cleaner, Redact, line_from_event
+from plait.traces.events import (
+    Action,
+    Elicited,
+    Healed,
+    Retried,
+    RunEnded,
+    RunFailed,
+    RunStarted,
+    Status,
+    ToolCalled,
+    ToolReturned,
+    TraceEvent,
+    Turn,
+)
+from plait.traces.trace import Trace
+
+logger = logging.getLogger("plait.traces")
+
+Listener = Callable[[TraceEvent], None]
+"""Gets each event as it happens, secrets included."""
+
+Kind = TypeVar("Kind", bound=TraceEvent)
+
+
+class Sink(Protocol):
+    """Takes the lines of a trace."""
+
+    def write(self, line: bytes) -> None:
+        """Keep a line."""
+        ...
+
+
+def hash_question(text: str) -> str:
+    """Return the hash by which the answer to a question is found: the MD5 of its text."""
+    return hashlib.md5(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
+
+
+class Recorder:
+    """Records one run; every method may be called from any thread.
+
+    Without a sink it only keeps the events. What goes to the sink has passed `redact`; what is kept
+    has not, so that the result of a run is what was said.
+    """
+
+    def __init__(
+        self,
+        sink: Sink | None = None,
+        *,
+        redact: Redact | None = None,
+        listeners: Iterable[Listener] = (),
+        clock: Clock | None = None,
+        run: str | None = None,
+    ) -> None:
+        self.run = run or uuid4().hex
+        self._sink = sink
+        self._cleaner = None if redact is None else Cleaner(redact)
+        self._listeners = tuple(listeners)
+        self._clock = clock or SystemClock()
+        self._began = self._clock.monotonic()
+        self._events: list[TraceEvent] = []
+        self._open: dict[str, ToolCalled] = {}
+        self._turns = 0
+        self._lock = RLock()
+
+    @property
+    def trace(self) -> Trace:
+        """What has happened so far."""
+        with self._lock:
+            return Trace(run=self.run, events=tuple(self._events))
+
+    def run_started(
+        self,
+        messages: Sequence[Message],
+        *,
+        interface: str,
+        model: str | None = None,
+        question_hash: str | None = None,
+        task_id: str | None = None,
+        servers: Iterable[str] = (),
+        tools: Iterable[str] = (),
+        max_turns: int | None = None,
+        timeout_seconds: float | None = None,
+        parent_run: str | None = None,
+    ) -> RunStarted:
+        """Say what the run is about; `tools` are `server/tool`.
+
+        Without a `question_hash`, it is the one of what the user said.
+        """
+        return self._add(
+            RunStarted,
+            interface=interface,
+            model=model,
+            messages=tuple(messages),
+            question_hash=question_hash or hash_question(to_prompt_string(messages)),
+            task_id=task_id,
+            servers=tuple(servers),
+            tools=tuple(tools),
+            max_turns=max_turns,
+            timeout_seconds=timeout_seconds,
+            parent_run=parent_run,
+            plait=__version__,
+        )
+
+    def turn(
+        self,
+        message: Message,
+        *,
+        model: str | None = None,
+        usage: UsageMetadata | None = None,
+        seconds: float | None = None,
+    ) -> Turn:
+        """Say what the model answered."""
+        with self._lock:
+            self._turns += 1
+            return self._add(
+                Turn,
+                parent=self._first(RunStarted),
+                number=self._turns,
+                message=message,
+                model=model,
+                usage=usage,
+                seconds=seconds,
+            )
+
+    def tool_called(
+        self,
+        call_id: str,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        server: str | None = None,
+        tool: str | None = None,
+    ) -> ToolCalled:
+        """Say that a tool is about to be called; `name` is the model's, `tool` the server's."""
+        with self._lock:
+            called = self._add(
+                ToolCalled,
+                parent=self._last(Turn),
+                call_id=call_id,
+                name=name,
+                server=server,
+                tool=tool,
+                arguments=dict(arguments),
+            )
+            self._open[call_id] = called
+            return called
+
+    def tool_returned(
+        self,
+        call_id: str,
+        content: str,
+        *,
+        is_error: bool = False,
+        name: str | None = None,
+        attempts: int = 1,
+        notes: Iterable[str] = (),
+        seconds: float | None = None,
+    ) -> ToolReturned:
+        """Say what the model reads of a tool's answer; the rest is known from its call."""
+        with self._lock:
+            called = self._open.pop(call_id, None)
+            elapsed = None if called is None else round(self._elapsed() - called.at, 6)
+            return self._add(
+                ToolReturned,
+                parent=self._last(Turn) if called is None else called.id,
+                call_id=call_id,
+                name=name or (called.name if called else "unknown"),
+                server=called.server if called else None,
+                tool=called.tool if called else None,
+                content=content,
+                is_error=is_error,
+                seconds=elapsed if seconds is None else seconds,
+                attempts=attempts,
+                notes=tuple(notes),
+            )
+
+    def retry(
+        self,
+        server: str,
+        tool: str,
+        attempt: int,
+        *,
+        reason: str | None = None,
+        delay_seconds: float | None = None,
+        call_id: str | None = None,
+    ) -> Retried:
+        """Say that a call is made once more; it is found by server and tool if it has no id."""
+        with self._lock:
+            called = self._call(call_id, server, tool)
+            return self._add(
+                Retried,
+                parent=called.id if called else self._last(Turn),
+                server=server,
+                tool=tool,
+                attempt=attempt,
+                call_id=called.call_id if called else call_id,
+                reason=reason,
+                delay_seconds=delay_seconds,
+            )
+
+    def heal(
+        self, server: str, *, reason: str | None = None, seconds: float | None = None
+    ) -> Healed:
+        """Say that a server that was gone is there again."""
+        with self._lock:
+            called = self._call(None, server, None)
+            parent = called.id if called else self._last(Turn)
+            return self._add(Healed, parent=parent, server=server, reason=reason, seconds=seconds)
+
+    def elicitation(
+        self,
+        server: str,
+        question: str,
+        action: Action | None = None,
+        *,
+        tool: str | None = None,
+        call_id: str | None = None,
+    ) -> Elicited:
+        """Say that a server asked the user something, and what came of it."""
+        with self._lock:
+            called = self._call(call_id, server, tool)
+            return self._add(
+                Elicited,
+                parent=called.id if called else self._last(Turn),
+                server=server,
+                question=question,
+                action=action,
+                tool=tool or (called.tool if called else None),
+                call_id=called.call_id if called else call_id,
+            )
+
+    def failed(self, error: BaseException) -> RunFailed:
+        """Say what ended the run; `ended` follows."""
+        facts = error.to_dict() if isinstance(error, PlaitError) else {}
+        return self._add(
+            RunFailed,
+            parent=self._first(RunStarted),
+            error=type(error).__name__,
+            message=str(error),
+            facts=facts,
+        )
+
+    def ended(
+        self,
+        status: Status = "completed",
+        *,
+        final_response: str | None = None,
+        usage: UsageMetadata | None = None,
+        turns: int | None = None,
+        session_id: str | None = None,
+        actual_model: str | None = None,
+    ) -> Trace:
+        """Say how the run ended, and return its trace; what is not given follows from the turns."""
+        with self._lock:
+            so_far = self.trace
+            self._add(
+                RunEnded,
+                parent=self._first(RunStarted),
+                status=status,
+                final_response=(
+                    so_far.response_for(status) if final_response is None else final_response
+                ),
+                turns=so_far.turns if turns is None else turns,
+                usage=so_far.usage if usage is None else usage,
+                session_id=session_id,
+                actual_model=actual_model or so_far.actual_model,
+                seconds=round(self._elapsed(), 6),
+            )
+            return self.trace
+
+    def _add(self, kind: type[Kind], *, parent: int | None = None, **facts: Any) -> Kind:
+        with self._lock:
+            event = kind(
+                run=self.run,
+                id=len(self._events),
+                parent=parent,
+                time=_stamp(self._clock.now()),
+                at=round(self._elapsed(), 6),
+                **facts,
+            )
+            self._events.append(event)
+            if self._sink is not None:
+                self._sink.write(line_from_event(event, self._cleaner))
+        for listener in self._listeners:
+            try:
+                listener(event)
+            except Exception:  # boundary: a listener of the user's must not hurt the run
+                logger.exception("a listener of a trace failed")
+        return event
+
+    def _elapsed(self) -> float:
+        return self._clock.monotonic() - self._began
+
+    def _first(self, kind: type[TraceEvent]) -> int | None:
+        return next((event.id for event in self._events if isinstance(event, kind)), None)
+
+    def _last(self, kind: type[TraceEvent]) -> int | None:
+        return next((event.id for event in reversed(self._events) if isinstance(event, kind)), None)
+
+    def _call(self, call_id: str | None, server: str, tool: str | None) -> ToolCalled | None:
+        if call_id is not None:
+            return self._open.get(call_id)
+        fitting = (
+            called
+            for called in reversed(self._open.values())
+            if called.server == server and (tool is None or called.tool == tool)
+        )
+        return next(fitting, None)
+
+
+def _stamp(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

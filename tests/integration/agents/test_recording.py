@@ -1,0 +1,55 @@
+"""A trace tells of servers that were gone and came back, and of calls that were repeated."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from plait.agents.recording import RunObserver
+from plait.errors import ConnectionLostError
+from plait.execution.toolbox import Toolbox
+from plait.telemetry.observer import CallTool
+from plait.testing import server_stdio_config
+from plait.traces.events import Healed, Retried
+from plait.traces.recorder import Recorder
+
+
+@pytest.mark.anyio
+async def test_a_server_that_was_killed_is_healed_in_the_trace() -> None:
+    observer, recorder = RunObserver(), Recorder()
+    async with Toolbox({"calc": server_stdio_config()}, observers=[observer]) as toolbox:
+        observer.watch(toolbox, recorder)
+        await toolbox.call("calc", "add_numbers", {"a": 1, "b": 2})
+        assert recorder.trace.events == ()
+        pid = toolbox.status()["calc"].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        called = recorder.tool_called("c1", "add", {}, server="calc", tool="add_numbers")
+        result = await toolbox.call("calc", "add_numbers", {"a": 20, "b": 22})
+
+    assert result.text == "42"
+    (healed,) = [one for one in recorder.trace.events if isinstance(one, Healed)]
+    assert (healed.server, healed.parent) == ("calc", called.id)
+    assert healed.seconds is not None
+    assert healed.seconds >= 0
+    assert healed.reason
+
+
+@pytest.mark.anyio
+async def test_a_repeated_call_says_why_it_is_repeated() -> None:
+    observer, recorder = RunObserver(), Recorder()
+    async with Toolbox({"calc": server_stdio_config()}) as toolbox:
+        observer.watch(toolbox, recorder)
+        with (
+            pytest.raises(ConnectionLostError),
+            observer.around(CallTool(server="calc", tool="add", attempt=1)),
+        ):
+            raise ConnectionLostError("calc: it went away")
+        with observer.around(CallTool(server="calc", tool="add", attempt=2)):
+            pass
+
+    (retried,) = recorder.trace.events
+    assert isinstance(retried, Retried)
+    assert (retried.attempt, retried.reason) == (2, "calc: it went away")

@@ -1,0 +1,88 @@
+"""Blocking runs: bounded, cancelled properly, and in the context of whoever asks."""
+
+from __future__ import annotations
+
+import _thread
+import asyncio
+import threading
+from contextvars import ContextVar
+
+import pytest
+
+from plait.agents.blocking import run_bounded
+from plait.errors import AgentTimeoutError
+
+_WHO: ContextVar[str] = ContextVar("who", default="nobody")
+
+
+def test_the_work_runs_in_the_context_of_whoever_asks() -> None:
+    async def work() -> tuple[str, str]:
+        return _WHO.get(), threading.current_thread().name
+
+    token = _WHO.set("ann")
+    try:
+        assert run_bounded(work, seconds=30) == ("ann", "plait agent")
+    finally:
+        _WHO.reset(token)
+
+
+def test_an_error_of_the_work_is_raised_as_it_is() -> None:
+    async def work() -> None:
+        raise LookupError("no")
+
+    with pytest.raises(LookupError, match="no"):
+        run_bounded(work, seconds=30)
+
+
+def test_work_that_takes_too_long_is_cancelled() -> None:
+    cancelled = threading.Event()
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    with pytest.raises(AgentTimeoutError, match=r"longer than 0\.01 s"):
+        run_bounded(work, seconds=0.01)
+
+    assert cancelled.is_set()
+
+
+def test_work_that_ends_with_a_result_when_it_is_called_off_is_not_lost() -> None:
+    async def work() -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return "partial"
+        return "whole"
+
+    assert run_bounded(work, seconds=0.01) == "partial"
+
+
+def test_work_that_cannot_be_stopped_is_left_behind() -> None:
+    stuck = threading.Event()
+
+    async def work() -> None:
+        stuck.wait()  # a library that blocks the loop
+
+    with pytest.raises(AgentTimeoutError):
+        run_bounded(work, seconds=0.01, closing_seconds=0.01)
+
+    stuck.set()
+
+
+def test_ctrl_c_cancels_the_work_and_goes_on_to_the_caller() -> None:
+    cancelled = threading.Event()
+
+    async def work() -> None:
+        try:
+            _thread.interrupt_main()
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        run_bounded(work, seconds=30)
+
+    assert cancelled.is_set()

@@ -1,0 +1,207 @@
+"""`plait trace`: runs as a list, a timeline, a difference and a document."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from plait.cli import main
+from plait.messages.message import Message
+from plait.messages.usage import UsageMetadata
+from plait.traces.events import Status
+from plait.traces.file import TraceFile
+from tests.unit.traces.runs import begun
+
+
+def _run(*arguments: str | Path, columns: int = 300) -> Result:
+    runner = CliRunner(env={"COLUMNS": str(columns)})
+    return runner.invoke(main, ["trace", *map(str, arguments)])
+
+
+def _recorded(path: Path, answer: str | None, status: Status = "completed") -> Path:
+    file = TraceFile(path)
+    recorder = begun(file)
+    recorder.elicitation("weather", "May I?", "decline")
+    if answer is not None:
+        recorder.turn(Message.assistant(answer), usage=UsageMetadata(20, 4, 24, 0.0012))
+        recorder.ended(status)
+    file.close()
+    return path
+
+
+def test_the_runs_of_a_folder_are_listed_and_other_files_left_out(tmp_path: Path) -> None:
+    _recorded(tmp_path / "a.jsonl", "21 °C.")
+    _recorded(tmp_path / "deep.jsonl", None)
+    (tmp_path / "other.jsonl").write_text('{"role": "user"}\n')
+
+    header, first, second = _run("list", tmp_path).stdout.splitlines()
+
+    assert header.split()[:3] == ["file", "run", "began"]
+    assert first.split()[1:9] == [
+        "r1",
+        "02-03",
+        "04:05",
+        "langchain",
+        "small-1",
+        "completed",
+        "2",
+        "2",
+    ]
+    assert first.endswith("How warm is it in Köln?")
+    assert "unfinished" in second
+
+
+def test_a_list_leaves_out_what_there_is_no_room_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _recorded(tmp_path / "a.jsonl", "21 °C.")
+
+    header, line = _run("list", columns=65).stdout.splitlines()
+
+    assert header.split() == ["file", "run", "engine", "ended", "turns", "time", "question"]
+    assert line.split()[:4] == ["a.jsonl", "r1", "langchain", "completed"]
+    assert line.endswith("…")
+    assert len(line) <= 65
+
+
+def test_a_list_can_be_json(tmp_path: Path) -> None:
+    path = _recorded(tmp_path / "a.jsonl", "21 °C.", "limit")
+
+    (told,) = json.loads(_run("list", path, "--json").stdout)
+
+    assert told["file"] == str(path)
+    assert (told["run"], told["status"], told["turns"]) == ("r1", "limit", 2)
+    assert told["usage"] == {
+        "input_tokens": 30,
+        "output_tokens": 9,
+        "total_tokens": 39,
+        "cost_usd": 0.0012,
+    }
+
+
+def test_nothing_to_list_is_said_aside(tmp_path: Path) -> None:
+    done = _run("list", tmp_path)
+
+    assert done.exit_code == 0
+    assert done.stdout == ""
+    assert "no traces" in done.stderr
+
+
+def test_a_run_is_shown_step_by_step(tmp_path: Path) -> None:
+    shown = _run("show", _recorded(tmp_path / "a.jsonl", "It is 21 °C.")).stdout
+
+    assert [" ".join(line.split()[2:]) for line in shown.splitlines()[5:]] == [
+        "turn 1 10 + 5 tokens",
+        "",
+        '→ weather/now {"city": "Köln"}',
+        '→ weather/now {"city": "Bonn"}',
+        "✗ now 1.00 s",
+        "city",
+        "again weather/now attempt 2, connection lost",
+        "healed weather exited",
+        "← now 6.00 s, 2 attempts",
+        "",
+        "asked by weather May I? (decline)",
+        "turn 2 20 + 4 tokens",
+        "21 °C.",
+        "ended: completed",
+    ]
+
+
+def test_long_texts_are_whole_only_in_full(tmp_path: Path) -> None:
+    path = _recorded(tmp_path / "a.jsonl", "long " * 100 + "end.")
+
+    assert "end." not in _run("show", path).stdout
+    assert "end." in _run("show", path, "--full").stdout
+
+
+def test_a_killed_run_is_shown_as_far_as_it_came(tmp_path: Path) -> None:
+    path = _recorded(tmp_path / "a.jsonl", None)
+    path.write_bytes(path.read_bytes()[:-10])
+
+    shown = _run("show", path).stdout
+
+    assert "the run was killed, or goes on" in shown
+    assert "1 line of the file cannot be read" in shown
+
+
+def test_a_text_cannot_drive_the_terminal(tmp_path: Path) -> None:
+    assert "\x1b" not in _run("show", _recorded(tmp_path / "a.jsonl", "\x1b[2Jgone")).stdout
+
+
+def test_a_run_can_be_shown_as_json(tmp_path: Path) -> None:
+    told = json.loads(_run("show", _recorded(tmp_path / "a.jsonl", "x"), "--json").stdout)
+
+    assert told["status"] == "completed"
+    assert [event["event"] for event in told["events"]][:3] == ["run", "turn", "tool_call"]
+
+
+def test_runs_that_did_the_same_have_no_difference(tmp_path: Path) -> None:
+    one, other = (_recorded(tmp_path / name, "21 °C.") for name in ("a.jsonl", "b.jsonl"))
+
+    done = _run("diff", one, other)
+
+    assert (done.exit_code, done.stdout) == (0, "")
+
+
+def test_runs_that_did_not_are_shown_side_by_side_with_code_1(tmp_path: Path) -> None:
+    one = _recorded(tmp_path / "a.jsonl", "21 °C.")
+    other = _recorded(tmp_path / "b.jsonl", "22 °C.", "limit")
+
+    done = _run("diff", one, other)
+    told = json.loads(_run("diff", one, other, "--json").stdout)
+
+    assert done.exit_code == 1
+    assert {"-21 °C.", "+22 °C.", "-ended: completed", "+ended: limit"} < set(
+        done.stdout.splitlines()
+    )
+    assert told == {"same": False, "diff": done.stdout.splitlines()}
+
+
+@pytest.mark.parametrize(
+    ("kind", "part"),
+    [
+        ("markdown", "### `now` of `weather`"),
+        ("raw", "--- Tool Message (call_id: c1) ---\n21 °C"),
+        ("messages", '"tool_use_id": "c1"'),
+        ("events", '"event": "heal"'),
+        ("metrics", '"suspect_failed_tool_calls": 1'),
+    ],
+)
+def test_a_run_becomes_a_document(tmp_path: Path, kind: str, part: str) -> None:
+    path = _recorded(tmp_path / "a.jsonl", "x")
+
+    printed = _run("export", path, "--format", kind).stdout
+    _run("export", path, "--format", kind, "--output", tmp_path / "out")
+
+    assert part in printed
+    assert (tmp_path / "out").read_text("utf-8").strip() == printed.strip()
+
+
+def test_a_document_has_all_that_happened(tmp_path: Path) -> None:
+    printed = _run("export", _recorded(tmp_path / "a.jsonl", None)).stdout
+
+    for part in (
+        "| Ended | unfinished |",
+        "## System",
+        "`now` failed after 1.00 s:",
+        "*Attempt 2 of `weather/now`: connection lost*",
+        "*`weather` was gone, and came back.*",
+        "*`weather` asked: May I? (decline)*",
+        "the run was killed",
+    ):
+        assert part in printed
+
+
+def test_a_file_that_is_no_trace_is_a_wrong_argument(tmp_path: Path) -> None:
+    file = tmp_path / "x.jsonl"
+    file.write_text("hello\n")
+
+    done = _run("show", file)
+
+    assert done.exit_code == 2
+    assert "no line of it is an event" in done.stderr

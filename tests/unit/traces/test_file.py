@@ -1,0 +1,164 @@
+"""Trace files: what had happened is there, however a run ended."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plait.errors import TraceFormatError
+from plait.messages.message import Message
+from plait.traces.file import TraceFile
+from plait.traces.read import read_trace, read_traces, traces_from_bytes
+from plait.traces.recorder import Recorder
+from tests.unit.traces.runs import Lines, begun
+
+_KILLED = """
+import os, signal, sys
+from plait.messages.message import Message
+from plait.traces.file import TraceFile
+from plait.traces.recorder import Recorder
+
+recorder = Recorder(TraceFile(sys.argv[1]), run="killed")
+recorder.run_started([Message.user("q")], interface="x")
+recorder.turn(Message.assistant("I look."))
+recorder.tool_called("c", "t", {})
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_killed_run_leaves_all_that_had_happened(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+
+    done = subprocess.run([sys.executable, "-c", _KILLED, str(path)], check=False, timeout=60)
+
+    assert done.returncode == -signal.SIGKILL
+    trace = read_trace(path)
+    assert [event.kind for event in trace.events] == ["run", "turn", "tool_call"]
+    assert trace.status == "unfinished"
+    assert trace.final_response == "I look."
+
+
+def test_each_event_is_in_the_file_when_it_has_been_told(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "run.jsonl"
+    file = TraceFile(path)
+
+    recorder = begun(file)
+
+    assert read_trace(path) == recorder.trace
+    file.close()
+
+
+def test_only_the_owner_can_read_a_trace(tmp_path: Path) -> None:
+    file = TraceFile(tmp_path / "run.jsonl")
+    file.close()
+
+    assert stat.S_IMODE((tmp_path / "run.jsonl").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("cut", [1, 20, 60])
+def test_a_torn_last_line_is_left_out_and_counted(cut: int) -> None:
+    sink = Lines()
+    whole = begun(sink).trace
+
+    (trace,) = traces_from_bytes(sink.data[:-cut])
+
+    if cut == 1:
+        assert trace == whole
+    else:
+        assert trace.events == whole.events[:-1]
+        assert trace.damaged == 1
+
+
+@given(data=st.data())
+def test_a_trace_that_is_cut_anywhere_is_the_beginning_of_it(data: st.DataObject) -> None:
+    sink = Lines()
+    whole = begun(sink).trace
+    first = sink.data.index(b"\n") + 1
+
+    (trace,) = traces_from_bytes(sink.data[: data.draw(st.integers(first, len(sink.data)))])
+
+    assert trace.events == whole.events[: len(trace.events)]
+    assert len(trace.events) + trace.damaged <= len(whole.events)
+    assert trace.damaged <= 1
+
+
+def test_a_run_can_be_added_after_a_torn_line(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    sink = Lines()
+    begun(sink)
+    path.write_bytes(sink.data[:-20])
+
+    file = TraceFile(path)
+    second = Recorder(file, run="r2")
+    second.turn(Message.assistant("hi"))
+    file.close()
+
+    first, later = read_traces(path)
+    assert len(first.events) == sink.data.count(b"\n") - 1
+    assert later.events == second.trace.events
+
+
+def test_runs_of_one_file_are_told_apart(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    file = TraceFile(path)
+    runs = [Recorder(file, run=name) for name in ("aa1", "ab2")]
+    for place in range(2):
+        for recorder in runs:
+            recorder.turn(Message.assistant(f"{recorder.run} {place}"))
+    file.close()
+
+    assert [trace.run for trace in read_traces(path)] == ["aa1", "ab2"]
+    assert read_trace(path) == runs[1].trace
+    assert read_trace(path, "aa") == runs[0].trace
+    for unclear in ("a", "b"):
+        with pytest.raises(TraceFormatError, match="aa1, ab2"):
+            read_trace(path, unclear)
+
+
+@pytest.mark.parametrize("data", [b"", b"hello\n", b"[]\n", b'{"role": "user"}\n', b"\xff\n"])
+def test_what_is_no_trace_is_an_error(data: bytes) -> None:
+    with pytest.raises(TraceFormatError, match="no line of it"):
+        traces_from_bytes(data)
+
+
+def test_a_trace_of_a_later_version_is_an_error_that_says_so() -> None:
+    with pytest.raises(TraceFormatError, match="line 1: version 2"):
+        traces_from_bytes(b'{"v":2,"event":"run"}\n')
+
+
+def test_lines_that_are_not_whole_events_are_damaged() -> None:
+    sink = Lines()
+    begun(sink)
+    broken = b"\n".join(
+        [
+            b'{"v":1,"event":"turn","run":"r1","id":9,"time":"","at":0,"number":1,"message":"x"}',
+            b'{"v":1,"event":"turn","run":"r1","id":"x","time":"","at":0}',
+            b'{"v":1,"event":"end","run":"r1"}',
+        ]
+    )
+
+    (trace,) = traces_from_bytes(sink.data + broken)
+
+    assert trace.damaged == 3
+
+
+def test_a_full_disk_is_said_once_and_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("there is no /dev/full here")
+    file = TraceFile(full)
+
+    with caplog.at_level(logging.WARNING, "plait.traces"):
+        recorder = begun(file)
+
+    assert len(caplog.records) == 1
+    assert len(recorder.trace.events) == 8
+    file.close()

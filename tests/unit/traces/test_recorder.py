@@ -1,0 +1,192 @@
+"""The recorder: what engines tell it comes out in order, with parents, times and no secrets."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from plait._support.redact import Redactor
+from plait.errors import ConnectError
+from plait.messages.content import ToolUseContent
+from plait.messages.message import Message
+from plait.messages.usage import UsageMetadata
+from plait.traces.codec import event_from_line, line_from_event
+from plait.traces.events import KINDS, RunEnded, TraceEvent
+from plait.traces.recorder import Recorder, hash_question
+from plait.traces.trace import NO_RESPONSE
+from tests.unit.traces.runs import QUESTION, Lines, begun
+
+
+def _written(sink: Lines) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in sink.data.splitlines()]
+
+
+def test_events_are_numbered_and_follow_from_each_other() -> None:
+    sink = Lines()
+    recorder = begun(sink)
+    recorder.turn(Message.assistant("21 °C."), usage=UsageMetadata(20, 4, 24))
+    recorder.ended()
+
+    told = [(one["id"], one["event"], one.get("parent")) for one in _written(sink)]
+
+    assert told == [
+        (0, "run", None),
+        (1, "turn", 0),
+        (2, "tool_call", 1),
+        (3, "tool_call", 1),
+        (4, "tool_result", 3),
+        (5, "retry", 2),
+        (6, "heal", 2),
+        (7, "tool_result", 2),
+        (8, "turn", 0),
+        (9, "end", 0),
+    ]
+
+
+def test_a_line_says_version_run_and_times() -> None:
+    sink = Lines()
+    begun(sink)
+
+    first, second, *_ = _written(sink)
+
+    assert (first["v"], first["run"]) == (1, "r1")
+    assert first["time"] == "2026-02-03T04:05:07.000Z"
+    assert second["at"] > first["at"] > 0
+
+
+def test_a_run_is_known_by_the_hash_of_its_question() -> None:
+    started = begun().trace.started
+
+    assert started is not None
+    assert started.question_hash == hash_question(QUESTION)
+    assert hash_question("a") == "0cc175b9c0f1b6a831c399e269772661"
+
+
+def test_an_answer_knows_the_tool_and_the_time_of_its_call() -> None:
+    called, answered = begun().trace.calls[0]
+
+    assert answered is not None
+    assert (answered.server, answered.tool, answered.name) == ("weather", "now", "now")
+    assert answered.seconds is not None
+    assert 0 < answered.seconds <= answered.at - called.at
+    assert answered.attempts == 2
+
+
+def test_what_is_written_is_what_is_read() -> None:
+    sink = Lines()
+    recorder = begun(sink)
+    recorder.elicitation("weather", "May I?", "accept", call_id="c9")
+    recorder.failed(ConnectError("weather: gone", server="weather"))
+    trace = recorder.ended("failed", session_id="s", actual_model="m")
+
+    read = [event_from_line(line) for line in sink.data.splitlines()]
+
+    assert tuple(read) == trace.events
+    assert {event.kind for event in trace.events} == set(KINDS)
+
+
+def test_the_end_follows_from_the_turns_where_nothing_else_is_said() -> None:
+    recorder = begun()
+    recorder.turn(Message.assistant("21 °C."), usage=UsageMetadata(20, 4, 24))
+
+    ended = recorder.ended().ended
+
+    assert ended is not None
+    assert (ended.status, ended.final_response, ended.turns) == ("completed", "21 °C.", 2)
+    assert ended.usage == UsageMetadata(30, 9, 39)
+    assert ended.actual_model == "small-1"
+
+
+def test_a_stopped_run_answers_with_what_was_said_last() -> None:
+    assert begun().ended("limit").final_response == "I look."
+    assert begun().ended("completed").final_response == NO_RESPONSE
+    assert Recorder().ended("timeout").final_response == NO_RESPONSE
+
+
+def test_results_stand_in_the_order_in_which_the_model_asked() -> None:
+    assert begun().trace.messages[1:] == [
+        Message.tool_result("c1", "21 °C"),
+        Message.tool_result("c2", "no such city", is_error=True),
+    ]
+
+
+def test_an_id_that_is_used_in_two_turns_means_the_call_of_its_turn() -> None:
+    recorder = Recorder()
+    for answer in ("one", "two"):
+        recorder.turn(Message.assistant("", [ToolUseContent("c", "t")]))
+        recorder.tool_called("c", "t", {})
+        recorder.tool_returned("c", answer)
+
+    results = [one.tool_results[0].content for one in recorder.trace.messages if one.tool_results]
+    assert results == ["one", "two"]
+
+
+def test_an_answer_to_a_call_that_nobody_told_of_is_kept() -> None:
+    recorder = Recorder()
+    recorder.turn(Message.assistant("", [ToolUseContent("c", "t")]))
+    recorder.tool_returned("c", "no such tool", is_error=True, name="t")
+
+    assert recorder.trace.messages[-1] == Message.tool_result("c", "no such tool", is_error=True)
+
+
+def test_secrets_are_not_written_but_the_result_is_what_was_said() -> None:
+    canary = "s3cr3t-canary-value"
+    sink = Lines()
+    recorder = Recorder(sink, redact=Redactor([canary]))
+    recorder.run_started([Message.user(f"use {canary}")], interface="x")
+    recorder.turn(
+        Message.assistant(
+            f"I got {canary}",
+            [
+                ToolUseContent(
+                    "c", "login", {"password": "hunter twelve", "deep": [{canary: canary}]}
+                )
+            ],
+        )
+    )
+    recorder.tool_called("c", "login", {"password": "hunter twelve"})
+    recorder.tool_returned("c", f'{{"token": "{canary}"}}', notes=[canary])
+    recorder.failed(ConnectError(f"refused {canary}", challenge=canary))
+    trace = recorder.ended("failed")
+
+    assert canary not in sink.data.decode()
+    assert "hunter" not in sink.data.decode()
+    assert len(_written(sink)) == 6
+    assert trace.final_response == f"I got {canary}"
+
+
+def test_listeners_hear_each_event_and_cannot_hurt_the_run() -> None:
+    heard: list[TraceEvent] = []
+
+    def broken(event: TraceEvent) -> None:
+        raise RuntimeError("no")
+
+    recorder = begun(listeners=(broken, heard.append))
+
+    assert tuple(heard) == recorder.trace.events
+
+
+def test_values_that_json_cannot_hold_are_written_as_text() -> None:
+    sink = Lines()
+    recorder = Recorder(sink)
+    recorder.tool_called("c", "t", {"nan": float("nan"), "set": {1}, "half": "\ud800", "o": Lines})
+
+    (line,) = sink.data.splitlines()
+    arguments = json.loads(line)["arguments"]
+
+    assert arguments["nan"] == "nan"
+    assert arguments["set"] == [1]
+    assert arguments["half"] == "\ud800"
+
+
+def test_a_line_never_holds_a_line_break() -> None:
+    recorder = Recorder()
+    event = recorder.tool_returned("c", "a\nb\r\u2028c")
+
+    assert line_from_event(event).count(b"\n") == 1
+    assert event_from_line(line_from_event(event)) == event
+
+
+def test_an_event_of_a_kind_that_is_not_known_is_passed_over() -> None:
+    assert event_from_line(b'{"v":1,"event":"dream","run":"r","id":0}') is None
+    assert RunEnded.kind == "end"
