@@ -64,17 +64,20 @@ def test_a_process_that_is_killed_loses_nothing_and_mixes_nothing_up(
     assert drained.stdout.endswith("drained\n"), drained.stderr
 
     arrived = [str(body) for body in gateway.histories()]
-    stored = letters.split(",")[: sum(done == "stored" for done, _ in steps)]
-    assert set(arrived) == set(stored)
+    written = letters.split(",")
+    stored = sum(done == "stored" for done, _ in steps)
+    # One may be on disk of which the program had no time to speak.
+    assert set(written[:stored]) <= set(arrived) <= set(written[: stored + 1])
     for conversation in "ab":
         own = list(dict.fromkeys(one for one in arrived if one[0] == conversation))
         assert own == sorted(own)
     repeated = {letter for letter, times in Counter(arrived).items() if times > 1}
     under_way = {number for done, number in steps if done == "sending"}
     under_way -= {number for done, number in steps if done in {"removed", "postponed"}}
-    assert repeated <= {stored[int(number) - 1] for number in under_way}
+    assert repeated <= {written[int(number) - 1] for number in under_way}
     if step == "answered":
-        assert stored[int(steps[-1][1]) - 1] in repeated
+        deadly = [number for done, number in steps if done == "answered"][count - 1]
+        assert written[int(deadly) - 1] in repeated
     elif step != "stored":
         assert not repeated
     with Outbox(path) as outbox:
