@@ -33,6 +33,7 @@ class Session:
         self._voice = voice
         self._client: Client | None = None
         self._failure: PlaitError | None = None
+        self._opening: asyncio.Timeout | None = None
         self._opened = asyncio.Event()
         self._leave = asyncio.Event()
         self._free = asyncio.Event()
@@ -121,9 +122,11 @@ class Session:
         self._leave.set()
 
     def abort(self) -> None:
-        """End the session and whatever still runs on it."""
+        """End the session and whatever still runs on it, or the attempt to open it."""
         self._free.set()
         self.end()
+        if self._opening is not None and not self._opening.expired():
+            self._opening.reschedule(asyncio.get_running_loop().time())
 
     async def live(self) -> None:
         """Open the session, hold it until it ends, and close it; no failure of it is raised."""
@@ -148,7 +151,7 @@ class Session:
         began = time.monotonic()
         limit = connect_seconds_of(self._server)
         try:
-            async with asyncio.timeout(limit):
+            async with asyncio.timeout(limit) as self._opening:
                 self._client = await enter_client(
                     stack, self._server, self.wire, self._memory, self._voice
                 )
@@ -157,6 +160,8 @@ class Session:
         except PlaitError as error:
             self._memory.ignored_probe = False  # it said something, or is not there at all
             self._failure = error
+        finally:
+            self._opening = None
         self.opened_at = self.last_used = time.monotonic()
         self.connect_seconds = self.opened_at - began
         self._opened.set()

@@ -63,6 +63,20 @@ async def test_closing_during_calls_ends_them_with_an_error_that_says_so(
     assert {type(outcome) for outcome in outcomes} == {ClientClosedError}
 
 
+async def test_closing_during_a_handshake_does_not_wait_for_its_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with Toolbox({"silent": {"command": "sleep", "args": ["600"]}}) as box:
+        listing = asyncio.ensure_future(box.tools())
+        await eventually(lambda: box.status()["silent"].pid is not None)
+        child = psutil.Process(box.status()["silent"].pid)
+
+    with pytest.raises(ClientClosedError):
+        await listing
+    assert not child.is_running()
+    assert "did not close in time" not in caplog.text
+
+
 @pytest.mark.parametrize("transport", ["stdio", "http", "sse", "websocket"])
 async def test_fifty_reconnects_leave_no_task_thread_process_or_file_behind(
     transport: str, fault_server: StartFaultServer
