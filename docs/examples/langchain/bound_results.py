@@ -43,7 +43,7 @@ async def main() -> None:
         handle = message.artifact["plait/parked"]
         more = await named["read_more"].ainvoke({"handle": handle, "path": "$.orders[998:].item"})
         print(*(block["text"] for block in more), sep="\n")
-        whole = client.read_parked(handle).structured_content or {}
+        whole: Any = client.read_parked(handle).structured_content
         print(f"kept for the program: {len(whole['orders'])} orders")
 
         model = ScriptedChatModel(

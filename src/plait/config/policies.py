@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 
+_chance = random.Random()  # not the one that programs seed for themselves
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconnectPolicy:
     """How often a lost or refused connection is tried again, and how patiently."""
@@ -25,12 +28,12 @@ class ReconnectPolicy:
     jitter: float = 0.3
     """Share of each delay left to chance, from 0 to 1."""
 
-    def delay_seconds(self, doublings: int, draw: Callable[[], float] = random.random) -> float:
+    def delay_seconds(self, doublings: int, draw: Callable[[], float] = _chance.random) -> float:
         """Say how long to pause after the first delay has doubled this often; `draw` is [0, 1)."""
         delay = self.first_delay_seconds * 2 ** min(max(doublings, 0), 32)
         return min(self.longest_delay_seconds, delay) * (1 - self.jitter * draw())
 
-    def delays(self, draw: Callable[[], float] = random.random) -> Iterator[float]:
+    def delays(self, draw: Callable[[], float] = _chance.random) -> Iterator[float]:
         """Yield the pause before each further attempt of one outage."""
         for retry in range(self.max_attempts - 1):
             yield self.delay_seconds(retry, draw)

@@ -13,11 +13,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command
 
+from plait.adapters.langchain.caller import PlainCaller
 from plait.adapters.langchain.interceptors import Handler, MCPToolCallRequest
 from plait.adapters.langchain.runner import (
     Answered,
     Invocation,
-    PlainCaller,
     RunnerSettings,
     ToolRunner,
 )

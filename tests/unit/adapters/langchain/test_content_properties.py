@@ -133,7 +133,7 @@ def test_structure_is_never_said_twice(structured: Any, route: Any) -> None:
 def test_structure_alone_reaches_the_model_whole(structured: Any) -> None:
     result = types.CallToolResult(content=[], structured_content=structured)
 
-    content = convert_result(result, server="s", tool="t").content
+    content = convert_result(result, server="s", tool="t", sanitize=False).content
 
     assert isinstance(content, str)
     assert json.loads(content) == structured

@@ -12,10 +12,10 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command
 
+from plait.adapters.langchain.caller import PlainCaller
 from plait.adapters.langchain.runner import (
     Answered,
     Invocation,
-    PlainCaller,
     RunnerSettings,
     ToolRunner,
 )
