@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-
 _chance = random.Random()  # not the one that programs seed for themselves
 
 
