@@ -6,6 +6,7 @@ Calls of different sessions run at the same time.
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,7 @@ from plait.reasoning.registry import TOOLS
 from plait.reasoning.results import Result, Shown
 from plait.reasoning.storage.port import ConflictError, Storage
 from plait.reasoning.tool import Tool
+from plait.reasoning.values import Invocation
 from plait.reasoning.work import Outcome, Work
 
 _MOST_CONFLICTS = 50
@@ -127,21 +129,33 @@ class Reasoner:
         """Run the mode and write; begin again if the session changed in between."""
         for attempt in range(_MOST_CONFLICTS):
             work.invocations.clear()
+            began = time.monotonic()
             try:
                 outcome = await tool.run(params, work)
             except PlaitError:
                 await self._note_failures(work)
                 raise
             try:
-                await self._write(outcome.changes, work)
+                await self._write(outcome.changes, work, began)
             except ConflictError:
                 await anyio.sleep(random.uniform(0, 0.01 * min(attempt + 1, 10)))
             else:
                 return outcome
         raise session_fault("Another process keeps changing this session; call again")
 
-    async def _write(self, changes: Changes | None, work: Work) -> None:
+    async def _write(self, changes: Changes | None, work: Work, began: float) -> None:
         noted = (*work.invocations,)
+        if changes is not None and not noted:
+            # No model was asked, and the call is worth counting all the same.
+            noted = (
+                Invocation(
+                    session_id=changes.session.id if changes.session else None,
+                    tool_name=work.tool,
+                    backend=work.completer.name,
+                    input={},
+                    latency_ms=round((time.monotonic() - began) * 1000),
+                ),
+            )
         if changes is None and noted:
             changes = Changes()
         if changes is not None:

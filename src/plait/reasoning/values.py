@@ -192,7 +192,7 @@ class GraphEdge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """One request to a model, for the record."""
+    """One request to a model, or one call of a tool that needed none, for the record."""
 
     id: str = field(default_factory=new_id)
     session_id: str | None = None
@@ -207,6 +207,7 @@ class Invocation:
     model: str | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
+    backend: str | None = None
 
 
 _INTERNAL = frozenset({"position", "abandoned_by"})

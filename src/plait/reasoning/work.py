@@ -83,6 +83,7 @@ class Work:
         note = Invocation(
             session_id=session.id if session else None,
             tool_name=self.tool,
+            backend=self.completer.name,
             pipe_name=prompt.pipe,
             input={"user": user},
         )

@@ -15,6 +15,7 @@ from plait.reasoning.storage.engine import WRITES, database_from, make_engine
 from plait.reasoning.storage.migrate import STEPS, migrate
 from plait.reasoning.storage.sql import SqlStorage
 from plait.reasoning.storage.tables import metadata
+from plait.reasoning.values import fingerprint
 
 pytestmark = pytest.mark.anyio
 
@@ -56,6 +57,22 @@ OLD_ROWS = {
         (
             "INSERT INTO graph_edges (id, session_id, from_node, to_node, created_at) "
             "VALUES ('e', 's', 'n1', 'n2', '2026-01-02')"
+        ),
+    ),
+    "0004": (
+        "UPDATE branches SET position = 1",
+        f"UPDATE thoughts SET position = 1, fingerprint = '{fingerprint('One')}' WHERE id = 't1'",
+        f"UPDATE thoughts SET position = 2, fingerprint = '{fingerprint('Two')}' WHERE id = 't2'",
+        "UPDATE graph_nodes SET graph_id = 's', position = 1 WHERE id = 'n1'",
+        "UPDATE graph_nodes SET graph_id = 's', position = 2 WHERE id = 'n2'",
+        "UPDATE graph_edges SET graph_id = 's'",
+        (
+            "INSERT INTO graphs (id, session_id, config, created_at) "
+            """VALUES ('s', 's', '{"max_nodes"\\: 100}', '2026-01-01')"""
+        ),
+        (
+            "INSERT INTO invocations (id, session_id, tool_name, input, pipe_name, created_at) "
+            "VALUES ('i', 's', 'reasoning_linear', '{}', 'linear', '2026-01-01')"
         ),
     ),
 }
@@ -112,6 +129,9 @@ async def test_an_old_database_is_brought_up_to_date(address: str, version: str)
         graph = await store.get_graph("s")
         assert graph is not None
         assert graph.config["max_nodes"] == 100
+    if "0004" in done:
+        used = await store.get_usage(session_id="s")
+        assert ("linear", None) in [(one.pipe_name, one.backend) for one in used]
     await store.aclose()
 
 

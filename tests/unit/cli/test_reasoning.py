@@ -139,15 +139,19 @@ def test_old_sessions_are_pruned(run: Run) -> None:
     assert "deleted 2 sessions" in run("prune", "--older-than", "0", "--yes").stderr
 
 
-def test_stats_are_of_requests_to_models(run: Run) -> None:
-    assert json.loads(run("stats", "--json").stdout) == []
-    assert run("stats").stdout.split()[:2] == ["pipe", "model"]
+def test_stats_count_the_calls_of_each_tool_and_backend(run: Run) -> None:
+    found = json.loads(run("stats", "--json").stdout)
+    counted = {(one["tool_name"], one["backend"]): one["requests"] for one in found}
+
+    assert run("stats").stdout.split()[:3] == ["tool", "backend", "model"]
+    assert counted["reasoning_linear", "host"] >= 1
+    assert all(one["failures"] == 0 for one in found)
 
 
 def test_tables_are_made_and_then_up_to_date(run: Run, tmp_path: Path) -> None:
     fresh = str(tmp_path / "fresh" / "new.db")
 
-    assert "went from nothing to 0004" in run("migrate", "--db", fresh).stderr
+    assert "went from nothing to 0005" in run("migrate", "--db", fresh).stderr
     assert "is up to date" in run("migrate", "--db", fresh).stderr
 
 

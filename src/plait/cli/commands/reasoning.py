@@ -261,7 +261,7 @@ def delete(session: str, yes: bool, db: str | None) -> None:
 @json_option
 @common_options
 def stats(db: str | None, as_json: bool) -> None:
-    """Show what requests to models took: by pipe and model."""
+    """Show what calls took and how many failed: by tool, backend and model."""
     import asyncio
     from dataclasses import asdict
 
@@ -279,12 +279,21 @@ def stats(db: str | None, as_json: bool) -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
-    for title in ("pipe", "model", "requests", "failed", "average", "tokens in", "tokens out"):
+    for title in (
+        "tool",
+        "backend",
+        "model",
+        "calls",
+        "failed",
+        "average",
+        "tokens in",
+        "tokens out",
+    ):
         table.add_column(title)
     for one in use:
         latency = "–" if one.average_latency_ms is None else f"{one.average_latency_ms:.0f} ms"
         facts = (one.requests, one.failures, latency, one.input_tokens, one.output_tokens)
-        table.add_row(one.pipe_name or "–", one.model or "–", *map(str, facts))
+        table.add_row(one.tool_name, one.backend or "–", one.model or "–", *map(str, facts))
     print_rich(table)
 
 

@@ -230,7 +230,8 @@ def _go_on(session: Session) -> Any:
 
 
 async def _tokens(work: Work, session: Session) -> dict[str, int]:
-    use = await work.store.get_usage(session_id=session.id)
+    used = await work.store.get_usage(session_id=session.id)
+    use = [one for one in used if one.pipe_name is not None]
     return {
         "requests": sum(one.requests for one in use),
         "input": sum(one.input_tokens for one in use),

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from plait.errors import ConfigError
 from plait.reasoning.storage.engine import WRITES
 
-STEPS = ("0001", "0002", "0003", "0004")
+STEPS = ("0001", "0002", "0003", "0004", "0005")
 """Every version the tables have had, oldest first."""
 
 _LOCK = 0x706C616974

@@ -40,9 +40,12 @@ class SessionLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What requests to models have cost, in all."""
+    """What calls have taken, in all: of one tool, with one backend, pipe and model."""
 
+    tool_name: str
+    backend: str | None
     pipe_name: str | None
+    """`None` for calls of which no model was asked."""
     model: str | None
     requests: int
     failures: int

@@ -38,11 +38,11 @@ class RecordRows(SqlBase):
         return await self.read_many(Invocation, newest.limit(limit))
 
     async def get_usage(self, *, session_id: str | None = None) -> list[Usage]:
-        """Return what requests to models cost, by pipe and model."""
+        """Return what calls took, by tool, backend, pipe and model."""
         table = _invocations
+        groups = (table.c.tool_name, table.c.backend, table.c.pipe_name, table.c.model)
         statement = select(
-            table.c.pipe_name,
-            table.c.model,
+            *groups,
             func.count(),
             func.count().filter(table.c.success.is_(False)),
             func.avg(table.c.latency_ms),
@@ -51,11 +51,13 @@ class RecordRows(SqlBase):
         )
         if session_id is not None:
             statement = statement.where(table.c.session_id == session_id)
-        grouped = statement.group_by(table.c.pipe_name, table.c.model)
+        grouped = statement.group_by(*groups).order_by(*groups)
         async with self.engine.connect() as connection:
-            rows = (await connection.execute(grouped.order_by(table.c.pipe_name))).all()
+            rows = (await connection.execute(grouped)).all()
         return [
             Usage(
+                tool_name=tool,
+                backend=backend,
                 pipe_name=pipe,
                 model=model,
                 requests=requests,
@@ -64,7 +66,7 @@ class RecordRows(SqlBase):
                 input_tokens=int(taken),
                 output_tokens=int(given),
             )
-            for pipe, model, requests, failures, latency, taken, given in rows
+            for tool, backend, pipe, model, requests, failures, latency, taken, given in rows
         ]
 
     async def save_answer(self, run_id: str, key: str, answer: Mapping[str, Any]) -> None:

@@ -216,6 +216,7 @@ invocations = Table(
     Column("model", String),
     Column("input_tokens", Integer),
     Column("output_tokens", Integer),
+    Column("backend", String),
 )
 
 answers = Table(

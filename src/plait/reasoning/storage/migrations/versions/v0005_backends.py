@@ -1,0 +1,16 @@
+"""Which backend each recorded call was made with."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0005"
+down_revision = "0004"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Add the column; what was recorded before does not say."""
+    op.add_column("invocations", sa.Column("backend", sa.String))
