@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from plait.adapters.langchain.tools import MCPTool as MCPTool
     from plait.adapters.langchain.tools import MCPToolArtifact as MCPToolArtifact
     from plait.adapters.manual.traces import ManualTraces as ManualTraces
+    from plait.agents.agent_run import AgentRun as AgentRun
     from plait.agents.base import BaseAgent as BaseAgent
     from plait.agents.config import AgentConfig as AgentConfig
     from plait.agents.connecting import afetch_tool_descriptions as afetch_tool_descriptions
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from plait.agents.connecting import get_all_mcp_tools as get_all_mcp_tools
     from plait.agents.factory import cleanup_all_adapters as cleanup_all_adapters
     from plait.agents.factory import get_agent as get_agent
+    from plait.agents.live import LiveAgent as LiveAgent
     from plait.agents.middleware_config import AgentLimitConfig as AgentLimitConfig
     from plait.agents.middleware_config import AgentMiddlewareConfig as AgentMiddlewareConfig
     from plait.agents.middleware_config import ModelRetryConfig as ModelRetryConfig
@@ -80,6 +82,8 @@ if TYPE_CHECKING:
     from plait.agents.registry import AdapterSpec as AdapterSpec
     from plait.agents.result import AgentResult as AgentResult
     from plait.agents.result import result_from_trace as result_from_trace
+    from plait.agents.run_tools import RunTool as RunTool
+    from plait.agents.run_tools import ToolAnswer as ToolAnswer
     from plait.agents.servers import MCPHttpServerConfig as MCPHttpServerConfig
     from plait.agents.servers import MCPServerConfig as MCPServerConfig
     from plait.agents.servers import MCPStdioServerConfig as MCPStdioServerConfig

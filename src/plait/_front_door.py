@@ -107,6 +107,9 @@ MODULES = {
         "convert_mcp_config",
         "validate_mcp_config",
     ),
+    "plait.agents.agent_run": ("AgentRun",),
+    "plait.agents.live": ("LiveAgent",),
+    "plait.agents.run_tools": ("RunTool", "ToolAnswer"),
     "plait.agents.static_tool": ("StaticTool",),
     "plait.agents.toolbox": (
         "redactor_for",

@@ -50,9 +50,13 @@ class BaseAgent(ABC):
         Raises:
             AgentTimeoutError: It took longer than 600 s, or half a minute more than its timeout.
         """
-        timeout = None if config is None else config.timeout
+        timeout = self.seconds_for(config or AgentConfig())
         bound = _LONGEST_SECONDS if timeout is None else timeout + _GRACE_SECONDS
         return run_bounded(lambda: self.arun(messages, tools, mcp_servers, config), seconds=bound)
+
+    def seconds_for(self, config: AgentConfig) -> float | None:
+        """Say how long a run may take; `None` if that is not limited."""
+        return config.timeout
 
     async def aclose(self) -> None:  # noqa: B027
         """Give back what the engine holds; most hold nothing between runs."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,10 @@ class AgentConfig:
 
     trace: str | Path | None = None
     """The file to which the trace is added, while the run goes on."""
+
+    tool_options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """How tools are listed and called: `policy`, `on_approval`, `result_budget`, and whatever else
+    a `Toolbox` takes by name."""
 
     on_event: Callable[[TraceEvent], None] | None = None
     """Hears of each event of the trace as it happens."""

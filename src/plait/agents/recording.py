@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from datetime import datetime
+
+import mcp_types as types
+from mcp.client import ClientRequestContext
+from mcp.client.session import ElicitationFnT
 
 from plait.agents.config import AgentConfig
 from plait.errors import PlaitError
@@ -81,6 +85,25 @@ class RunObserver:
             raise
         finally:
             self._look()
+
+    def hearing(self, ask: Callable[[str], ElicitationFnT]) -> Callable[[str], ElicitationFnT]:
+        """Wrap what answers the questions of servers, so that they are recorded."""
+
+        def answering(server: str) -> ElicitationFnT:
+            answer = ask(server)
+
+            async def recorded(
+                context: ClientRequestContext, params: types.ElicitRequestParams
+            ) -> types.ElicitResult | types.ErrorData:
+                told = await answer(context, params)
+                if self._recorder is not None:
+                    action = told.action if isinstance(told, types.ElicitResult) else None
+                    self._recorder.elicitation(server, params.message, action)
+                return told
+
+            return recorded
+
+        return answering
 
     def _look(self) -> None:
         """Find the servers that were lost and opened again since the last time."""

@@ -51,18 +51,21 @@ class ToolCalls(ServerFeatures):
         on_progress: OnProgress | None = None,
         on_question: ElicitationFnT | None = None,
         run: Run | None = None,
+        reader: str = READ_MORE,
     ) -> ToolResult:
         """Call a tool by its wire name; what the tool itself calls a failure is a result.
 
         `on_question` answers what the server asks the user, in a client with `on_elicitation`; the
         time it takes does not count. `run` is what functions of the run get, such as
-        `{"configurable": {"user": "ann"}}`.
+        `{"configurable": {"user": "ann"}}`. `reader` is the name under which the model knows the
+        tool that reads on in results that are shortened.
 
         Raises:
             PlaitError: The call could not be made, or its outcome is not known.
         """
         if server == OWN_SERVER:
-            return await self.read_on(await self._reading_call(tool, arguments or {}, run))
+            call = await self._reading_call(tool, arguments or {}, run)
+            return await self.read_on(call, reader=reader)
         call = ToolCall(
             server=server,
             tool=tool,
@@ -73,9 +76,9 @@ class ToolCalls(ServerFeatures):
             access=await self.access_for(server, run),
             run=mark_of(run),
         )
-        return await self.carry_out(call)
+        return await self.carry_out(call, reader=reader)
 
-    async def carry_out(self, call: ToolCall) -> ToolResult:
+    async def carry_out(self, call: ToolCall, *, reader: str = READ_MORE) -> ToolResult:
         """Make a call as overrides want it, and keep its result within the budget.
 
         Raises:
@@ -88,7 +91,7 @@ class ToolCalls(ServerFeatures):
             result = await self._core.executor.run_instead(call, error)
         else:
             result = await self.execute(completed)
-        return await self.bounded(result, call)
+        return await self.bounded(result, call, reader=reader)
 
     async def _reading_call(
         self, tool: str, arguments: Mapping[str, Any], run: Run | None

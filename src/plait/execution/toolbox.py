@@ -175,6 +175,11 @@ class Toolbox(ToolCalls):
         index = self.deferring.index(await self.tools(*servers, run=run))
         return [match.tool for match in index.search(query, limit)]
 
+    @property
+    def sanitizes(self) -> bool:
+        """Whether texts of servers reach a model without the characters that hide something."""
+        return self._options.get("sanitize", True)
+
     def is_waiting(self, server: str) -> bool:
         """Say whether a server was not needed yet, because its tools were known before."""
         return self._core.catalog.is_stored(server)

@@ -15,6 +15,29 @@ from plait._support.sizes import size_label
 from plait.messages.content import TextContent, ToolResultContent
 from plait.messages.message import Message, Role
 
+NOTHING = "The tool returned nothing."
+
+NO_DETAILS = "The tool reported an error without details."
+
+
+def content_for_model(
+    content: Iterable[types.ContentBlock], structured: Any | None = None, *, is_error: bool = False
+) -> tuple[types.ContentBlock, ...]:
+    """Return the blocks that a model is given: none of them blank, and at least one.
+
+    Where there is no text, structured content stands first, as JSON.
+    """
+    blocks = [block for block in content if not _is_blank(block)]
+    if structured is not None and not any(isinstance(one, types.TextContent) for one in blocks):
+        blocks.insert(0, types.TextContent(text=json.dumps(structured, ensure_ascii=False)))
+    if not blocks:
+        blocks.append(types.TextContent(text=NO_DETAILS if is_error else NOTHING))
+    return tuple(blocks)
+
+
+def _is_blank(block: types.ContentBlock) -> bool:
+    return isinstance(block, types.TextContent) and not block.text.strip()
+
 
 def text_from_mcp(content: Iterable[types.ContentBlock], structured: Any | None = None) -> str:
     """Write blocks as one text, a line break between them; `structured` stands in for no text."""

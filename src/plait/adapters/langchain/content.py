@@ -37,6 +37,7 @@ from plait.adapters.langchain.legacy_blocks import legacy_block
 from plait.adapters.langchain.mcp_blocks import mcp_content_from
 from plait.adapters.langchain.structured import holds_any, is_said_by, json_text
 from plait.execution.outcome import structured_of
+from plait.messages.from_mcp import NO_DETAILS, NOTHING
 from plait.transports.mend import ORIGINAL
 
 __all__ = [
@@ -59,10 +60,6 @@ __all__ = [
     "standard_block",
     "with_resources",
 ]
-
-NOTHING = "The tool returned nothing."
-
-NO_DETAILS = "The tool reported an error without details."
 
 logger = logging.getLogger("plait.adapters.langchain")
 

@@ -1,0 +1,122 @@
+"""The tools of a run: what a model can ask for, and what it gets to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import mcp_types as types
+
+from plait._support.harmless import harmless
+from plait.agents.static_tool import StaticTool
+from plait.catalog.tool import Tool
+from plait.errors import ConfigError
+from plait.execution.outcome import ToolResult
+from plait.messages.from_mcp import content_for_model, text_from_mcp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTool:
+    """A tool that an agent can use: of a server, of the toolbox itself, or of the program."""
+
+    name: str
+    """What the model calls it; no other tool of the run has that name."""
+
+    description: str = ""
+
+    input_schema: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    listed: Tool | None = None
+    """The tool as the catalogue has it; `None` for one of the program."""
+
+    static: StaticTool | None = None
+    """The tool as the program gave it; `None` for one of a server."""
+
+    @property
+    def server(self) -> str | None:
+        """The server that answers, if one does."""
+        return None if self.listed is None else self.listed.server
+
+    @property
+    def wire_name(self) -> str | None:
+        """What the server calls it."""
+        return None if self.listed is None else self.listed.wire_name
+
+    @property
+    def full_name(self) -> str:
+        """The name under which traces list it: `server/tool`, or the name alone."""
+        return self.name if self.listed is None else self.listed.full_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolAnswer:
+    """What a call came to, as the model gets it."""
+
+    content: tuple[types.ContentBlock, ...]
+    """At least one block; structured content is among them as text where there was no other."""
+
+    text: str
+    """The same as one text, as traces hold it."""
+
+    is_error: bool = False
+
+    structured_content: Any | None = None
+
+    @classmethod
+    def of_text(cls, text: str, *, is_error: bool = False) -> ToolAnswer:
+        """Make an answer of a text."""
+        block = types.TextContent(text=text)
+        content = content_for_model([block], is_error=is_error)
+        return cls(content=content, text=text_from_mcp(content), is_error=is_error)
+
+    @classmethod
+    def of_result(cls, result: ToolResult, *, sanitize: bool = True) -> ToolAnswer:
+        """Make an answer of a server's; `sanitize` takes out what hides something in texts."""
+        content = content_for_model(
+            result.content, result.structured_content, is_error=result.is_error
+        )
+        if sanitize:
+            content = tuple(_harmless(block) for block in content)
+        return cls(
+            content=content,
+            text=text_from_mcp(content),
+            is_error=result.is_error,
+            structured_content=result.structured_content,
+        )
+
+
+def tools_of_run(static: Sequence[StaticTool], listed: Iterable[Tool]) -> dict[str, RunTool]:
+    """Put the tools of a run together, by name: those of the program first.
+
+    Raises:
+        ConfigError: Two have the same name.
+    """
+    tools: dict[str, RunTool] = {}
+    for one in static:
+        if one.name in tools:
+            raise ConfigError(f"two tools that were given to the agent are called {one.name!r}")
+        tools[one.name] = RunTool(
+            name=one.name, description=one.description, input_schema=one.input_schema, static=one
+        )
+    for tool in listed:
+        if tool.name in tools:
+            raise ConfigError(
+                f"{tool.name!r} is a tool that was given to the agent, and one of {tool.server}: "
+                "rename one, or leave one out with mcp_tool_filter",
+                server=tool.server,
+            )
+        tools[tool.name] = RunTool(
+            name=tool.name,
+            description=tool.description or tool.title or f"Tool from {tool.server}",
+            input_schema=tool.input_schema,
+            listed=tool,
+        )
+    return tools
+
+
+def _harmless(block: types.ContentBlock) -> types.ContentBlock:
+    if not isinstance(block, types.TextContent):
+        return block
+    clean = harmless(block.text)
+    return block if clean == block.text else block.model_copy(update={"text": clean})
