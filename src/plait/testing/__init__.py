@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from plait.models.scripts import Call, Say
 from plait.testing.faults.options import FaultOptions
 from plait.testing.ports import blackhole, free_port
 from plait.testing.processes import ServerProcess, running
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from plait.testing.oauth.server import OAuthServer, oauth_server
 
 __all__ = [
+    "Call",
     "CompleterSuite",
     "FaultOptions",
     "FaultProxy",
@@ -31,6 +33,7 @@ __all__ = [
     "MockGateway",
     "OAuthServer",
     "OpenAIServer",
+    "Say",
     "ScriptedChatModel",
     "ServerProcess",
     "StateDir",

@@ -1,0 +1,113 @@
+"""Scripts of models: what a file may hold, and what is said about one that cannot be read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from plait.errors import ConfigError
+from plait.models.scripts import Call, Say, read_script, say_from
+
+
+def _problems(item: object) -> list[tuple[str, str]]:
+    with pytest.raises(ConfigError) as caught:
+        say_from(item)
+    return [(problem.path, problem.code) for problem in caught.value.problems]
+
+
+def test_a_file_holds_texts_and_whole_turns(tmp_path: Path) -> None:
+    file = tmp_path / "script.json"
+    usage = {"input_tokens": 5, "cache_read_tokens": 3}
+    call = {"name": "add", "arguments": {"a": 1}, "id": "c1"}
+    turn = {"text": "t", "calls": [call, {"name": "now"}], "thinking": "hm", "usage": usage}
+    file.write_text(json.dumps(["hello", {**turn, "delay": 1}, {}]), "utf-8")
+
+    assert read_script(file) == [
+        Say("hello"),
+        Say(
+            "t",
+            calls=(Call("add", {"a": 1}, "c1"), Call("now")),
+            thinking="hm",
+            usage=usage,
+            delay=1.0,
+        ),
+        Say(),
+    ]
+
+
+def test_a_turn_that_is_one_already_stays_as_it_is() -> None:
+    say = Say("x", calls=(Call("y"),))
+
+    assert say_from(say) is say
+    assert say_from({"calls": [Call("y")], "text": "x"}) == say
+
+
+def test_an_unknown_key_is_named_with_its_place_and_the_one_that_was_meant(tmp_path: Path) -> None:
+    file = tmp_path / "script.json"
+    file.write_text('["fine", {"txt": "x"}, {"calls": [{"nam": "add"}]}, 7]', "utf-8")
+
+    with pytest.raises(ConfigError) as caught:
+        read_script(file)
+
+    turn, call = "text, calls, thinking, usage, delay", "name, arguments, id"
+    assert str(caught.value).splitlines() == [
+        "4 problems in the configuration:",
+        f'  - {file}: item 2: unknown key "txt" (did you mean "text"? allowed: {turn})',
+        f'  - {file}: item 3.calls[0]: unknown key "nam" (did you mean "name"? allowed: {call})',
+        f"  - {file}: item 3.calls[0]: a call needs the name of a tool",
+        f"  - {file}: item 4: must be a text or an object with {turn}, not a number",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("item", "path"),
+    [
+        (None, ""),
+        ([], ""),
+        ({"text": 1}, "text"),
+        ({"thinking": []}, "thinking"),
+        ({"calls": {}}, "calls"),
+        ({"calls": ["add"]}, "calls[0]"),
+        ({"calls": [{"name": 1}]}, "calls[0].name"),
+        ({"calls": [{"name": ""}]}, "calls[0]"),
+        ({"calls": [{"name": "add", "arguments": "{}"}]}, "calls[0].arguments"),
+        ({"calls": [{"name": "add", "id": 5}]}, "calls[0].id"),
+        ({"usage": 5}, "usage"),
+        ({"usage": {"input_tokens": -1}}, "usage.input_tokens"),
+        ({"usage": {"input_tokens": True}}, "usage.input_tokens"),
+        ({"delay": -1}, "delay"),
+        ({"delay": True}, "delay"),
+        ({"delay": float("nan")}, "delay"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_refused_where_it_stands(item: object, path: str) -> None:
+    assert _problems(item) == [(path, "invalid_value")]
+
+
+def test_a_usage_with_an_unknown_count_is_refused() -> None:
+    assert _problems({"usage": {"prompt_tokens": 1}}) == [("usage", "unknown_key")]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "cannot be read"),
+        (b"[1,", "is not JSON"),
+        (b'["\xff"]', "is not UTF-8"),
+        (b'{"text": "x"}', "must be an array"),
+        (b"[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_a_file_that_is_no_script_is_refused_by_name(
+    tmp_path: Path, content: bytes | None, said: str
+) -> None:
+    file = tmp_path / "script.json"
+    if content is not None:
+        file.write_bytes(content)
+
+    with pytest.raises(ConfigError, match=said) as caught:
+        read_script(file)
+
+    assert str(file) in str(caught.value)
