@@ -172,13 +172,14 @@ class _Reader:
         return cast("dict[str, int]", dict(usage))
 
     def _delay(self, value: object, path: str) -> float:
-        if value is None:
-            return 0.0
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if is_number and math.isfinite(value) and value >= 0:
-            return float(value)
-        self._complain(path, "must be a number of seconds, 0 or more")
-        return 0.0
+        match value:
+            case None:
+                return 0.0
+            case int() | float() if value is not True and 0 <= value < math.inf:
+                return float(value)
+            case _:
+                self._complain(path, "must be a number of seconds, 0 or more")
+                return 0.0
 
     def _text(self, item: Mapping[str, object], key: str, path: str) -> str | None:
         value = item.get(key)

@@ -79,6 +79,7 @@ def test_an_unknown_key_is_named_with_its_place_and_the_one_that_was_meant(tmp_p
         ({"usage": {"input_tokens": True}}, "usage.input_tokens"),
         ({"delay": -1}, "delay"),
         ({"delay": True}, "delay"),
+        ({"delay": "1"}, "delay"),
         ({"delay": float("nan")}, "delay"),
     ],
 )
