@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from plait.gateway.mock.run import MockGateway
     from plait.testing.chat_model import ScriptedChatModel, tool_call
     from plait.testing.completer_suite import CompleterSuite, WaitingCompleterSuite
+    from plait.testing.llm.anthropic import AnthropicServer
     from plait.testing.llm.langbase import LangbaseServer
     from plait.testing.llm.openai import OpenAIServer
     from plait.testing.oauth.server import OAuthServer, oauth_server
 
 __all__ = [
+    "AnthropicServer",
     "Call",
     "CompleterSuite",
     "FaultOptions",
@@ -51,6 +53,7 @@ __all__ = [
 ]
 
 _LATER = {
+    "AnthropicServer": "plait.testing.llm.anthropic",
     "CompleterSuite": "plait.testing.completer_suite",
     "LangbaseServer": "plait.testing.llm.langbase",
     "MockGateway": "plait.gateway.mock.run",

@@ -7,7 +7,9 @@ from typing import Any, Literal
 
 from starlette.responses import JSONResponse, Response
 
-from plait.testing.llm.server import Asked, ProviderServer, tokens
+from plait.models.scripts import Say
+from plait.testing.llm.openai_stream import completion
+from plait.testing.llm.server import Asked, ProviderServer
 from plait.testing.llm.turns import Refuse, Script, Turn
 
 _MODEL = "openai:gpt-4o-mini"
@@ -46,31 +48,14 @@ class LangbaseServer(ProviderServer):
             case _:
                 return Refuse(status=404, message=f"{asked.path} not found")
 
-    def said(self, text: str, asked: Asked) -> Response:
+    def said(self, say: Say, usage: Mapping[str, int], asked: Asked) -> Response:
         """Wrap what the model of a pipe says."""
-        spent, made = tokens(asked.body["messages"]), tokens(text)
-        facts: dict[str, Any] = {
-            "id": "chatcmpl-1",
-            "object": "chat.completion",
-            "created": 0,
-            "model": str(self.pipes[asked.body["name"]].get("model", _MODEL)).partition(":")[2],
-            "choices": [
-                {
-                    "index": 0,
-                    "message": {"role": "assistant", "content": text},
-                    "finish_reason": "stop",
-                }
-            ],
-            "usage": {
-                "prompt_tokens": spent,
-                "completion_tokens": made,
-                "total_tokens": spent + made,
-            },
-        }
+        model = str(self.pipes[asked.body["name"]].get("model", _MODEL)).partition(":")[2]
+        facts = completion(say, usage, model)
         if self._shape == "flat":
-            body = {"completion": text, "threadId": "thread-1", **facts}
+            body = {"completion": say.text, "threadId": "thread-1", **facts}
         else:
-            body = {"success": True, "completion": text, "raw": facts}
+            body = {"success": True, "completion": say.text, "raw": facts}
         return JSONResponse(body, headers={"lb-thread-id": "thread-1"})
 
     def refusal(self, refuse: Refuse) -> Mapping[str, Any]:

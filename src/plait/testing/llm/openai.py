@@ -7,15 +7,21 @@ from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
-from plait.testing.llm.server import Asked, ProviderServer, tokens
+from plait.models.scripts import Say
+from plait.testing.llm.brain import heard_by_openai, think
+from plait.testing.llm.events import EventStream
+from plait.testing.llm.openai_checks import fault_of
+from plait.testing.llm.openai_stream import DONE, chunks, completion, event_of
+from plait.testing.llm.server import Asked, ProviderServer
 from plait.testing.llm.turns import Refuse, Script, Turn
 
 
 class OpenAIServer(ProviderServer):
-    """Chat completions without streaming, and lists of models.
+    """Chat completions, also with tools and as streams, and lists of models.
 
     `refuses` are settings that it answers with 400, such as `response_format`; with `names_param`
-    false it does not say which one it was.
+    false it does not say which one it was. `strict`, it refuses conversations in which a call of a
+    tool has no answer. `max_model_len` is the length of the context that the models tell.
     """
 
     def __init__(
@@ -26,11 +32,16 @@ class OpenAIServer(ProviderServer):
         models: Sequence[str] = ("test-model",),
         refuses: Collection[str] = (),
         names_param: bool = True,
+        strict: bool = True,
+        max_model_len: int | None = None,
+        port: int = 0,
     ) -> None:
-        super().__init__(script, key=key)
+        super().__init__(script, key=key, port=port)
         self._models = tuple(models)
         self._refuses = frozenset(refuses)
         self._names_param = names_param
+        self._strict = strict
+        self._max_model_len = max_model_len
 
     @property
     def base_url(self) -> str:
@@ -43,12 +54,7 @@ class OpenAIServer(ProviderServer):
             case "POST", "/v1/chat/completions":
                 return self._complete(asked)
             case "GET", "/v1/models":
-                return JSONResponse(
-                    {
-                        "object": "list",
-                        "data": [{"id": one, "object": "model"} for one in self._models],
-                    }
-                )
+                return JSONResponse({"object": "list", "data": self._listed()})
             case "GET", "/api/version":
                 return JSONResponse({"version": "0.0.0"})
             case "GET", "/api/tags":
@@ -56,24 +62,19 @@ class OpenAIServer(ProviderServer):
             case _:
                 return Refuse(status=404, message=f"{asked.path} not found")
 
-    def said(self, text: str, asked: Asked) -> Response:
+    def said(self, say: Say, usage: Mapping[str, int], asked: Asked) -> Response:
         """Wrap what the model says."""
-        spent, made = tokens(asked.body["messages"]), tokens(text)
-        message = {"role": "assistant", "content": text}
-        return JSONResponse(
-            {
-                "id": "chatcmpl-1",
-                "object": "chat.completion",
-                "created": 0,
-                "model": asked.body["model"],
-                "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
-                "usage": {
-                    "prompt_tokens": spent,
-                    "completion_tokens": made,
-                    "total_tokens": spent + made,
-                },
-            }
-        )
+        body = asked.body
+        if not body.get("stream"):
+            return JSONResponse(completion(say, usage, body["model"]))
+        options: Mapping[str, Any] = body.get("stream_options") or {}
+        with_usage = options.get("include_usage") is True
+        said = chunks(say, usage, body["model"], with_usage=with_usage)
+        return EventStream([*map(event_of, said), DONE])
+
+    def unscripted(self, body: Mapping[str, Any]) -> Turn:
+        """Do the calls that the user writes down, or repeat the text."""
+        return think(heard_by_openai(body))
 
     def refusal(self, refuse: Refuse) -> Mapping[str, Any]:
         """Wrap a refusal as OpenAI does."""
@@ -92,9 +93,12 @@ class OpenAIServer(ProviderServer):
                 return Refuse(status=400, message=f"missing: {needed}", param=needed)
         if body["model"] not in self._models:
             return Refuse(status=404, message=f"the model {body['model']} does not exist")
-        if body.get("stream"):
-            return Refuse(status=400, message="streams are not played here", param="stream")
         for refused in sorted(self._refuses & set(body)):
             param = refused if self._names_param else None
             return Refuse(status=400, message="unsupported parameter", param=param)
-        return self.next_turn(asked)
+        fault = fault_of(body) if self._strict else None
+        return fault or self.next_turn(asked)
+
+    def _listed(self) -> list[dict[str, Any]]:
+        length = {} if self._max_model_len is None else {"max_model_len": self._max_model_len}
+        return [{"id": one, "object": "model", **length} for one in self._models]

@@ -1,0 +1,49 @@
+"""Counting the tokens of what is asked and said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from plait.messages.usage import UsageMetadata
+from plait.models.scripts import USAGE_KEYS, Say
+
+_COUNTED = ("system", "messages", "tools")
+"""The parts of a request that a model reads."""
+
+
+def tokens(value: object) -> int:
+    """Count the tokens of a value: four bytes of its JSON are one."""
+    return -(-len(json.dumps(value, ensure_ascii=False).encode()) // 4)
+
+
+def tokens_read(body: Mapping[str, Any]) -> int:
+    """Count the tokens of a request."""
+    return sum(tokens(body[part]) for part in _COUNTED if body.get(part))
+
+
+def usage_of(say: Say, body: Mapping[str, Any]) -> dict[str, int]:
+    """Count what an answer needed, by the names in `USAGE_KEYS`; what the turn gives is taken."""
+    made = [one for one in (say.thinking, say.text) if one]
+    called = [{"name": call.name, "arguments": dict(call.arguments)} for call in say.calls]
+    counted = {
+        **dict.fromkeys(USAGE_KEYS, 0),
+        "input_tokens": tokens_read(body),
+        "output_tokens": sum(map(tokens, [*made, *called])),
+    }
+    return {**counted, **(say.usage or {})}
+
+
+def total_of(reported: Sequence[Mapping[str, int]]) -> UsageMetadata:
+    """Add up usages; the total is what was read and what was written, and leaves out the caches."""
+    read, written, cache_read, cache_made = (
+        sum(usage[key] for usage in reported) for key in USAGE_KEYS
+    )
+    return UsageMetadata(
+        input_tokens=read,
+        output_tokens=written,
+        total_tokens=read + written,
+        cache_read_tokens=cache_read,
+        cache_creation_tokens=cache_made,
+    )
