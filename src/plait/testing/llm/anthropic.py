@@ -112,7 +112,7 @@ class AnthropicServer(ProviderServer):
 
     def refusal(self, refuse: Refuse) -> Mapping[str, Any]:
         """Wrap a refusal as Anthropic does."""
-        otherwise = "api_error" if refuse.status >= 500 else "invalid_request_error"  # noqa: PLR2004
+        otherwise = "api_error" if refuse.status >= 500 else "invalid_request_error"
         error: dict[str, Any] = {
             "type": _ERRORS.get(refuse.status, otherwise),
             "message": refuse.message,

@@ -33,8 +33,9 @@ def message(say: Say, usage: Mapping[str, int], model: str) -> dict[str, Any]:
 def events(whole: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the events that make a message; the last but one has its whole usage."""
     usage: Mapping[str, Any] = whole["usage"]
-    begun = {**whole, "content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 1}}
-    yield {"type": "message_start", "message": begun}
+    begun: dict[str, Any] = {"content": [], "stop_reason": None}
+    first = {**usage, "output_tokens": 1}
+    yield {"type": "message_start", "message": {**whole, **begun, "usage": first}}
     yield {"type": "ping"}
     for index, block in enumerate(whole["content"]):
         yield {"type": "content_block_start", "index": index, "content_block": _empty(block)}

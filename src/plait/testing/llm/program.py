@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from types import FrameType
 
 from plait.errors import ConfigError
 from plait.models.scripts import read_script
@@ -18,15 +19,21 @@ from plait.testing.llm.server import ProviderServer
 def main(argv: Sequence[str] | None = None) -> None:
     """Serve one API, say where on a line of its own, and end at SIGTERM or SIGINT."""
     stopped = threading.Event()
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        stopped.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopped.set())
+        signal.signal(number, stop)
+    options = _parser().parse_args(argv)
     try:
-        server = _server(_parser().parse_args(argv))
+        with _server(options) as server:
+            print(server.url, flush=True)  # noqa: T201
+            stopped.wait()
     except ConfigError as error:
         sys.exit(str(error))
-    with server:
-        print(server.url, flush=True)  # noqa: T201
-        stopped.wait()
+    except OSError as error:
+        sys.exit(f"cannot serve on port {options.port}: {error.strerror or error}")
 
 
 def _server(options: argparse.Namespace) -> ProviderServer:

@@ -129,7 +129,7 @@ class ProviderServer(ABC):
         asked, is_json = await _asked(Request(scope, receive))
         self.requests.append(asked)
         turn: Response | Turn
-        if self._key is not None and self.credentials_of(asked) != self._key:
+        if not self._is_authorized(asked):
             turn = Refuse(status=401, message="invalid key")
         elif not is_json:
             turn = Refuse(status=400, message="the body is not a JSON object")
@@ -143,6 +143,11 @@ class ProviderServer(ABC):
             await response(scope, receive, send)
         if response is None or (isinstance(response, EventStream) and not response.ends):
             self._server.cut(cast("tuple[str, int]", scope["client"]))
+
+    def _is_authorized(self, asked: Asked) -> bool:
+        # Clients look whether anybody is there before they have a key.
+        is_look = asked.method == "HEAD"
+        return self._key is None or is_look or self.credentials_of(asked) == self._key
 
     async def _response_to(
         self, turn: Response | Turn, asked: Asked, receive: Receive

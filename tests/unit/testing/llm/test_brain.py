@@ -1,0 +1,109 @@
+"""What a stand-in says without a script."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from plait.models.scripts import Call, Say
+from plait.testing.llm.brain import Heard, heard_by_anthropic, heard_by_openai, think
+
+
+def _heard(question: str, *, rounds: int = 0, results: tuple[str, ...] = ()) -> Heard:
+    tools = ("add", "mcp__calc__mul", "now")
+    return Heard(question=question, rounds=rounds, results=results, tools=tools)
+
+
+def test_all_lines_that_call_are_one_turn() -> None:
+    question = 'Please:\nCALL now {}\n  CALL add {"a": 1}  \nCALL now {"zone": "x"}\nthanks'
+
+    calls = (Call("now"), Call("add", {"a": 1}), Call("now", {"zone": "x"}))
+    assert think(_heard(question)) == Say(calls=calls)
+
+
+def test_a_tool_of_a_server_is_found_by_its_own_name() -> None:
+    assert think(_heard('CALL mul {"a": 2}')) == Say(calls=(Call("mcp__calc__mul", {"a": 2}),))
+    assert think(_heard("CALL mcp__calc__mul {}")) == Say(calls=(Call("mcp__calc__mul"),))
+
+
+@pytest.mark.parametrize("line", ["CALL unknown {}", "CALL add {bad}", "CALL add", "call add {}"])
+def test_a_line_that_calls_no_tool_on_offer_is_a_text_like_any_other(line: str) -> None:
+    assert think(_heard(line)) == Say(f"echo: {line}")
+
+
+def test_later_calls_are_done_one_in_each_round_and_all_results_are_said_at_last() -> None:
+    question = 'CALL add {"a": 1}\nCALL now {}\nTHEN CALL mul {"a": 2}\nTHEN CALL now {}'
+
+    assert len(think(_heard(question)).calls) == 2
+    assert think(_heard(question, rounds=1)).calls == (Call("mcp__calc__mul", {"a": 2}),)
+    assert think(_heard(question, rounds=2)).calls == (Call("now"),)
+    said = think(_heard(question, rounds=3, results=("1", "2", "3", "4")))
+    assert said == Say("1; 2; 3; 4")
+
+
+def _call(call_id: str) -> dict[str, Any]:
+    return {"type": "tool_use", "id": call_id, "name": "add", "input": {}}
+
+
+def _result(call_id: str, content: Any, **more: Any) -> dict[str, Any]:
+    return {"type": "tool_result", "tool_use_id": call_id, "content": content, **more}
+
+
+def test_only_what_follows_the_last_text_of_the_user_counts_for_anthropic() -> None:
+    picture = {"type": "image", "source": {}}
+    text = {"type": "text", "text": "seven"}
+    messages = [
+        {"role": "user", "content": "CALL add {}"},
+        {"role": "assistant", "content": [_call("1")]},
+        {"role": "user", "content": [_result("1", "old")]},
+        {"role": "assistant", "content": "old"},
+        {"role": "system", "content": "a reminder"},
+        {"role": "user", "content": [{"type": "text", "text": "one"}, text]},
+        {"role": "assistant", "content": [_call("2"), _call("3"), _call("4")]},
+        {
+            "role": "user",
+            "content": [
+                _result("2", [text, picture]),
+                _result("3", "bad", is_error=True),
+                _result("4", None),
+                {"type": "text", "text": "<system-reminder>"},
+            ],
+        },
+        {"role": "system", "content": "another"},
+    ]
+
+    heard = heard_by_anthropic({"messages": messages, "tools": [{"name": "add"}]})
+
+    assert heard == Heard(
+        question="one\nseven",
+        rounds=1,
+        results=["seven\n<image>", "ERROR: bad", ""],
+        tools=["add"],
+    )
+
+
+def test_only_what_follows_the_last_text_of_the_user_counts_for_openai() -> None:
+    def calls(*ids: str) -> dict[str, Any]:
+        made = [{"id": one, "function": {"name": "add", "arguments": "{}"}} for one in ids]
+        return {"role": "assistant", "content": None, "tool_calls": made}
+
+    parts = [{"type": "text", "text": "two"}, {"type": "image_url", "image_url": {"url": "x"}}]
+    messages = [
+        {"role": "user", "content": "first"},
+        calls("1"),
+        {"role": "tool", "tool_call_id": "1", "content": "old"},
+        {"role": "user", "content": [{"type": "text", "text": "second"}]},
+        calls("2"),
+        {"role": "tool", "tool_call_id": "2", "content": "one"},
+        calls("3"),
+        {"role": "tool", "tool_call_id": "3", "content": parts},
+    ]
+    tools = [{"type": "function", "function": {"name": "add"}}]
+
+    heard = heard_by_openai(json.loads(json.dumps({"messages": messages, "tools": tools})))
+
+    assert heard == Heard(
+        question="second", rounds=2, results=["one", "two\n<image>"], tools=["add"]
+    )
