@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from plait.models.scripts import Say
 from plait.testing.llm.anthropic_checks import fault_of
 from plait.testing.llm.anthropic_stream import event_of, events, message
-from plait.testing.llm.brain import heard_by_anthropic, think
+from plait.testing.llm.brain import heard_by_anthropic, offered, think
 from plait.testing.llm.events import EventStream
 from plait.testing.llm.server import Asked, ProviderServer
 from plait.testing.llm.turns import Refuse, Script, Turn
@@ -39,9 +39,10 @@ _ANY_MODEL: Final = ("claude-test",)
 class AnthropicServer(ProviderServer):
     """Messages, also with tools and as streams; counts of tokens, and a list of models.
 
-    Only requests with tools use up a script that is a list, and all others get what is said
-    without one, since Claude's CLI asks questions of its own in between; with `only_with_tools`
-    false all use it up.
+    A call of `tool` in a script is one of `mcp__server__tool` where that is what is offered, so
+    that one script is good for every engine. Only requests with tools use up a script that is a
+    list, and all others get what is said without one, since Claude's CLI asks questions of its own
+    in between; with `only_with_tools` false all use it up.
 
     `threads` says what becomes of requests that leave the history to the server: they are
     supported, refused as Anthropic does where it cannot, or an unknown field, as they are to
@@ -102,7 +103,7 @@ class AnthropicServer(ProviderServer):
     def said(self, say: Say, usage: Mapping[str, int], asked: Asked) -> Response:
         """Wrap what the model says."""
         body = asked.body
-        whole = message(say, usage, body["model"])
+        whole = message(_as_offered(say, body), usage, body["model"])
         if body.get("thread"):
             reply = {"role": "assistant", "content": whole["content"]}
             self._stored[whole["id"]] = {**body, "messages": [*body["messages"], reply]}
@@ -174,3 +175,10 @@ class AnthropicServer(ProviderServer):
             for name in names
         ]
         return {"data": listed, "has_more": False, "first_id": names[0], "last_id": names[-1]}
+
+
+def _as_offered(say: Say, body: Mapping[str, Any]) -> Say:
+    """Name the tools as the request does, so that one script is good for every engine."""
+    tools = [str(tool.get("name")) for tool in body.get("tools") or ()]
+    calls = (replace(call, name=offered(call.name, tools) or call.name) for call in say.calls)
+    return replace(say, calls=tuple(calls))

@@ -84,7 +84,7 @@ def _steps(heard: Heard) -> list[tuple[Call, ...]]:
     first: list[Call] = []
     later: list[tuple[Call, ...]] = []
     for line in _LINE.finditer(heard.question):
-        name = _offered(line["tool"], heard.tools)
+        name = offered(line["tool"], heard.tools)
         arguments = _object(line["arguments"])
         if name is None or arguments is None:
             continue
@@ -96,7 +96,8 @@ def _steps(heard: Heard) -> list[tuple[Call, ...]]:
     return [tuple(first), *later] if first else later
 
 
-def _offered(name: str, tools: Sequence[str]) -> str | None:
+def offered(name: str, tools: Sequence[str]) -> str | None:
+    """Find the tool that is meant; Claude's command line offers `mcp__server__tool` for `tool`."""
     if name in tools:
         return name
     return next((tool for tool in tools if tool.rpartition("__")[2] == name), None)

@@ -345,3 +345,13 @@ def test_the_small_endpoints_answer() -> None:
         broken = httpx2.post(f"{server.url}/v1/messages", content=b"{", headers=version)
         assert broken.status_code == 400
         assert broken.json()["error"]["type"] == "invalid_request_error"
+
+
+def test_a_script_may_leave_out_the_server_of_a_tool() -> None:
+    tool: Any = {**ADD, "name": "mcp__calc__add"}
+    with AnthropicServer([Say(calls=(Call("add"), Call("other")))]) as server:
+        answer = _client(server).messages.create(
+            model="claude-test", max_tokens=100, messages=[HELLO], tools=[tool]
+        )
+
+    assert [block.model_dump()["name"] for block in answer.content] == ["mcp__calc__add", "other"]
