@@ -18,7 +18,7 @@ SLOW = (
     "langgraph.checkpoint.memory",
     "mcp.server",
     "plait.adapters.langchain.middleware",
-    "plait.testing.chat_model",
+    "plait.adapters.langchain.scripted_model",
 )
 
 

@@ -17,8 +17,8 @@ from plait.testing.state import StateDir
 from plait.testing.waiting import eventually
 
 if TYPE_CHECKING:
+    from plait.adapters.langchain.scripted_model import ScriptedChatModel, tool_call
     from plait.gateway.mock.run import MockGateway
-    from plait.testing.chat_model import ScriptedChatModel, tool_call
     from plait.testing.completer_suite import CompleterSuite, WaitingCompleterSuite
     from plait.testing.llm.anthropic import AnthropicServer
     from plait.testing.llm.langbase import LangbaseServer
@@ -59,10 +59,10 @@ _LATER = {
     "MockGateway": "plait.gateway.mock.run",
     "OAuthServer": "plait.testing.oauth.server",
     "OpenAIServer": "plait.testing.llm.openai",
-    "ScriptedChatModel": "plait.testing.chat_model",
+    "ScriptedChatModel": "plait.adapters.langchain.scripted_model",
     "WaitingCompleterSuite": "plait.testing.completer_suite",
     "oauth_server": "plait.testing.oauth.server",
-    "tool_call": "plait.testing.chat_model",
+    "tool_call": "plait.adapters.langchain.scripted_model",
 }
 """Imported when they are first asked for: what they need is slow, or may not be installed."""
 

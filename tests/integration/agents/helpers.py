@@ -10,8 +10,8 @@ from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool
 
 from plait import MCPToolsMiddleware
+from plait.adapters.langchain.scripted_model import Answer, Turn
 from plait.testing import ScriptedChatModel, tool_call
-from plait.testing.chat_model import Answer, Turn
 
 Script = Sequence[Turn] | Answer
 

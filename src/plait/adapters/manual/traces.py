@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Self, cast
 
-from plait.adapters.manual.messages import message_from_any
+from plait.messages.from_langchain import message_from_any
 from plait.agents.result import AgentResult, result_from_trace
 from plait.errors import ManualTraceError, ManualTraceNotFoundError
 from plait.messages.lists import without_prompts

@@ -22,12 +22,12 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatResult
 from typing_extensions import override
 
+from plait.adapters.langchain.scripted_model import Turn
 from plait.errors import BackendError, ConfigError
 from plait.reasoning.backends.langchain_model import LangChainCompleter
 from plait.reasoning.backends.patience import Patience
 from plait.reasoning.backends.port import Prompt
 from plait.testing import ScriptedChatModel
-from plait.testing.chat_model import Turn
 
 KEY = "key-canary-90ab12"
 

@@ -85,6 +85,8 @@ def _block(part: Mapping[str, Any]) -> Content | None:
             return ThinkingContent(str(part.get("reasoning", "")))
         case "tool_use" | "tool_call":  # they are among the calls of the message
             return None
+        case "redacted_thinking":  # the provider's seal alone, which says nothing
+            return None
         case _:
             return TextContent(_line(part))
 

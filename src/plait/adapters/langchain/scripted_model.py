@@ -1,18 +1,21 @@
-"""A LangChain chat model that says what a script tells it to, for tests of agents."""
+"""A LangChain chat model that says what a script tells it to: for tests, and to try things out."""
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import re
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from os import PathLike
 from typing import Any, TypeAlias, cast
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.language_models.base import LangSmithParams
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolCall, ToolCallChunk
-from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
@@ -21,7 +24,9 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field, PrivateAttr
 from typing_extensions import override
 
-Turn: TypeAlias = "str | AIMessage | Sequence[ToolCall] | BaseException | Answer"
+from plait.models.scripts import Say, read_script
+
+Turn: TypeAlias = "str | Say | AIMessage | Sequence[ToolCall] | BaseException | Answer"
 """What the model does when it is asked: say a text or a message, call tools, or raise."""
 
 Answer: TypeAlias = Callable[[list[BaseMessage]], Turn]
@@ -35,13 +40,22 @@ def tool_call(name: str, /, **arguments: Any) -> ToolCall:
     return ToolCall(name=name, args=arguments, id=f"call_{next(_ids)}", type="tool_call")
 
 
+def scripted_model(path: str | PathLike[str]) -> ScriptedChatModel:
+    """Make a model that says what a JSON file tells it to.
+
+    Raises:
+        ConfigError: The file cannot be read, or is no script.
+    """
+    return ScriptedChatModel(read_script(path))
+
+
 class ScriptedChatModel(BaseChatModel):
     """A chat model that follows a script, and remembers what it was asked.
 
-    `turns` holds one turn for each time the model is asked: a text, an `AIMessage`, a list of tool
-    calls (see `tool_call`), an exception to raise, or a function from the messages so far to any of
-    these. A single function in place of the list answers every turn. A script that has come to its
-    end raises a `RuntimeError`.
+    `turns` holds one turn for each time the model is asked: a text, a `Say`, an `AIMessage`, a list
+    of tool calls (see `tool_call`), an exception to raise, or a function from the messages so far
+    to any of these. A single function in place of the list answers every turn. A script that has
+    come to its end raises a `RuntimeError`.
 
     Messages without usage get one: a token is four bytes of UTF-8.
     """
@@ -109,7 +123,9 @@ class ScriptedChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        return ChatResult(generations=[ChatGeneration(message=self._next(messages))])
+        message, delay = self._next(messages)
+        time.sleep(delay)
+        return ChatResult(generations=[ChatGeneration(message=message)])
 
     @override
     async def _agenerate(
@@ -119,7 +135,9 @@ class ScriptedChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        return self._generate(messages)
+        message, delay = self._next(messages)
+        await _wait(delay)
+        return ChatResult(generations=[ChatGeneration(message=message)])
 
     @override
     def _stream(
@@ -129,7 +147,9 @@ class ScriptedChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        for chunk in _chunks(self._next(messages)):
+        message, delay = self._next(messages)
+        time.sleep(delay)
+        for chunk in _chunks(message):
             if run_manager is not None:
                 run_manager.on_llm_new_token(chunk.text, chunk=chunk)
             yield chunk
@@ -142,20 +162,22 @@ class ScriptedChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        for chunk in _chunks(self._next(messages)):
+        message, delay = self._next(messages)
+        await _wait(delay)
+        for chunk in _chunks(message):
             if run_manager is not None:
                 await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
             yield chunk
 
-    def _next(self, messages: Sequence[BaseMessage]) -> AIMessage:
-        """Take the next turn of the script."""
+    def _next(self, messages: Sequence[BaseMessage]) -> tuple[AIMessage, float]:
+        """Take the next turn of the script; also say how long to wait with it."""
         number = next(self._asked)
         self.seen.append(list(messages))
-        message = _message(self._turn(number), messages)
+        message, delay = _message(self._turn(number), messages)
         if message.usage_metadata is None:
             message.usage_metadata = _usage(messages, message)
         message.response_metadata.setdefault("model_name", self.model_name)
-        return message
+        return message, delay
 
     def _turn(self, number: int) -> Turn:
         if callable(self.turns):
@@ -168,18 +190,57 @@ class ScriptedChatModel(BaseChatModel):
         )
 
 
-def _message(turn: Turn, messages: Sequence[BaseMessage]) -> AIMessage:
-    """Make the message of a turn, or raise what it says."""
+async def _wait(seconds: float) -> None:
+    if seconds:
+        await asyncio.sleep(seconds)
+
+
+def _message(turn: Turn, messages: Sequence[BaseMessage]) -> tuple[AIMessage, float]:
+    """Make the message of a turn, and its delay, or raise what it says."""
     if isinstance(turn, BaseException):
         raise turn
     if isinstance(turn, str):
-        return AIMessage(turn)
+        return AIMessage(turn), 0.0
+    if isinstance(turn, Say):
+        return _said(turn, messages), turn.delay
     if isinstance(turn, AIMessage):
         # The caller gives the message an id; the next run of the script needs its own.
-        return turn.model_copy(deep=True)
+        return turn.model_copy(deep=True), 0.0
     if callable(turn):
         return _message(turn(list(messages)), messages)
-    return AIMessage("", tool_calls=list(turn))
+    return AIMessage("", tool_calls=list(turn)), 0.0
+
+
+def _said(say: Say, messages: Sequence[BaseMessage]) -> AIMessage:
+    content: str | list[str | dict[str, Any]] = say.text
+    if say.thinking:
+        text = [{"type": "text", "text": say.text}] if say.text else []
+        content = [{"type": "reasoning", "reasoning": say.thinking}, *text]
+    calls = [
+        ToolCall(
+            name=call.name,
+            args=dict(call.arguments),
+            id=call.id or f"call_{next(_ids)}",
+            type="tool_call",
+        )
+        for call in say.calls
+    ]
+    message = AIMessage(content, tool_calls=calls)
+    if say.usage is not None:
+        counted = _usage(messages, message)
+        message.usage_metadata = _given_usage(say.usage, counted)
+    return message
+
+
+def _given_usage(given: Mapping[str, int], counted: UsageMetadata) -> UsageMetadata:
+    read = given.get("input_tokens", counted["input_tokens"])
+    written = given.get("output_tokens", counted["output_tokens"])
+    usage = UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
+    cached = {"cache_read": "cache_read_tokens", "cache_creation": "cache_creation_tokens"}
+    details = {name: given[key] for name, key in cached.items() if key in given}
+    if details:
+        usage["input_token_details"] = InputTokenDetails(**details)  # pyright: ignore[reportArgumentType]
+    return usage
 
 
 def _usage(messages: Sequence[BaseMessage], answer: AIMessage) -> UsageMetadata:

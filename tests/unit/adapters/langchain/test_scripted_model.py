@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, Huma
 from langchain_core.tools import tool
 
 from plait.adapters.langchain.models import profile_of
+from plait.adapters.langchain.scripted_model import scripted_model
+from plait.errors import ConfigError
 from plait.testing import ScriptedChatModel, tool_call
 
 
@@ -175,6 +178,7 @@ async def test_messages_are_streamed_by_agents_word_by_word() -> None:
 def test_the_helpers_can_be_imported_without_langchain() -> None:
     program = """
 import sys
+from pathlib import Path
 sys.modules["langchain_core"] = None
 import plait.testing
 assert plait.testing.fault_server
@@ -188,3 +192,38 @@ except ImportError:
     )
 
     assert done.stdout == "only this one needs it\n", done.stderr
+
+
+SCRIPT = """[
+    {"text": "I look.", "thinking": "Which?", "calls": [{"name": "add", "arguments": {"a": 1}}],
+     "usage": {"input_tokens": 7, "cache_read_tokens": 3}, "delay": 0.001},
+    "Done."
+]"""
+
+
+@pytest.mark.anyio
+async def test_a_file_can_be_the_script(tmp_path: Path) -> None:
+    file = tmp_path / "script.json"
+    file.write_text(SCRIPT)
+    model = scripted_model(file)
+
+    first = await model.ainvoke("hi")
+    second = model.invoke("go on")
+
+    assert first.content == [
+        {"type": "reasoning", "reasoning": "Which?"},
+        {"type": "text", "text": "I look."},
+    ]
+    assert [(call["name"], call["args"]) for call in first.tool_calls] == [("add", {"a": 1})]
+    assert first.usage_metadata is not None
+    assert first.usage_metadata["input_tokens"] == 7
+    assert first.usage_metadata.get("input_token_details") == {"cache_read": 3}
+    assert second.content == "Done."
+
+
+def test_a_file_that_is_no_script_is_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "script.json"
+    file.write_text('[{"txt": "hi"}]')
+
+    with pytest.raises(ConfigError, match="txt"):
+        scripted_model(file)
