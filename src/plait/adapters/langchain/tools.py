@@ -60,7 +60,7 @@ class MCPTool(BaseTool):
         super().__init__(
             name=tool.name,
             description=tool.description or tool.title or "",
-            args_schema=_shaped(tool.input_schema, profile),
+            args_schema=shaped_schema(tool.input_schema, profile),
             metadata=metadata_of(tool),
         )
         self._tool = tool
@@ -145,7 +145,8 @@ _shaped_before: OrderedDict[tuple[int, Profile | None], _Shaped] = OrderedDict()
 """Schemas that were shaped before, with the schema they were made of: agents ask every turn."""
 
 
-def _shaped(schema: Mapping[str, Any], profile: Profile | None) -> dict[str, Any]:
+def shaped_schema(schema: Mapping[str, Any], profile: Profile | None) -> dict[str, Any]:
+    """Shape a schema for a family of models; the same one is shaped once."""
     key = (id(schema), profile)
     before = _shaped_before.get(key)
     if before is not None and before[0] is schema:
