@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from types import CoroutineType
 from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
@@ -35,7 +36,8 @@ class Turns(AgentMiddleware[Any, Any, Any]):
     """Stands next to the model, behind all other middleware of a run.
 
     The limit is held here, and not by LangChain's own middleware, because that adds two steps of
-    the graph to every turn.
+    the graph to every turn. The hooks are plain functions that return what is to be awaited:
+    LangSmith, traced or not, gives every coroutine function a task and two trips to a thread.
     """
 
     def __init__(self, run: AgentRun, *, max_turns: int, images: bool) -> None:
@@ -58,24 +60,33 @@ class Turns(AgentMiddleware[Any, Any, Any]):
         return self._heard(handler(request), began)
 
     @override
-    async def awrap_model_call(
+    def awrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
+    ) -> CoroutineType[Any, Any, ModelResponse[Any]]:
+        """Ask the model, and record what it says."""
+        return self._ask(request, handler)
+
+    @override
+    def awrap_tool_call(
+        self,
+        request: ToolCallRequest,
+        handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
+    ) -> CoroutineType[Any, Any, ToolMessage]:
+        """Answer a call, also one of a tool that is not there."""
+        return self._answer(request.tool_call)
+
+    async def _ask(
         self,
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
-        """Ask the model, and record what it says."""
         self._hold_limit()
         began = time.monotonic()
         return self._heard(await handler(request), began)
 
-    @override
-    async def awrap_tool_call(
-        self,
-        request: ToolCallRequest,
-        handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
-    ) -> ToolMessage:
-        """Answer a call, also one of a tool that is not there."""
-        call = request.tool_call
+    async def _answer(self, call: ToolCall) -> ToolMessage:
         call_id = call["id"] or ""
         arguments = self._broken.pop(call_id, None)
         if arguments is None:
