@@ -8,6 +8,10 @@ from plait._front_door import MODULES as _MODULES
 from plait._version import __version__
 
 if TYPE_CHECKING:
+    from plait.adapters.langchain.agent import LangChainAgent as LangChainAgent
+    from plait.adapters.langchain.agent_middleware import (
+        build_agent_middleware as build_agent_middleware,
+    )
     from plait.adapters.langchain.callbacks import Callbacks as Callbacks
     from plait.adapters.langchain.callbacks import ElicitationCallback as ElicitationCallback
     from plait.adapters.langchain.callbacks import LoggingMessageCallback as LoggingMessageCallback
@@ -36,7 +40,15 @@ if TYPE_CHECKING:
     from plait.adapters.langchain.loading import load_mcp_server_info as load_mcp_server_info
     from plait.adapters.langchain.loading import load_mcp_tools as load_mcp_tools
     from plait.adapters.langchain.mcp_blocks import mcp_content_from as mcp_content_from
+    from plait.adapters.langchain.messages import messages_from_langchain as messages_from_langchain
+    from plait.adapters.langchain.messages import messages_to_langchain as messages_to_langchain
     from plait.adapters.langchain.middleware import MCPToolsMiddleware as MCPToolsMiddleware
+    from plait.adapters.langchain.partial_state import (
+        extract_partial_agent_state as extract_partial_agent_state,
+    )
+    from plait.adapters.langchain.partial_state import (
+        harmonize_agent_response as harmonize_agent_response,
+    )
     from plait.adapters.langchain.prompts import (
         convert_mcp_prompt_message_to_langchain_message as convert_mcp_prompt_message_to_langchain_message,  # noqa: E501
     )

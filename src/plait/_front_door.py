@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 MODULES = {
+    "plait.adapters.langchain.agent": ("LangChainAgent",),
+    "plait.adapters.langchain.agent_middleware": ("build_agent_middleware",),
+    "plait.adapters.langchain.messages": ("messages_from_langchain", "messages_to_langchain"),
+    "plait.adapters.langchain.partial_state": (
+        "extract_partial_agent_state",
+        "harmonize_agent_response",
+    ),
     "plait.adapters.langchain.callbacks": (
         "Callbacks",
         "ElicitationCallback",
