@@ -65,6 +65,17 @@ def toys() -> dict[str, Any]:
         ]
         return types.CallToolResult(content=list(content))
 
+    here: list[asyncio.Event] = []
+
+    @made.tool()
+    async def meet() -> str:
+        """Wait for another call."""
+        if not here:
+            here.append(asyncio.Event())
+            await here[0].wait()
+        here[0].set()
+        return "met"
+
     @made.tool()
     async def hang() -> str:
         await asyncio.sleep(60)

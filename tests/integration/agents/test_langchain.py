@@ -13,6 +13,7 @@ from blockbuster import blockbuster_ctx
 
 from plait import (
     AgentConfig,
+    ConfigError,
     Message,
     ModelConfig,
     StaticTool,
@@ -86,7 +87,7 @@ async def test_the_model_calls_tools_until_it_has_an_answer(api: Provider) -> No
     assert results(answers) == [
         "3",
         "! nothing found – ничего",
-        "! there is no tool 'gone'; the tools are: add, fail, picture, hang",
+        "! there is no tool 'gone'; the tools are: add, fail, picture, meet, hang",
     ]
     assert last == Message.assistant("Done – готово.")
     assert (result.final_response, result.turns) == ("Done – готово.", 2)
@@ -151,7 +152,7 @@ async def test_a_timeout_keeps_what_was_said(api: Provider, what: str, tmp_path:
     before = asyncio.all_tasks()
 
     result = await get_agent(model_of(api)).arun(
-        ASK, None, toys(), AgentConfig(timeout=1.5, trace=trace)
+        ASK, None, toys(), AgentConfig(timeout=3, trace=trace)
     )
 
     assert result.timeout_reached
@@ -188,7 +189,7 @@ async def test_tools_of_the_program_are_tools(api: Provider) -> None:
         return 2 * n
 
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
-    tools = [StaticTool("twice", "Doubles.", schema, twice), StaticTool("empty")]
+    tools = [StaticTool("twice", "Doubles.", schema, twice), StaticTool("empty", "", {})]
     api.play([Say(calls=(Call("twice", {"n": 4}), Call("empty"))), "Done."])
 
     result = await get_agent(model_of(api)).arun(ASK, tools)
@@ -287,7 +288,7 @@ async def test_arguments_that_are_no_json_are_an_error_that_the_model_reads(
                 {"id": "c1", "type": "function",
                  "function": {"name": "add", "arguments": "{\\"a\\": 1, \\"b\\": 2}"}}]}}],
         "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}}"""
-    openai.play([Raw(broken), "Done."])
+    openai.play([Raw(broken.replace('"tool_calls", "mess', 'null, "mess')), "Done."])
 
     result = await get_agent(model_of(openai)).arun(ASK, None, toys())
 
@@ -336,6 +337,28 @@ async def test_runs_at_the_same_time_do_not_mix(anthropic: AnthropicServer) -> N
     assert len({one.session_id for one in done}) == 4
 
 
+async def test_calls_of_one_turn_are_made_at_the_same_time(api: Provider) -> None:
+    calls = (Call("meet", {}, "c1"), Call("add", {"a": 1, "b": 2}, "c2"), Call("meet", {}, "c3"))
+    api.play([Say(calls=calls), "Done."])
+
+    result = await get_agent(model_of(api)).arun(ASK, None, toys(), AgentConfig(timeout=20))
+
+    assert results(result.trace_messages) == ["met", "3", "met"]
+
+
+async def test_what_a_developer_must_mend_ends_the_run(anthropic: AnthropicServer) -> None:
+    def ask(_: object) -> bool:
+        raise ConfigError("mend this")
+
+    anthropic.play([Say(calls=(Call("add", {"a": 1, "b": 2}),)), "Done."])
+    options = {"policy": {"default": "ask"}, "on_approval": ask}
+
+    with pytest.raises(ConfigError, match="mend this"):
+        await get_agent(model_of(anthropic, agent_middleware={})).arun(
+            ASK, None, toys(), AgentConfig(tool_options=options)
+        )
+
+
 async def test_a_ready_chat_model_can_be_given() -> None:
     model = ScriptedChatModel([[tool_call("add", a=1, b=2)], "Done."])
     config = ModelConfig(id="ready", model_provider="mine", model_name="ready")
@@ -343,4 +366,4 @@ async def test_a_ready_chat_model_can_be_given() -> None:
     result = await LangChainAgent(config, model).arun(ASK, None, toys())
 
     assert results(result.trace_messages) == ["3"]
-    assert model.bound == [["add", "fail", "picture", "hang"]] * 2
+    assert model.bound == [["add", "fail", "picture", "meet", "hang"]] * 2

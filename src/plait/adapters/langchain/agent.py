@@ -19,7 +19,12 @@ from typing_extensions import override
 
 from plait.adapters.langchain.agent_middleware import build_agent_middleware
 from plait.adapters.langchain.agent_tools import takes_images, tools_for
-from plait.adapters.langchain.chat_models import ChatModels, keys_in_environment, provider_and_name
+from plait.adapters.langchain.chat_models import (
+    ChatModels,
+    import_provider,
+    keys_in_environment,
+    provider_and_name,
+)
 from plait.adapters.langchain.messages import messages_to_langchain, usage_from_langchain
 from plait.adapters.langchain.model_failures import failure_of_model
 from plait.adapters.langchain.turns import Turns
@@ -37,6 +42,9 @@ class LangChainAgent(LiveAgent):
     """Runs agents on LangGraph; also those of the interfaces `openrouter` and `openai_endpoint`.
 
     With `model` it asks that chat model, and the configuration says only how.
+
+    Raises:
+        AdapterUnavailableError: The package of the provider is missing.
     """
 
     interface = "langchain"
@@ -44,6 +52,8 @@ class LangChainAgent(LiveAgent):
     def __init__(self, model_config: ModelConfig, model: BaseChatModel | None = None) -> None:
         super().__init__(model_config)
         self._model = model
+        if model is None:  # now, since it would take its time from the first run
+            import_provider(model_config)
 
     @override
     async def drive(self, run: AgentRun) -> Ending:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any, cast
 
 import httpx2
@@ -26,6 +27,9 @@ _KEYS: Mapping[str, str] = {
 }
 """The environment variables that hold keys, by provider."""
 
+_PACKAGES = ("anthropic", "openai")
+"""The providers whose packages come with `plait[models]`."""
+
 _SDK_SECONDS = 600.0
 """For one request without a `request_timeout`, as the SDKs of providers have it."""
 
@@ -45,6 +49,20 @@ def provider_and_name(config: ModelConfig, name: str | None = None) -> tuple[str
         return config.model_provider, model
     provider, colon, rest = model.partition(":")
     return (provider, rest) if colon else (config.model_provider, model)
+
+
+def import_provider(config: ModelConfig) -> None:
+    """Import what the model of a configuration needs, which may take seconds.
+
+    Raises:
+        AdapterUnavailableError: It is not installed.
+    """
+    provider = provider_and_name(config)[0]
+    if provider in _PACKAGES:
+        try:
+            import_module(f"langchain_{provider}")
+        except ImportError as error:
+            raise _missing(provider, error) from error
 
 
 def keys_in_environment() -> list[str]:
@@ -193,7 +211,7 @@ def _init_chat_model(name: str, **settings: Any) -> BaseChatModel:
 
 
 def _missing(provider: str | None, error: ImportError) -> AdapterUnavailableError:
-    if provider in ("anthropic", "openai"):
+    if provider in _PACKAGES:
         text = f"langchain-{provider} is not installed: pip install 'plait[models]'"
     else:
         text = str(error)

@@ -24,9 +24,6 @@ from plait.agents.run_tools import ToolAnswer
 from plait.messages.from_langchain import message_from_any
 from plait.messages.usage import UsageMetadata
 
-_ENDS = {"anthropic": "stop_reason", "openai": "finish_reason"}
-"""Where providers say why an answer ends; without it, the answer was cut off."""
-
 
 class CutAnswerError(ConnectionError):
     """An answer of the model did not come to its end."""
@@ -172,7 +169,15 @@ class Turns(AgentMiddleware[Any, Any, Any]):
 
 
 def _check_end(message: AIMessage) -> None:
+    """Refuse an answer that was cut off: one that does not say why it ends."""
     told = message.response_metadata
-    end = _ENDS.get(told.get("model_provider", ""))
-    if end is not None and not told.get(end) and not told.get("status"):
+    match told.get("model_provider"):
+        case "anthropic":
+            whole = bool(told.get("stop_reason"))
+        case "openai":
+            # What came in one piece is whole; some endpoints leave the reason out of it.
+            whole = any(told.get(name) for name in ("finish_reason", "status", "token_usage"))
+        case _:
+            whole = True
+    if not whole:
         raise CutAnswerError("the answer broke off before its end")

@@ -12,9 +12,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Self, cast
 
-from plait.messages.from_langchain import message_from_any
 from plait.agents.result import AgentResult, result_from_trace
 from plait.errors import ManualTraceError, ManualTraceNotFoundError
+from plait.messages.from_langchain import message_from_any
 from plait.messages.lists import without_prompts
 from plait.messages.message import Message
 from plait.messages.usage import UsageMetadata

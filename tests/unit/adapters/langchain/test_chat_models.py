@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import builtins
+import sys
 from typing import Any
 
 import pytest
 from langchain_core.language_models import BaseChatModel
 
-from plait import AdapterUnavailableError, ConfigError, ModelConfig
+from plait import AdapterUnavailableError, ConfigError, ModelConfig, get_agent
 from plait.adapters.langchain.chat_models import ChatModels, key_names, provider_and_name
 from plait.adapters.langchain.scripted_model import ScriptedChatModel
 
@@ -124,6 +125,16 @@ async def test_a_missing_package_is_named(provider: str, monkeypatch: pytest.Mon
 
     with pytest.raises(AdapterUnavailableError, match=r"plait\[models\]"):
         await made(config(model_provider=provider))
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "openai"])
+def test_a_missing_package_is_named_before_the_first_run(
+    provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, f"langchain_{provider}", None)
+
+    with pytest.raises(AdapterUnavailableError, match=r"plait\[models\]"):
+        get_agent(config(model_provider=provider))
 
 
 async def test_a_file_can_be_the_model(tmp_path: Any) -> None:
