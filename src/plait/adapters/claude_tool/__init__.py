@@ -1,0 +1,1 @@
+"""The engine on the tool runner of Anthropic's SDK."""
