@@ -8,6 +8,9 @@ from plait._front_door import MODULES as _MODULES
 from plait._version import __version__
 
 if TYPE_CHECKING:
+    from plait.adapters.claude_tool.messages import (
+        claude_tool_messages_to_raw_trace as claude_tool_messages_to_raw_trace,
+    )
     from plait.adapters.langchain.agent import LangChainAgent as LangChainAgent
     from plait.adapters.langchain.agent_middleware import (
         build_agent_middleware as build_agent_middleware,

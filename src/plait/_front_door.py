@@ -10,6 +10,7 @@ MODULES = {
         "extract_partial_agent_state",
         "harmonize_agent_response",
     ),
+    "plait.adapters.claude_tool.messages": ("claude_tool_messages_to_raw_trace",),
     "plait.adapters.langchain.callbacks": (
         "Callbacks",
         "ElicitationCallback",
