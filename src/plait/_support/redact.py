@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cached_property
 
 from plait._support.failures import one_line
 from plait._support.spellings import spellings
@@ -61,12 +62,13 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._known = frozenset(secret for secret in secrets if _is_long_enough(secret))
+
+    @cached_property
+    def _secrets(self) -> list[str]:
+        """Every spelling of the values; found when it is first needed, which is often never."""
+        every = {text for one in self._known for text in spellings(one)}
         # Longest first, so that a secret inside another does not leave a rest behind.
-        self._secrets = sorted(
-            filter(_is_long_enough, {text for one in self._known for text in spellings(one)}),
-            key=len,
-            reverse=True,
-        )
+        return sorted(filter(_is_long_enough, every), key=len, reverse=True)
 
     def __call__(self, text: str) -> str:
         """Return the text without its secrets."""

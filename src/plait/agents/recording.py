@@ -69,7 +69,7 @@ class RunObserver:
         """Say what to watch, and whom to tell."""
         self._toolbox = toolbox
         self._recorder = recorder
-        events = toolbox.status().events
+        events = toolbox.events()
         self._seen = events[-1].at if events else None
 
     @contextlib.contextmanager
@@ -109,7 +109,7 @@ class RunObserver:
         """Find the servers that were lost and opened again since the last time."""
         if self._toolbox is None or self._recorder is None:
             return
-        for event in self._toolbox.status().events:
+        for event in self._toolbox.events():
             if self._seen is not None and event.at <= self._seen:
                 continue
             self._seen = event.at

@@ -164,9 +164,10 @@ class ToolCatalog:
         """Say why a tool is not offered, or `None` if it is; may be called from any thread."""
         listing = self._remembered(_key(server, access))
         tool = None if listing is None else listing.listed.get(wire_name)
-        # One that is not listed is judged by its name, so that nothing slips past a filter.
-        unlisted = Tool(server=server, wire_name=wire_name, name=wire_name)
-        return self._filter(server).refusal(tool or unlisted)
+        if tool is None:
+            # One that is not listed is judged by its name, so that nothing slips past a filter.
+            tool = Tool(server=server, wire_name=wire_name, name=wire_name)
+        return self._filter(server).refusal(tool)
 
     @property
     def is_guarded(self) -> bool:

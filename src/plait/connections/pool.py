@@ -116,7 +116,12 @@ class ConnectionPool:
     def status(self) -> Status:
         """Describe every connection as it stands."""
         servers = {name: one.status() for name, one in self.connections.items()}
-        return Status(servers, tuple(self._events))
+        return Status(servers, self.events)
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What happened to connections lately; the last is the newest."""
+        return tuple(self._events)
 
     def _connection(self, name: str, server: ServerConfig) -> ServerConnection:
         return ServerConnection(

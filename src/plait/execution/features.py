@@ -15,7 +15,7 @@ from plait.connections import operations
 from plait.connections.access import Access
 from plait.connections.facts import ServerFacts
 from plait.connections.pool import unknown_server
-from plait.connections.status import Status
+from plait.connections.status import Event, Status
 from plait.errors import PlaitError
 from plait.execution.core import Core
 from plait.execution.life import ClientLife
@@ -46,6 +46,10 @@ class ServerFeatures(ClientLife):
     def status(self) -> Status:
         """Say how every server stands now, without contacting any."""
         return self._core.pool.status()
+
+    def events(self) -> tuple[Event, ...]:
+        """Return what happened to connections lately, as in `status()`; the last is the newest."""
+        return self._core.pool.events
 
     async def ready(self, timeout_seconds: float | None = None) -> Status:
         """Open every server, and wait until each is ready or has failed, or the time is over.

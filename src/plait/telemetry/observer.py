@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -29,9 +29,17 @@ class Observer(Protocol):
         ...
 
 
+def observe(observers: Sequence[Observer], operation: Operation) -> AbstractContextManager[None]:
+    """Return what runs a block under every observer, the first one outermost."""
+    if not observers:
+        return nullcontext()
+    if len(observers) == 1:
+        return observers[0].around(operation)
+    return _under_all(observers, operation)
+
+
 @contextmanager
-def observe(observers: Sequence[Observer], operation: Operation) -> Generator[None]:
-    """Run a block under every observer, the first one outermost."""
+def _under_all(observers: Sequence[Observer], operation: Operation) -> Generator[None]:
     with ExitStack() as stack:
         for observer in observers:
             stack.enter_context(observer.around(operation))

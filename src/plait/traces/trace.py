@@ -150,8 +150,9 @@ class Trace:
 
 
 def _ordered(results: list[ToolReturned], asked: list[str]) -> list[Message]:
-    places = {call_id: place for place, call_id in enumerate(asked)}
-    results = sorted(results, key=lambda one: places.get(one.call_id, len(places)))
+    if len(results) > 1:
+        places = {call_id: place for place, call_id in enumerate(asked)}
+        results = sorted(results, key=lambda one: places.get(one.call_id, len(places)))
     return [
         Message(Role.TOOL, [ToolResultContent(one.call_id, one.content, one.is_error)])
         for one in results

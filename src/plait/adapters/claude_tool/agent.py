@@ -66,7 +66,6 @@ class ClaudeToolAgent(LiveAgent):
         """
         config = self.model_config
         endpoint = AnthropicEndpoint.of(config)
-        redact = run.redact.also(endpoint.secrets)
         results = Results()
         request = request_for(run, results, threads=endpoint.is_official)
         try:
@@ -75,6 +74,7 @@ class ClaudeToolAgent(LiveAgent):
             ) as client:
                 return await _Conversation(run, client, request, results).hold()
         except FAILURES as error:
+            redact = run.redact.also(endpoint.secrets)
             raise execution_error(
                 error, base_url=endpoint.base_url, config=config, redact=redact
             ) from error

@@ -22,10 +22,16 @@ def tool_result(call_id: str, answer: ToolAnswer) -> BetaToolResultBlockParam:
     An image stays one where the API takes it, which is not in errors; a line of text stands for
     whatever else is not text.
     """
+    match answer.content:
+        case [types.TextContent(text=text)]:
+            # The SDK copies all that was said in each turn, and a text is copied faster.
+            content = text
+        case blocks:
+            content = [_block(one, text_only=answer.is_error) for one in blocks]
     block: BetaToolResultBlockParam = {
         "type": "tool_result",
         "tool_use_id": call_id,
-        "content": [_block(one, text_only=answer.is_error) for one in answer.content],
+        "content": content,
     }
     if answer.is_error:
         block["is_error"] = True

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
+import httpx2
 from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
 
 from plait.agents.model_config import ModelConfig
@@ -68,18 +71,19 @@ class AnthropicEndpoint:
     def client(self, *, max_retries: int, request_timeout: float | None) -> AsyncAnthropic:
         """Make a client; whoever asked for it closes it."""
         # Proxies are not for this machine.
-        http_client = (
-            DefaultAsyncHttpxClient(mounts=_DIRECT) if is_loopback(self.base_url) else None
-        )
+        mounts = {"all://": None} if is_loopback(self.base_url) else {}
+        tls = _tls(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
         client = AsyncAnthropic(
             api_key=self.api_key,
             auth_token=self.auth_token,
             base_url=self.base_url,
             max_retries=max_retries,
-            http_client=http_client,
+            http_client=DefaultAsyncHttpxClient(verify=tls, mounts=mounts),
         )
         return client if request_timeout is None else client.with_options(timeout=request_timeout)
 
 
-_DIRECT: Final = {"all://": None}
-"""Routes that lead through no proxy."""
+@functools.lru_cache(maxsize=8)
+def _tls(file: str | None, folder: str | None) -> ssl.SSLContext:  # noqa: ARG001
+    """Read the certificates of authorities, which takes longer than several turns of an agent."""
+    return httpx2.create_ssl_context()

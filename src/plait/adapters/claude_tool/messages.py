@@ -185,6 +185,6 @@ def _blocks(content: object) -> Sequence[object]:
 
 
 def _field(thing: object, name: str) -> Any:
-    if isinstance(thing, Mapping):
-        return cast("Mapping[str, Any]", thing).get(name)
+    if isinstance(thing, dict):
+        return cast("dict[str, Any]", thing).get(name)
     return getattr(thing, name, None)

@@ -7,7 +7,9 @@ of a turn are made together, before it asks, and it only fetches what they came 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import functools
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from anthropic.lib.tools import BetaAsyncBuiltinFunctionTool, BetaFunctionToolResultType, ToolError
@@ -54,6 +56,11 @@ class FetchingTool(BetaAsyncBuiltinFunctionTool):
         self._definition = definition
         self._results = results
 
+    @property
+    def name(self) -> str:
+        """What the model calls it."""
+        return self._definition["name"]
+
     def to_dict(self) -> BetaToolParam:
         """Describe it to the model."""
         return self._definition
@@ -78,11 +85,25 @@ def definition_of(
     definition: BetaToolParam = {
         "name": tool.name,
         "description": tool.description,
-        "input_schema": shape_schema(tool.input_schema, "anthropic").schema,
+        "input_schema": _shaped(tool.input_schema),
     }
     if cache_control is not None:
         definition["cache_control"] = cache_control
     return definition
+
+
+def _shaped(schema: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        text = json.dumps(schema)
+    except (TypeError, ValueError):  # not JSON; what can be said of it, is
+        return shape_schema(schema, "anthropic").schema
+    return _shaped_text(text)
+
+
+@functools.lru_cache(maxsize=1024)
+def _shaped_text(schema: str) -> dict[str, Any]:
+    """Shape a schema once, though many runs have the same tools."""
+    return shape_schema(json.loads(schema), "anthropic").schema
 
 
 async def make_calls(
