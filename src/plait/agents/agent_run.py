@@ -23,6 +23,7 @@ from plait.errors import (
     McpTimeoutError,
     PlaitError,
 )
+from plait.execution.approval import OnApproval
 from plait.execution.budget.bounds import OWN_SERVER, READ_MORE
 from plait.execution.toolbox import Toolbox
 from plait.messages.lists import extract_system_prompt
@@ -75,8 +76,17 @@ class AgentRun:
             "configurable": dict(settings.extra.get("configurable") or {}),
         }
 
-    async def call(self, call_id: str, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
+    async def call(
+        self,
+        call_id: str,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        on_approval: OnApproval | None = None,
+    ) -> ToolAnswer:
         """Call a tool as the model asks for it, and record that; what goes wrong is an answer.
+
+        `on_approval` is asked about this call, where the policy says so, in place of the run's own.
 
         Raises:
             ConfigError: A developer must act.
@@ -92,21 +102,26 @@ class AgentRun:
             text, failed = await tool.static.call(arguments)
             answer = ToolAnswer.of_text(text, is_error=failed)
         else:
-            answer, attempts, notes = await self._call_server(tool, arguments)
+            answer, attempts, notes = await self._call_server(tool, arguments, on_approval)
         self.recorder.tool_returned(
             call_id, answer.text, is_error=answer.is_error, attempts=attempts, notes=notes
         )
         return answer
 
     async def _call_server(
-        self, tool: RunTool, arguments: Mapping[str, Any]
+        self, tool: RunTool, arguments: Mapping[str, Any], on_approval: OnApproval | None
     ) -> tuple[ToolAnswer, int, tuple[str, ...]]:
         assert self.toolbox is not None  # noqa: S101  # the tool is one of its tools
         assert tool.server is not None  # noqa: S101
         assert tool.wire_name is not None  # noqa: S101
         try:
             result = await self.toolbox.call(
-                tool.server, tool.wire_name, arguments, run=self._context, reader=self._reader
+                tool.server,
+                tool.wire_name,
+                arguments,
+                on_approval=on_approval,
+                run=self._context,
+                reader=self._reader,
             )
         except ConfigError:
             raise

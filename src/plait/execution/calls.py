@@ -14,6 +14,7 @@ from plait.config.policy import PolicyDecision
 from plait.config.servers import ServerConfig
 from plait.connections.access import Access, join
 from plait.errors import PlaitError
+from plait.execution.approval import OnApproval
 from plait.execution.budget.bounds import OWN_SERVER, READ_MORE, ResultBounds
 from plait.execution.call import OnProgress, ToolCall
 from plait.execution.core import Core
@@ -50,15 +51,16 @@ class ToolCalls(ServerFeatures):
         timeout_seconds: float | None = None,
         on_progress: OnProgress | None = None,
         on_question: ElicitationFnT | None = None,
+        on_approval: OnApproval | None = None,
         run: Run | None = None,
         reader: str = READ_MORE,
     ) -> ToolResult:
         """Call a tool by its wire name; what the tool itself calls a failure is a result.
 
         `on_question` answers what the server asks the user, in a client with `on_elicitation`; the
-        time it takes does not count. `run` is what functions of the run get, such as
-        `{"configurable": {"user": "ann"}}`. `reader` is the name under which the model knows the
-        tool that reads on in results that are shortened.
+        time it takes does not count. `on_approval` is asked in place of the client's own. `run` is
+        what functions of the run get, such as `{"configurable": {"user": "ann"}}`. `reader` is the
+        name under which the model knows the tool that reads on in results that are shortened.
 
         Raises:
             PlaitError: The call could not be made, or its outcome is not known.
@@ -73,6 +75,7 @@ class ToolCalls(ServerFeatures):
             timeout_seconds=timeout_seconds,
             on_progress=on_progress,
             on_question=on_question,
+            on_approval=on_approval,
             access=await self.access_for(server, run),
             run=mark_of(run),
         )
