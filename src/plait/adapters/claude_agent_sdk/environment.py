@@ -39,7 +39,6 @@ _ALWAYS: Final = {
     "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",
     "CLAUDE_CODE_DISABLE_BUNDLED_SKILLS": "1",
     "CLAUDE_CODE_SKIP_PROMPT_HISTORY": "1",
-    "CLAUDE_CODE_SKIP_MCP_DEBUG_LOG_FILES": "1",
     "ENABLE_CLAUDEAI_MCP_SERVERS": "false",
     # Tools are sent with the first request, and not found by a search.
     "ENABLE_TOOL_SEARCH": "false",
@@ -68,6 +67,7 @@ def environment_for(
         "CLAUDE_CODE_MAX_RETRIES": str(config.max_retries),
         "CLAUDE_CODE_MAX_OUTPUT_TOKENS": str(config.max_tokens),
         "CLAUDE_CODE_TMPDIR": str(folder),
+        "XDG_CACHE_HOME": str(folder / "cache"),
         **_credentials(config, given),
     }
     if config.request_timeout is not None:

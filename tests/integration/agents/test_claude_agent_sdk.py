@@ -1,0 +1,469 @@
+"""The engine on the Claude Agent SDK: its real command line against a stand-in of the API.
+
+Each run starts a program of 370 MB, so a run shows several things.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import mcp_types as types
+import pytest
+from mcp.server import MCPServer
+
+from plait import (
+    AgentConfig,
+    AgentExecutionError,
+    AgentResult,
+    Approval,
+    ApprovalRequest,
+    ConfigError,
+    Message,
+    ModelConfig,
+    PermissionDeniedError,
+    StaticTool,
+    ThinkingContent,
+    Toolbox,
+    get_agent,
+)
+from plait.testing import AnthropicServer, Call, Say, server_stdio_config, stdio_config
+from plait.testing.llm.turns import Hang, Refuse
+from plait.traces.events import ToolCalled, TraceEvent, Turn
+
+pytestmark = pytest.mark.anyio
+
+KEY = "sk-canary-0123456789abcdef"
+PIXEL = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJg"
+    "gg=="
+)
+ASK = [Message.user("Do it.")]
+CANARY = "CANARY_OF_THE_PERSON"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give the person settings of their own, none of which may have an effect."""
+    for name in list(os.environ):
+        if name.startswith(("ANTHROPIC_", "CLAUDE")):
+            monkeypatch.delenv(name)
+    path = tmp_path / "home"
+    settings = path / ".claude"
+    leaks = {"mcpServers": {"leak": {"command": "touch", "args": [str(path / "MCP_RAN")]}}}
+    hook = [{"hooks": [{"type": "command", "command": f"touch {path}/HOOK_RAN"}]}]
+    events = ("SessionStart", "UserPromptSubmit", "PreToolUse", "Stop")
+    personal = {
+        "hooks": dict.fromkeys(events, hook),
+        "env": {"ANTHROPIC_CUSTOM_HEADERS": f"x-leak: {CANARY}"},
+        "permissions": {"allow": ["mcp__calc__add"]},
+        **leaks,
+    }
+    skill = f"---\nname: leak\ndescription: {CANARY}\n---\n{CANARY}"
+    for folder in (settings, path / "work" / ".claude"):
+        write(folder / "settings.json", json.dumps(personal))
+        write(folder / "CLAUDE.md", CANARY)
+        write(folder / "skills" / "leak" / "SKILL.md", skill)
+        write(folder / "agents" / "leak.md", skill)
+        write(folder / "rules" / "leak.md", CANARY)
+    write(path / "work" / "CLAUDE.md", CANARY)
+    write(path / "work" / ".mcp.json", json.dumps(leaks))
+    write(path / ".claude.json", json.dumps(leaks))
+    monkeypatch.setenv("HOME", str(path))
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    return path
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def model(api: AnthropicServer, **more: Any) -> ModelConfig:
+    facts: dict[str, Any] = {"anthropic_base_url": api.url, "anthropic_api_key": KEY, **more}
+    return ModelConfig(
+        id="t", model_name="claude-test", interface="claude_agent_sdk", max_retries=0, **facts
+    )
+
+
+def calc() -> Any:
+    server = MCPServer("calc", instructions="INSTRUCTIONS_OF_THE_SERVER", log_level="CRITICAL")
+
+    @server.tool()
+    def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    @server.tool()
+    def fail() -> types.CallToolResult:
+        return types.CallToolResult(content=[types.TextContent(text="no luck")], is_error=True)
+
+    @server.tool()
+    def draw() -> types.CallToolResult:
+        return types.CallToolResult(
+            content=[
+                types.TextContent(text="a dot"),
+                types.ImageContent(data=PIXEL, mime_type="image/png"),
+                types.AudioContent(data="AAAA", mime_type="audio/wav"),
+            ]
+        )
+
+    @server.tool(name="odd.näme")
+    async def hang() -> str:
+        await asyncio.Event().wait()
+        return "late"
+
+    return {"type": "sdk", "instance": server}
+
+
+def wish(name: str, /, **arguments: Any) -> Call:
+    return Call(f"mcp__{name}", arguments)
+
+
+def answers(result: AgentResult) -> list[str]:
+    found = [answer for message in result.trace_messages for answer in message.tool_results]
+    return [("! " if one.is_error else "") + one.content for one in found]
+
+
+def wire_results(api: AnthropicServer) -> list[Mapping[str, Any]]:
+    """Return the results of tools that the model read with the last request."""
+    return [
+        block
+        for message in api.bodies[-1]["messages"]
+        if message["role"] == "user" and isinstance(message["content"], list)
+        for block in message["content"]
+        if block["type"] == "tool_result"
+    ]
+
+
+def processes() -> Iterator[list[str]]:
+    """Find the command lines that run on behalf of this process."""
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
+            except OSError:
+                continue
+            if parent == str(os.getpid()) and words[0].endswith("claude"):
+                yield words
+
+
+def files(folder: Path) -> list[str]:
+    return [path.name for path in folder.rglob("*") if path.is_file()]
+
+
+def leftovers() -> list[object]:
+    """Return what a run must not leave behind."""
+    return [*processes(), *Path(tempfile.gettempdir()).iterdir()]
+
+
+async def test_what_tools_answer_reaches_the_model_and_the_trace(home: Path) -> None:
+    """Parallel calls, errors, images, thoughts, tools of the program; and nobody's settings."""
+    script = [
+        Say(
+            "Ich rechne … 日本",
+            calls=(
+                wish("calc__add", a=1, b=2),
+                wish("calc__add", a=1, b=2),
+                wish("calc__draw"),
+                wish("calc__fail"),
+                wish("plait__twice", n="ü"),
+                wish("time__get_timestamp"),
+                wish("calc__gone"),
+            ),
+            thinking="Hm.",
+            usage={"input_tokens": 11, "output_tokens": 7, "cache_read_tokens": 5},
+        ),
+        Say("Fertig ✓"),
+    ]
+    twice = StaticTool("twice", "Say it twice.", function=lambda n: n * 2)
+    config = AgentConfig(workspace_path=home / "work")
+    with AnthropicServer(script, key=KEY) as api:
+        settings = model(
+            api, system_prompt="Be kind.", max_tokens=777, mcp_tool_filter=["calc/*", "get_t*"]
+        )
+        result = await get_agent(settings).arun(
+            [Message.user("/leak @CLAUDE.md")],
+            [twice],
+            {"calc": calc(), "time": server_stdio_config()},
+            config,
+        )
+
+    said, *rest = result.trace_messages
+    assert isinstance(said.content[0], ThinkingContent)
+    assert said.thinking == "Hm."
+    assert said.content[0].signature
+    assert said.text == "Ich rechne … 日本"
+    assert [call.name for call in said.tool_calls[:5]] == ["add", "add", "draw", "fail", "twice"]
+    assert [answer.tool_use_id for one in rest for answer in one.tool_results] == [
+        call.id for call in said.tool_calls
+    ]
+    *known, stamp, unknown = answers(result)
+    line = "a dot\n[image: image/png, 70 B]\n[audio: audio/wav, 3 B]"
+    assert known == ["3", "3", line, "! no luck", "üü"]
+    assert stamp.isdigit()
+    assert unknown == "! Error: No such tool available: mcp__calc__gone"
+    assert (result.final_response, result.turns) == ("Fertig ✓", 2)
+    assert (result.limit_reached, result.timeout_reached) == (False, False)
+    spent = api.spent
+    assert (result.usage.input_tokens, result.usage.output_tokens, result.usage.total_tokens) == (
+        spent.input_tokens,
+        spent.output_tokens,
+        spent.total_tokens,
+    )
+    assert (result.usage.cache_read_tokens, result.actual_model) == (5, "claude-test")
+    assert result.session_id is not None
+
+    first = api.bodies[0]
+    assert sorted(tool["name"] for tool in first["tools"]) == [
+        "mcp__calc__add",
+        "mcp__calc__draw",
+        "mcp__calc__fail",
+        "mcp__calc__odd_n_me",
+        "mcp__plait__twice",
+        "mcp__time__get_timestamp",
+    ]
+    assert (first["max_tokens"], first["system"][-1]["text"]) == (777, "Be kind.")
+    assert first["messages"][0]["content"] == "/leak @CLAUDE.md"
+    added, _, drawn, failed, *_ = wire_results(api)
+    assert added["content"] == [{"type": "text", "text": "3"}]
+    assert [block["type"] for block in drawn["content"]][:2] == ["text", "image"]
+    assert failed["is_error"] is True
+    sent = json.dumps([[dict(asked.headers), asked.body] for asked in api.requests])
+    assert CANARY not in sent
+    assert "INSTRUCTIONS_OF_THE_SERVER" not in sent
+    assert "RAN" not in " ".join(files(home))
+    assert leftovers() == []
+
+
+async def test_a_login_is_used_without_anything_else_of_the_person(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    login = {"accessToken": "sk-ant-oat01-login", "refreshToken": "r", "expiresAt": 9999999999999}
+    login |= {"scopes": ["user:inference", "user:profile"], "subscriptionType": "max"}
+    write(home / ".claude" / ".credentials.json", json.dumps({"claudeAiOauth": login}))
+    script = [Say(calls=(wish("calc__add", a=1, b=2),)), Say("3")]
+    with AnthropicServer(script, key="sk-ant-oat01-login") as api:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", api.url)
+        settings = model(api, anthropic_base_url=None, anthropic_api_key=None)
+        config = AgentConfig(workspace_path=home / "work")
+        result = await get_agent(settings).arun(ASK, None, {"calc": calc()}, config)
+
+    assert result.final_response == "3"
+    sent = json.dumps([[dict(asked.headers), asked.body] for asked in api.requests])
+    assert CANARY not in sent
+    assert len(api.bodies[0]["tools"]) == 4
+    assert not [name for name in files(home) if name.endswith(("_RAN", ".jsonl"))]
+
+
+async def test_turns_are_counted_exactly_and_a_killed_server_comes_back(tmp_path: Path) -> None:
+    script = [Say("1", calls=(wish("shop__die"),)), Say("2", calls=(wish("shop__add", a=2, b=3),))]
+    servers: Any = {"shop": {**stdio_config(state_dir=str(tmp_path)), "required": True}}
+    with AnthropicServer([*script, Say("too much")]) as api:
+        result = await get_agent(model(api)).arun(ASK, None, servers, AgentConfig(max_turns=2))
+
+    assert len(api.requests) == 2
+    assert (result.turns, result.limit_reached, result.final_response) == (2, True, "2")
+    died, added = answers(result)
+    assert died.startswith("! ")
+    assert added == "5"
+    assert result.usage.total_tokens == api.spent.total_tokens
+
+
+def test_an_answer_without_a_word_ends_the_run_which_may_block() -> None:
+    """No servers and no tools; what was said before stands in the prompt."""
+    before = [Message.user("Who are you?"), Message.assistant("An agent."), Message.user("And?")]
+    with AnthropicServer([Say(""), Say("asked again")], only_with_tools=False) as api:
+        result = get_agent(model(api)).run(before)
+
+    assert len(api.requests) == 1
+    assert [message.content for message in result.trace_messages] == [[]]
+    assert result.final_response == "[No final response extracted]"
+    assert (result.turns, result.limit_reached) == (1, False)
+    assert result.usage.input_tokens == api.spent.input_tokens
+    assert api.bodies[0]["messages"][0]["content"] == (
+        "This is what was said before:\n\n--- Human Message ---\nWho are you?\n\n"
+        "--- AI Message ---\nAn agent.\n\n--- Now ---\nAnd?"
+    )
+    assert not api.bodies[0].get("tools")
+
+
+async def test_a_failure_of_the_provider_says_what_to_do() -> None:
+    script = [Refuse(status=401, message="who are you?")]
+    with AnthropicServer(script) as api, pytest.raises(AgentExecutionError) as caught:
+        await get_agent(model(api)).arun(ASK, None, {"calc": calc()})
+
+    assert "401 who are you?" in str(caught.value)
+    assert "anthropic_api_key" in str(caught.value)
+    assert KEY not in f"{caught.value} {caught.value.stderr} {caught.value!r}"
+    assert len(api.requests) == 1
+    assert leftovers() == []
+
+
+async def test_the_time_limit_ends_the_program() -> None:
+    with AnthropicServer([Hang()]) as api:
+        config = AgentConfig(timeout=3)
+        result = await get_agent(model(api)).arun(ASK, None, {"calc": calc()}, config)
+
+    assert (result.timeout_reached, result.turns) == (True, 0)
+    assert leftovers() == []
+
+
+async def test_a_run_that_is_cancelled_leaves_its_trace_and_no_program(tmp_path: Path) -> None:
+    called = asyncio.Event()
+
+    def hear(event: TraceEvent) -> None:
+        if isinstance(event, ToolCalled):
+            called.set()
+
+    config = AgentConfig(on_event=hear, trace=tmp_path / "run.jsonl")
+    with AnthropicServer([Say("Wait.", calls=(wish("calc__odd_n_me"),))]) as api:
+        task = asyncio.create_task(get_agent(model(api)).arun(ASK, None, {"calc": calc()}, config))
+        async with asyncio.timeout(60):
+            await called.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    lines = (tmp_path / "run.jsonl").read_text().splitlines()
+    kinds = [json.loads(line)["event"] for line in lines]
+    assert kinds == ["run", "turn", "tool_call", "end"]
+    assert leftovers() == []
+
+
+POLICY = {
+    "rules": [
+        {"tool": "calc/add", "when": {"a": "1"}, "do": "deny", "reason": "not that one"},
+        {"tool": "calc/add", "when": {"a": "2"}, "do": "ask"},
+        {"tool": "calc/add", "when": {"a": "3"}, "do": "ask"},
+        {"tool": "calc/add", "when": {"a": "4"}, "do": "ask"},
+        {"tool": "calc/fail", "do": "deny"},
+    ],
+    "default": "allow",
+}
+
+
+def decide(request: ApprovalRequest) -> object:
+    match request.arguments["a"]:
+        case 2:
+            return True
+        case 3:
+            return Approval("edit", {"a": 30, "b": 0})
+        case _:
+            return Approval("reject", message="too much")
+
+
+async def test_the_policy_decides_and_a_person_is_asked_once_about_each_call() -> None:
+    asked: list[Any] = []
+
+    async def on_approval(request: ApprovalRequest) -> object:
+        asked.append(dict(request.arguments))
+        return decide(request)
+
+    options: dict[str, Any] = {"policy": POLICY, "on_approval": on_approval}
+    calls = [wish("calc__add", a=a, b=0) for a in (0, 1, 2, 3, 4)]
+    with AnthropicServer([Say(calls=(*calls, wish("plait__own"))), Say("Done.")]) as api:
+        result = await get_agent(model(api)).arun(
+            ASK,
+            [StaticTool("own", function=lambda: "mine")],
+            {"calc": calc()},
+            AgentConfig(tool_options=options),
+        )
+
+    async with Toolbox({"servers": {"calc": calc()["instance"]}}, **options) as toolbox:
+        denied: list[str] = []
+        for a in (1, 4):
+            with pytest.raises(PermissionDeniedError) as caught:
+                await toolbox.call("calc", "add", {"a": a, "b": 0})
+            denied.append(caught.value.message)
+    assert answers(result) == ["0", f"! {denied[0]}", "2", "30", f"! {denied[1]}", "mine"]
+    assert [block["content"] for block in wire_results(api) if block.get("is_error")] == denied
+    assert asked[:3] == [{"a": 2, "b": 0}, {"a": 3, "b": 0}, {"a": 4, "b": 0}]
+    assert len(asked) == 4, "the last is of the toolbox above"
+    assert "mcp__calc__fail" not in {tool["name"] for tool in api.bodies[0]["tools"]}
+    # The trace holds what the model asked for, and not what a person made of it.
+    assert [call.input["a"] for call in result.trace_messages[0].tool_calls[:5]] == [0, 1, 2, 3, 4]
+
+
+async def test_an_answer_of_a_person_that_means_nothing_ends_the_run() -> None:
+    options = {"policy": POLICY, "on_approval": lambda _request: "maybe"}
+    config = AgentConfig(tool_options=options)
+    script = [Say(calls=(wish("calc__add", a=2, b=0),)), Say("Done.")]
+    with AnthropicServer(script) as api, pytest.raises(ConfigError, match="on_approval must"):
+        await get_agent(model(api)).arun(ASK, None, {"calc": calc()}, config)
+    assert leftovers() == []
+
+
+SERVER = """
+import os
+from mcp.server import MCPServer
+server = MCPServer("env")
+@server.tool(structured_output=False)
+def add(a: int, b: int) -> str: return str(a + b)
+@server.tool(structured_output=False)
+def has(name: str) -> str: return str(name in os.environ)
+@server.tool(structured_output=False)
+def hidden() -> str: return "seen"
+server.run()
+"""
+
+
+async def test_servers_can_be_left_to_the_program(tmp_path: Path) -> None:
+    write(tmp_path / "server.py", SERVER)
+    servers: Any = {
+        "calc": {
+            "command": sys.executable,
+            "args": [str(tmp_path / "server.py")],
+            "env": {"TOKEN_OF_SERVER": "canary-of-server"},
+        }
+    }
+    lines: list[list[str]] = []
+
+    def hear(event: TraceEvent) -> None:
+        if isinstance(event, Turn) and not lines:
+            lines.extend(processes())
+
+    config = AgentConfig(
+        extra={"pass_through_servers": True},
+        tool_options={"policy": POLICY, "on_approval": decide},
+        on_event=hear,
+    )
+    calls = (
+        *(wish("calc__add", a=a, b=0) for a in (0, 1, 3, 4)),
+        wish("calc__has", name="TOKEN_OF_SERVER"),
+        wish("calc__has", name="ANTHROPIC_API_KEY"),
+        wish("calc__hidden"),
+        wish("plait__own"),
+    )
+    with AnthropicServer([Say(calls=calls), Say("Done.")]) as api:
+        settings = model(api, mcp_tool_filter=["add", "has"], system_prompt="SYSTEM_CANARY")
+        own = StaticTool("own", function=lambda: "mine")
+        result = await get_agent(settings).arun(ASK, [own], servers, config)
+
+    names = [call.name for call in result.trace_messages[0].tool_calls]
+    assert names == ["add"] * 4 + ["has"] * 2 + ["mcp__calc__hidden", "own"]
+    first, denied, edited, rejected, *seen, hidden, mine = answers(result)
+    assert (first, edited, mine) == ("0", "30", "mine")
+    assert "not that one" in denied
+    assert "too much" in rejected
+    assert seen == ["True", "False"]
+    assert hidden == "! mcp__calc__hidden is not a tool of this run."
+    (line,) = lines
+    assert not [word for word in line if "canary" in word.lower() or KEY in word]
+    assert leftovers() == []
+
+
+async def test_what_the_program_cannot_reach_is_refused_by_name() -> None:
+    with AnthropicServer([]) as api:
+        config = AgentConfig(extra={"pass_through_servers": True})
+        with pytest.raises(ConfigError, match=r"calc: .* in-process"):
+            await get_agent(model(api)).arun(ASK, None, {"calc": calc()}, config)
+    assert api.requests == []
