@@ -8,6 +8,10 @@ from plait._front_door import MODULES as _MODULES
 from plait._version import __version__
 
 if TYPE_CHECKING:
+    from plait.adapters.claude_agent_sdk.messages import messages_from_sdk as messages_from_sdk
+    from plait.adapters.claude_agent_sdk.messages import (
+        sdk_messages_to_raw_trace as sdk_messages_to_raw_trace,
+    )
     from plait.adapters.claude_tool.messages import (
         claude_tool_messages_to_raw_trace as claude_tool_messages_to_raw_trace,
     )

@@ -11,6 +11,10 @@ MODULES = {
         "harmonize_agent_response",
     ),
     "plait.adapters.claude_tool.messages": ("claude_tool_messages_to_raw_trace",),
+    "plait.adapters.claude_agent_sdk.messages": (
+        "messages_from_sdk",
+        "sdk_messages_to_raw_trace",
+    ),
     "plait.adapters.langchain.callbacks": (
         "Callbacks",
         "ElicitationCallback",

@@ -29,6 +29,9 @@ _OWN: Final = "plait"
 _LONGEST_SERVER: Final = 56
 """With `mcp__`, `__` and the name of a tool no name is longer than the 128 that the API takes."""
 
+_UNBOUNDED: Final = {"anthropic/maxResultSizeChars": 1_000_000_000}
+"""Says that results are not to be cut: the budget of the run has done that."""
+
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -132,6 +135,7 @@ def _described(tool: CliTool) -> types.Tool:
         description=given.description,
         input_schema=shape_schema(given.input_schema, "anthropic").schema,
         annotations=types.ToolAnnotations(**hints) if hints else None,
+        _meta=_UNBOUNDED,
     )
 
 

@@ -81,7 +81,7 @@ class Turns:
         """Take the next message of the SDK.
 
         Raises:
-            AgentExecutionError: An answer ended in the middle of a call.
+            AgentExecutionError: An answer was cut off.
         """
         match message:
             case SystemMessage(subtype="init"):
@@ -127,7 +127,7 @@ class Turns:
     def _stream(self, event: Mapping[str, Any]) -> None:
         match event.get("type"):
             case "message_start":
-                self._drop()
+                self._cut_off()
                 begun = event["message"]
                 self._open = _Answer(begun.get("id"), begun.get("model"))
                 self._open.usage.update(begun.get("usage") or {})
@@ -138,7 +138,7 @@ class Turns:
                 self._open.stop_reason = event["delta"].get("stop_reason")
             case "message_stop" if self._open is not None:
                 if self._open.stop_reason is None:
-                    self._drop()
+                    self._cut_off()
                 else:
                     self._finish()
             case _:
@@ -184,8 +184,19 @@ class Turns:
         self.is_over = not calls and _would_go_on(answer)
         self._tell()
 
+    def _cut_off(self) -> None:
+        """Give up an answer that did not come to its end.
+
+        One of which nothing was there yet is asked for again. What was there the command line
+        would keep, and have the model go on in the middle of it.
+        """
+        has_said = self._open is not None and bool(self._open.content)
+        self._drop()
+        if has_said and not self.is_over:
+            raise AgentExecutionError("the answer of the model was cut off: run it again")
+
     def _drop(self) -> None:
-        """Forget an answer that was cut off, and let go of its calls."""
+        """Forget the answer that is on its way, and let go of its calls."""
         answer, self._open = self._open, None
         content = () if answer is None else answer.content
         self._dropped |= {part.id for part in content if isinstance(part, ToolUseContent)}
