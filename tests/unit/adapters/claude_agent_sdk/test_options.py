@@ -46,6 +46,7 @@ def test_only_the_tools_of_the_run_may_be_used(tmp_path: Path) -> None:
     assert (made.tools, made.setting_sources, made.strict_mcp_config) == ([], [], True)
     assert (made.allowed_tools, made.can_use_tool) == (["mcp__plait__twice"], None)
     assert (made.permission_mode, made.max_turns, made.model) == (None, 3, "claude")
+    assert isinstance(made.mcp_servers, dict)
     assert list(made.mcp_servers) == ["plait"]
     prompt = made.system_prompt
     assert isinstance(prompt, dict)
