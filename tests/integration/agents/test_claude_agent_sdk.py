@@ -165,8 +165,11 @@ def leftovers() -> list[object]:
     return [*processes(), *Path(tempfile.gettempdir()).iterdir()]
 
 
-async def test_what_tools_answer_reaches_the_model_and_the_trace(home: Path) -> None:
+async def test_what_tools_answer_reaches_the_model_and_the_trace(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Parallel calls, errors, images, thoughts, tools of the program; and nobody's settings."""
+    monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", CANARY)
     script = [
         Say(
             "Ich rechne … 日本",
@@ -305,6 +308,23 @@ async def test_a_failure_of_the_provider_says_what_to_do() -> None:
     assert "anthropic_api_key" in str(caught.value)
     assert KEY not in f"{caught.value} {caught.value.stderr} {caught.value!r}"
     assert len(api.requests) == 1
+    assert leftovers() == []
+
+
+async def test_a_program_that_cannot_be_used_says_why(tmp_path: Path) -> None:
+    write(tmp_path / "broken", '#!/bin/sh\necho "no luck with $ANTHROPIC_API_KEY" >&2\nexit 3\n')
+    (tmp_path / "broken").chmod(0o700)
+    told: dict[str, AgentExecutionError] = {}
+    with AnthropicServer([]) as api:
+        for name in ("broken", "gone"):
+            settings = model(api, extra_kwargs={"cli_path": tmp_path / name})
+            with pytest.raises(AgentExecutionError) as caught:
+                await get_agent(settings).arun(ASK)
+            told[name] = caught.value
+
+    assert "no luck with ***" in str(told["broken"])
+    assert told["broken"].stderr == "no luck with ***"
+    assert "pip install 'plait[claude]'" in str(told["gone"])
     assert leftovers() == []
 
 

@@ -9,7 +9,7 @@ import tempfile
 from collections import deque
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import ClassVar, Final, cast
 
 from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, ClaudeSDKError, ResultMessage
 
@@ -98,40 +98,40 @@ class _Session:
             await self._client.connect()
             await self._client.query(prompt_from_messages(self._run.messages))
             return await self._follow()
-        except ClaudeSDKError as error:
-            raise execution_error(error, self._redact, self._stderr) from error
-        except BaseException:
+        except BaseException as error:
             # Otherwise it would go on for seconds, to finish what it has begun.
             await self._interrupt()
+            if self._turns.is_over and isinstance(error, Exception):
+                return "completed"  # there is an answer; what it needed is the sum of its turns
+            if isinstance(error, ClaudeSDKError):
+                raise execution_error(error, self._redact, self._stderr) from error
             raise
         finally:
             self._turns.close()
             await self._client.disconnect()
 
     async def _follow(self) -> Ending:
-        async for message in self._client.receive_messages():
-            self._turns.hear(message)
-            if self._bridge.failure is not None:
-                raise self._bridge.failure
-            if isinstance(message, ResultMessage):
-                self._run.usage = usage_from_result(message)
-                return ending_of(message, self._run.model_config, self._redact, self._stderr)
-            if self._turns.is_over:
-                await self._stop()
-                return "completed"
+        messages = cast("AsyncGenerator[object]", self._client.receive_messages())
+        async with contextlib.aclosing(messages), asyncio.timeout(None) as limit:
+            async for message in messages:
+                self._turns.hear(message)
+                if self._bridge.failure is not None:
+                    raise self._bridge.failure
+                if isinstance(message, ResultMessage):
+                    return self._ended(message)
+                if self._turns.is_over and limit.when() is None:
+                    # Otherwise it would ask again; now it says what the run needed.
+                    limit.reschedule(asyncio.get_running_loop().time() + _INTERRUPT_SECONDS)
+                    await self._client.interrupt()
         raise AgentExecutionError(
             "claude_agent_sdk: the command line ended without a result", stderr=self._stderr
         )
 
-    async def _stop(self) -> None:
-        """Keep the command line from asking again, and hear what the run needed."""
-        await self._interrupt()
-        with contextlib.suppress(TimeoutError, ClaudeSDKError):
-            async with asyncio.timeout(_INTERRUPT_SECONDS):
-                async for message in self._client.receive_messages():
-                    if isinstance(message, ResultMessage):
-                        self._run.usage = usage_from_result(message)
-                        return
+    def _ended(self, result: ResultMessage) -> Ending:
+        self._run.usage = usage_from_result(result)
+        if self._turns.is_over:
+            return "completed"
+        return ending_of(result, self._run.model_config, self._redact, self._stderr)
 
     async def _interrupt(self) -> None:
         with contextlib.suppress(Exception):
