@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Final, cast
 from urllib.parse import urlsplit
 
 import httpx2
+
+OPENAI_URL: Final = "https://api.openai.com/v1"
 
 _OLLAMA_PORT = 11434
 
@@ -107,6 +110,29 @@ async def find_ollama(host: str | None = None, *, timeout_seconds: float = 0.5) 
     listed = cast("dict[str, object]", body).get("models") if isinstance(body, dict) else None
     models = writing_models(texts_at(listed, "name"))
     return Endpoint(base_url=f"{url}/v1", models=models) if models else None
+
+
+def may_look_for_ollama(environ: Mapping[str, str]) -> bool:
+    """Say whether Ollama may be looked for: unless `PLAIT_NO_OLLAMA` is set, and not to 0."""
+    return environ.get("PLAIT_NO_OLLAMA", "").strip() in ("", "0")
+
+
+async def list_models(
+    base_url: str, key: str | None = None, *, timeout_seconds: float = 5.0
+) -> tuple[str, ...]:
+    """Ask an endpoint for the models that can write text; none if it does not say."""
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    try:
+        async with (
+            asyncio.timeout(timeout_seconds),
+            httpx2.AsyncClient(trust_env=not is_loopback(base_url)) as client,
+        ):
+            response = await client.get(f"{with_version(base_url)}/models", headers=headers)
+            body: object = response.json() if response.is_success else None
+    except (httpx2.RequestError, TimeoutError, ValueError):
+        return ()
+    listed = cast("dict[str, object]", body).get("data") if isinstance(body, dict) else None
+    return writing_models(texts_at(listed, "id"))
 
 
 def texts_at(items: object, key: str) -> list[str]:

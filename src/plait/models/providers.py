@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Final
@@ -37,6 +38,20 @@ OPENAI: Final = Provider(
 
 PROVIDERS: Final = (ANTHROPIC, OPENAI)
 """In the order in which their keys count."""
+
+OPENROUTER_KEY: Final = "OPENROUTER_API_KEY"
+
+_SECRETS: Final = (
+    *(one.key_variable for one in PROVIDERS),
+    "ANTHROPIC_AUTH_TOKEN",
+    OPENROUTER_KEY,
+    "PLAIT_MODEL_API_KEY",
+)
+
+
+def keys_in(environ: Mapping[str, str]) -> list[str]:
+    """Return the keys of providers that an environment holds, so that they can be hidden."""
+    return [key for name in _SECRETS if (key := environ.get(name, "").strip())]
 
 
 def installed_packages() -> frozenset[str]:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from plait.errors import ConfigError
+from plait.models.endpoints import OPENAI_URL
 from plait.models.providers import ANTHROPIC, OPENAI
 from plait.reasoning.backends.choose import Choice
 from plait.reasoning.backends.host import HostCompleter
 from plait.reasoning.backends.langbase import LangbaseCompleter
-from plait.reasoning.backends.openai_compatible import OPENAI_URL, OpenAICompatibleCompleter
+from plait.reasoning.backends.openai_compatible import OpenAICompatibleCompleter
 from plait.reasoning.backends.patience import Patience
 from plait.reasoning.backends.pipes import pipes_of
 from plait.reasoning.backends.port import Completer

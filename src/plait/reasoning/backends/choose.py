@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from plait.errors import BackendError, ConfigError
-from plait.models.endpoints import Endpoint, find_ollama, is_loopback
+from plait.models.choose import Clues, FoundModel, find_model
+from plait.models.endpoints import OPENAI_URL, Endpoint, find_ollama
 from plait.models.providers import ANTHROPIC, OPENAI, installed_packages
-from plait.reasoning.backends.openai_compatible import OPENAI_URL
 from plait.reasoning.backends.settings import BackendName, ReasoningSettings, Wish
 
 T = TypeVar("T")
@@ -61,25 +61,11 @@ def choose(
     wished = _wished(settings, around, sampling=sampling)
     if wished is not None:
         return wished
-    keyed, notes = _keyed(settings, around)
-    if keyed is not None:
-        return keyed
-    if settings.openai_url is not None:
-        if is_loopback(settings.openai_url):
-            return Choice(
-                backend="openai",
-                reason="OPENAI_BASE_URL is on this machine",
-                base_url=settings.openai_url,
-            )
-        notes += ("OPENAI_BASE_URL is not used, since OPENAI_API_KEY is not set",)
-    if around.endpoint is not None:
-        return Choice(
-            backend="openai",
-            reason="Ollama runs on this machine",
-            model=around.endpoint.models[0],
-            base_url=around.endpoint.base_url,
-            notes=notes,
-        )
+    if settings.keys.langbase is not None:
+        return Choice(backend="langbase", reason="LANGBASE_API_KEY is set")
+    found, notes = find_model(_clues(settings, around))
+    if found is not None:
+        return _choice(found, notes)
     if sampling:
         return Choice(backend="sampling", reason="the client offers sampling", notes=notes)
     if around.local_model is not None:
@@ -101,33 +87,33 @@ async def look_around(settings: ReasoningSettings) -> Surroundings:
         wanted = choose(settings, around).backend in ("local", "host")
     else:
         wanted = wish.backend == "openai" and not (wish.base_url or _own_endpoint(settings))
+    wanted = wanted and settings.look_for_ollama
     endpoint = await find_ollama(settings.ollama_host) if wanted else None
     return Surroundings(endpoint=endpoint, packages=packages)
 
 
-def _keyed(
-    settings: ReasoningSettings, around: Surroundings
-) -> tuple[Choice | None, tuple[str, ...]]:
-    """Return the choice that a key decides, or else the notes about keys of no use."""
-    if settings.keys.langbase is not None:
-        return Choice(backend="langbase", reason="LANGBASE_API_KEY is set"), ()
-    notes: tuple[str, ...] = ()
-    if settings.keys.anthropic is not None:
-        if ANTHROPIC.package in around.packages:
-            model = f"{ANTHROPIC.name}:{ANTHROPIC.model}"
-            return Choice(backend="model", reason="ANTHROPIC_API_KEY is set", model=model), ()
-        notes = ("ANTHROPIC_API_KEY is not used, since langchain-anthropic is not installed",)
-    if settings.keys.openai is not None:
-        base_url, model = _own_endpoint(settings) or (OPENAI_URL, OPENAI.model)
-        choice = Choice(
-            backend="openai",
-            reason="OPENAI_API_KEY is set",
-            model=model,
-            base_url=base_url,
-            notes=notes,
-        )
-        return choice, ()
-    return None, notes
+def _clues(settings: ReasoningSettings, around: Surroundings) -> Clues:
+    keys = {ANTHROPIC.name: settings.keys.anthropic, OPENAI.name: settings.keys.openai}
+    has_package = ANTHROPIC.package in around.packages
+    return Clues(
+        keys=frozenset(name for name, key in keys.items() if key is not None),
+        openai_url=settings.openai_url,
+        endpoint=around.endpoint,
+        lacking={} if has_package else {ANTHROPIC.name: "langchain-anthropic is not installed"},
+    )
+
+
+def _choice(found: FoundModel, notes: tuple[str, ...]) -> Choice:
+    if found.provider is ANTHROPIC:
+        model = f"{ANTHROPIC.name}:{found.model}"
+        return Choice(backend="model", reason=found.reason, model=model, notes=notes)
+    return Choice(
+        backend="openai",
+        reason=found.reason,
+        model=found.model,
+        base_url=found.base_url or OPENAI_URL,
+        notes=notes,
+    )
 
 
 def _own_endpoint(settings: ReasoningSettings) -> tuple[str, str | None] | None:

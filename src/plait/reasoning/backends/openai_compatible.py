@@ -15,8 +15,6 @@ from plait.reasoning.backends.http import Answer, JsonApi
 from plait.reasoning.backends.patience import Patience
 from plait.reasoning.backends.port import Completion, Prompt
 
-OPENAI_URL: Final = "https://api.openai.com/v1"
-
 _REFUSALS: Final = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
 
 

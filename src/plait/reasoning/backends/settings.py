@@ -84,6 +84,9 @@ class ReasoningSettings:
     ollama_host: str | None = None
     """`OLLAMA_HOST`."""
 
+    look_for_ollama: bool = True
+    """Whether an Ollama that nobody named may be used; `PLAIT_NO_OLLAMA` says no."""
+
     timeout_seconds: float | None = None
     """For one attempt; `None` is 30 s for Langbase and 120 s for other models."""
 
@@ -133,6 +136,7 @@ def read_settings(
         langbase_url=_url(given, "LANGBASE_BASE_URL", secret=True) or BASE_URL,
         openai_url=_url(given, "OPENAI_BASE_URL", secret=given.text("OPENAI_API_KEY") is not None),
         ollama_host=given.text("OLLAMA_HOST"),
+        look_for_ollama=given.text("PLAIT_NO_OLLAMA") in (None, "0"),
         timeout_seconds=given.milliseconds("REQUEST_TIMEOUT_MS", lowest=1),
         patience=Patience(
             max_retries=given.whole("MAX_RETRIES", 3, lowest=0, highest=20),

@@ -178,6 +178,7 @@ async def test_ollama_is_not_looked_for_when_something_else_decides() -> None:
             {"OPENAI_BASE_URL": "http://localhost:1"},
             {"PLAIT_REASONING_BACKEND": "host"},
             {"PLAIT_REASONING_MODEL": "anthropic:x"},
+            {"PLAIT_NO_OLLAMA": "1"},
         ):
             around = await look_around(read_settings({"OLLAMA_HOST": server.url, **decided}))
             assert around.endpoint is None

@@ -46,6 +46,7 @@ def test_every_variable_is_read() -> None:
             "OPENAI_API_KEY": "op",
             "OPENAI_BASE_URL": "https://op.example/v1/",
             "OLLAMA_HOST": "localhost:1",
+            "PLAIT_NO_OLLAMA": "1",
             "DATABASE_PATH": "./data/reasoning.db",
             "DATABASE_MAX_CONNECTIONS": "7",
             "LOG_LEVEL": "DEBUG",
@@ -69,7 +70,7 @@ def test_every_variable_is_read() -> None:
     assert (keys.langbase, keys.anthropic, keys.openai) == ("lb", "an", "op")
     assert settings.langbase_url == "https://lb.example"
     assert settings.openai_url == "https://op.example/v1"
-    assert settings.ollama_host == "localhost:1"
+    assert (settings.ollama_host, settings.look_for_ollama) == ("localhost:1", False)
     assert (settings.database, settings.database_connections) == ("./data/reasoning.db", 7)
     assert (settings.log_level, settings.log_format) == ("debug", "json")
     assert settings.got == GotLimits(max_nodes=10, max_depth=20, default_k=1, prune_threshold=0.0)
