@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack, cast
 
@@ -11,6 +12,7 @@ from plait.agents.servers import MCPServerConfig, convert_mcp_config
 from plait.config.secrets import secret_values
 from plait.execution.options import ToolOptions
 from plait.execution.toolbox import Toolbox
+from plait.models.providers import keys_in
 from plait.telemetry.observer import Observer
 
 
@@ -54,10 +56,13 @@ def servers_for(
 
 
 def redactor_for(model_config: ModelConfig, toolbox: Toolbox | None) -> Redactor:
-    """Make what hides the secrets of a run: the keys of the model, and those of the servers."""
+    """Make what hides the secrets of a run: keys of models, and those of the servers.
+
+    Among them are the keys in the environment, which libraries find by themselves.
+    """
     servers = () if toolbox is None else toolbox.config.servers.values()
     hidden = (secret for server in servers for secret in secret_values(server))
-    return Redactor([*model_config.secrets(), *hidden])
+    return Redactor([*model_config.secrets(), *keys_in(os.environ), *hidden])
 
 
 def _server(server: object, model_config: ModelConfig) -> object:

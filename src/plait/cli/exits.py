@@ -49,9 +49,11 @@ class Exit(IntEnum):
     OUTCOME_UNKNOWN = 7
     DRIFT = 8
     AGENT_FAILED = 9
+    TURNS_USED_UP = 10
     INTERNAL = 70
     TIMEOUT = 124
     INTERRUPTED = 130
+    TERMINATED = 143
 
     @property
     def meaning(self) -> str:
@@ -83,9 +85,13 @@ _MEANINGS: dict[Exit, str] = {
     ),
     Exit.DRIFT: "Tools are not as they were locked (`plait lock --check`).",
     Exit.AGENT_FAILED: "A run of an agent ended without a result.",
+    Exit.TURNS_USED_UP: (
+        "A run of an agent needed more turns than it has; what was said so far is printed."
+    ),
     Exit.INTERNAL: "A defect in plait; run again with `-v` for the traceback.",
-    Exit.TIMEOUT: "The tool, list or read gave no answer in time; a tool may have run.",
+    Exit.TIMEOUT: "The tool, list, read or run gave no answer in time; a tool may have run.",
     Exit.INTERRUPTED: "Stopped with Ctrl-C; servers started by the command are closed.",
+    Exit.TERMINATED: "A run of an agent was stopped with SIGTERM; its servers are closed.",
 }
 
 

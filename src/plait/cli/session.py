@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -51,6 +52,15 @@ def load_config(
         ConfigError: There is no configuration, or it is wrong.
         UnknownServerError: A named server is not in it.
     """
+    return narrowed(read_configuration(ctx), servers, heal=heal)
+
+
+def read_configuration(ctx: click.Context) -> ClientConfig:
+    """Find and read the configuration as it is, and keep its secrets out of the log.
+
+    Raises:
+        ConfigError: There is no configuration, or it is wrong.
+    """
     from plait.config.locate import find_config
     from plait.config.read import read_config
     from plait.config.secrets import secret_values
@@ -60,11 +70,33 @@ def load_config(
     config = read_config(path, ask=_ask if sys.stdin.isatty() else None)
     settings.servers = config.servers
     hide_in_logs(secret for server in config.servers.values() for secret in secret_values(server))
-    return narrowed(config, servers, heal=heal)
+    return config
+
+
+def has_configuration(ctx: click.Context) -> bool:
+    """Say whether a configuration is named, or lies in one of the usual places."""
+    from plait.config.locate import ENVIRONMENT_VARIABLE, config_places
+
+    named = settings_of(ctx).config is not None or bool(os.environ.get(ENVIRONMENT_VARIABLE))
+    return named or any(place.is_file() for place in config_places())
 
 
 def narrowed(config: ClientConfig, servers: Sequence[str], *, heal: bool) -> ClientConfig:
-    """Keep the named servers, in the order of the configuration.
+    """Keep the named servers, for a person who wants to see everything, and now.
+
+    Raises:
+        UnknownServerError: A named server is not in the configuration.
+    """
+    config = with_servers(config, servers)
+    kept = {name: _for_one_command(one, heal=heal) for name, one in config.servers.items()}
+    # A person reads everything, and nobody could read on later.
+    unused = {"result_budget", "defer"}
+    options = {name: one for name, one in config.options.items() if name not in unused}
+    return replace(config, servers=kept, options=options)
+
+
+def with_servers(config: ClientConfig, servers: Sequence[str]) -> ClientConfig:
+    """Keep the named servers, in the order of the configuration; none named is all.
 
     Raises:
         UnknownServerError: A named server is not in the configuration.
@@ -75,20 +107,14 @@ def narrowed(config: ClientConfig, servers: Sequence[str], *, heal: bool) -> Cli
         if name not in config.servers:
             guess = did_you_mean(name, config.servers)
             raise UnknownServerError(f"there is no server {name!r}: {guess}", server=name)
-    kept = {
-        name: _for_one_command(server, heal=heal)
-        for name, server in config.servers.items()
-        if not servers or name in servers
-    }
-    # A person reads everything, and nobody could read on later.
-    unused = {"result_budget", "defer"}
-    options = {name: one for name, one in config.options.items() if name not in unused}
+    if not servers:
+        return config
+    kept = {name: server for name, server in config.servers.items() if name in servers}
+    options = dict(config.options)
     fallbacks = cast("Mapping[str, str]", options.get("fallbacks") or {})
     if fallbacks:
         options["fallbacks"] = {
-            name: backup
-            for name, backup in fallbacks.items()
-            if (name in kept and backup in kept) or not servers
+            name: backup for name, backup in fallbacks.items() if name in kept and backup in kept
         }
     return replace(config, servers=kept, options=options)
 

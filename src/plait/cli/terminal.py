@@ -49,16 +49,18 @@ def console_for(stream: TextIO) -> Console:
     )
 
 
-def print_rich(renderable: RenderableType) -> None:
-    """Print on stdout; what goes to a pipe has no trailing blanks."""
-    console = console_for(sys.stdout)
+def print_rich(
+    renderable: RenderableType, *, err: bool = False, console: Console | None = None
+) -> None:
+    """Print on stdout, or on stderr; what goes to a pipe has no trailing blanks."""
+    console = console or console_for(sys.stderr if err else sys.stdout)
     if console.is_terminal:
         console.print(renderable)
         return
     with console.capture() as captured:
         console.print(renderable)
     for line in captured.get().splitlines():
-        click.echo(line.rstrip())
+        click.echo(line.rstrip(), err=err)
 
 
 def print_text(text: str, *, err: bool = False) -> None:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from plait.cli.terminal import count_label, seconds_label, visible
 from plait.messages.lists import to_prompt_string
+from plait.messages.usage import UsageMetadata
 from plait.traces.events import (
     Elicited,
     Healed,
@@ -102,9 +103,9 @@ def run_view(trace: Trace, *, full: bool) -> Iterator[RenderableType]:
     yield _heading(trace)
     last = trace.messages[-1].text if trace.messages else ""
     for event in trace.events:
-        yield from _drawn(event, full=full)
+        yield from event_view(event, full=full)
         if isinstance(event, RunEnded) and event.final_response != last:
-            yield _body(event.final_response, full=full)
+            yield body_view(event.final_response, full=full)
     if trace.ended is None:
         yield Text("the trace ends here: the run was killed, or goes on", "red")
     if trace.damaged:
@@ -112,38 +113,55 @@ def run_view(trace: Trace, *, full: bool) -> Iterator[RenderableType]:
 
 
 def _heading(trace: Trace) -> Text:
-    started, usage = trace.started, trace.usage
+    started = trace.started
     facts = [
         started.interface if started else None,
         trace.actual_model,
-        count_label(trace.turns, "turn"),
-        count_label(len(trace.calls), "tool call"),
-        f"{usage.input_tokens} + {usage.output_tokens} tokens" if usage.total_tokens else None,
-        None if usage.cost_usd is None else f"${usage.cost_usd:.4f}",
-        seconds_label(trace.seconds),
+        *numbers_of(trace),
     ]
     return Text.assemble(
         (f"run {trace.run[:8]}", "bold"),
         "  ",
-        (trace.status, _STATUS_STYLES[trace.status]),
+        status_label(trace),
         (visible("  " + " · ".join(fact for fact in facts if fact)), "dim"),
     )
 
 
-def _drawn(event: TraceEvent, *, full: bool) -> Iterator[RenderableType]:
+def status_label(trace: Trace) -> Text:
+    """Draw how a run ended."""
+    return Text(trace.status, _STATUS_STYLES[trace.status])
+
+
+def numbers_of(trace: Trace) -> list[str]:
+    """Count turns, calls, tokens, cost and time of a run, as far as they are known."""
+    usage = trace.usage
+    facts = (
+        count_label(trace.turns, "turn"),
+        count_label(len(trace.calls), "tool call"),
+        _tokens(usage) if usage.total_tokens else None,
+        None if usage.cost_usd is None else f"${usage.cost_usd:.4f}",
+        seconds_label(trace.seconds),
+    )
+    return [fact for fact in facts if fact]
+
+
+def _tokens(usage: UsageMetadata | None) -> str:
+    return f"{usage.input_tokens} + {usage.output_tokens} tokens" if usage else ""
+
+
+def event_view(event: TraceEvent, *, full: bool) -> Iterator[RenderableType]:
+    """Draw one event; `full` shows whole texts."""
     match event:
         case RunStarted():
             for message in event.messages:
                 yield _line(event, message.role.value, "bold")
-                yield _body(message.text, full=full)
+                yield body_view(message.text, full=full)
         case Turn():
-            usage = event.usage
-            tokens = f"{usage.input_tokens} + {usage.output_tokens} tokens" if usage else ""
-            yield _line(event, f"turn {event.number}", "bold cyan", tokens)
+            yield turn_line(event)
             if event.message.thinking:
-                yield _body(event.message.thinking, full=full, style="dim italic")
+                yield body_view(event.message.thinking, full=full, style="dim italic")
             if event.message.text:
-                yield _body(event.message.text, full=full)
+                yield body_view(event.message.text, full=full)
         case ToolCalled():
             where = f"{event.server}/{event.tool or event.name}" if event.server else event.name
             arguments = json.dumps(event.arguments, ensure_ascii=False)
@@ -152,7 +170,7 @@ def _drawn(event: TraceEvent, *, full: bool) -> Iterator[RenderableType]:
             mark, style = ("✗ ", "red") if event.is_error else ("← ", "green")
             tries = f", {event.attempts} attempts" if event.attempts > 1 else ""
             yield _line(event, mark + event.name, style, seconds_label(event.seconds) + tries)
-            yield _body(event.content, full=full)
+            yield body_view(event.content, full=full)
         case Retried():
             again = f"again {event.server}/{event.tool}"
             yield _line(event, again, "yellow", f"attempt {event.attempt}, {event.reason or ''}")
@@ -169,6 +187,11 @@ def _drawn(event: TraceEvent, *, full: bool) -> Iterator[RenderableType]:
             pass
 
 
+def turn_line(event: Turn) -> Text:
+    """Draw that a model answered, without what it said."""
+    return _line(event, f"turn {event.number}", "bold cyan", _tokens(event.usage))
+
+
 def _line(event: TraceEvent, what: str, style: str, more: str = "") -> Text:
     return Text.assemble(
         (f"{event.at:8.2f} s ", "dim"),
@@ -177,7 +200,8 @@ def _line(event: TraceEvent, what: str, style: str, more: str = "") -> Text:
     )
 
 
-def _body(text: str, *, full: bool, style: str = "") -> Padding:
+def body_view(text: str, *, full: bool, style: str = "") -> Padding:
+    """Draw a text below the line that it belongs to."""
     shown = text if full else _short(text)
     return Padding(Text(visible(shown), style), (0, 0, 0, _TEXT_INDENT))
 
