@@ -13,6 +13,7 @@ COMMANDS = {
     "servers": LazyCommand("servers", "Connect to every server and show how each one is."),
     "tools": LazyCommand("tools", "List the tools the servers offer."),
     "call": LazyCommand("call", "Call a tool and print what it returns."),
+    "run": LazyCommand("run", "Have an agent do a task with the tools of your servers."),
     "resources": LazyCommand("resources", "List the resources and templates of the servers."),
     "read": LazyCommand("read", "Read one resource and print it."),
     "prompts": LazyCommand("prompts", "List the prompts the servers offer."),
@@ -46,6 +47,7 @@ COMMANDS = {
     plait servers                  are they up?
     plait tools                    what can they do?
     plait call time get_current_time timezone=Europe/Berlin
+    plait run "What time is it in Tokyo?"
     """,
 )
 @click.version_option(__version__, message="plait %(version)s")

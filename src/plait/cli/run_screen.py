@@ -101,11 +101,13 @@ class RunScreen:
     @contextlib.asynccontextmanager
     async def asking(self) -> AsyncGenerator[None]:
         """Leave the terminal to one question; what happens meanwhile is shown afterwards."""
-        async with self._turn:
-            self._stop_wheel()
-            yield
-        parts, self._waiting = self._waiting, []
-        self.show(*parts)
+        try:
+            async with self._turn:
+                self._stop_wheel()
+                yield
+        finally:
+            parts, self._waiting = self._waiting, []
+            self.show(*parts)
 
     async def _turn_wheel(self) -> None:
         await asyncio.sleep(_PATIENCE_SECONDS)

@@ -11,7 +11,15 @@ from rich.text import Text
 from plait.cli.terminal import count_label, visible
 from plait.cli.trace_view import body_view, event_view, numbers_of, status_label, turn_line
 from plait.cli.words import some_of
-from plait.traces.events import RunEnded, RunStarted, ToolCalled, ToolReturned, TraceEvent, Turn
+from plait.traces.events import (
+    RunEnded,
+    RunFailed,
+    RunStarted,
+    ToolCalled,
+    ToolReturned,
+    TraceEvent,
+    Turn,
+)
 from plait.traces.trace import Trace
 
 if TYPE_CHECKING:
@@ -30,22 +38,21 @@ def live_view(event: TraceEvent) -> Iterator[RenderableType]:
     """
     match event:
         case RunStarted():
-            yield _tools_line(event)
+            if event.servers:
+                yield _tools_line(event)
         case Turn():
             yield turn_line(event)
             if event.message.thinking:
                 yield body_view(event.message.thinking, full=False, style="dim italic")
             if event.message.text and event.message.tool_calls:
                 yield body_view(event.message.text, full=True)
-        case RunEnded():
+        case RunEnded() | RunFailed():  # said by others: the summary, and the error itself
             pass
         case _:
             yield from map(_cut, event_view(event, full=False))
 
 
 def _tools_line(event: RunStarted) -> Text:
-    if not event.servers:
-        return Text("tools: none", "dim")
     servers = some_of([visible(name) for name in event.servers], 5)
     return Text(f"tools: {count_label(len(event.tools), 'tool')} of {servers}", "dim")
 
