@@ -61,7 +61,8 @@ def _cut(part: RenderableType) -> RenderableType:
     text = part.renderable if isinstance(part, Padding) else part
     if isinstance(text, Text):
         text.no_wrap, text.overflow = True, "ellipsis"
-    return part
+    # Not bare: a console would copy the text, and forget that it must not be wrapped.
+    return part if isinstance(part, Padding) else Padding(part, 0)
 
 
 def summary_line(trace: Trace, file: str | None) -> Text:
