@@ -62,7 +62,7 @@ def _cut(part: RenderableType) -> RenderableType:
     if isinstance(text, Text):
         text.no_wrap, text.overflow = True, "ellipsis"
     # Not bare: a console would copy the text, and forget that it must not be wrapped.
-    return part if isinstance(part, Padding) else Padding(part, 0)
+    return part if isinstance(part, Padding) else Padding(part, 0, expand=False)
 
 
 def summary_line(trace: Trace, file: str | None) -> Text:

@@ -203,7 +203,7 @@ def _line(event: TraceEvent, what: str, style: str, more: str = "") -> Text:
 def body_view(text: str, *, full: bool, style: str = "") -> Padding:
     """Draw a text below the line that it belongs to."""
     shown = text if full else _short(text)
-    return Padding(Text(visible(shown), style), (0, 0, 0, _TEXT_INDENT))
+    return Padding(Text(visible(shown), style), (0, 0, 0, _TEXT_INDENT), expand=False)
 
 
 def _short(text: str, limit: int = _SHORT) -> str:

@@ -50,7 +50,7 @@ class Terminal:
         self.screen = ""
         self._master, slave = pty.openpty()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "plait.cli", "call", *arguments],
+            [sys.executable, "-m", "plait.cli", *arguments],
             cwd=plait.folder,
             env={**plait.environment, "TERM": "dumb", "COLUMNS": "200", **environment},
             stdin=slave,
@@ -67,6 +67,12 @@ class Terminal:
         while not self.screen.endswith(prompt):
             self._read()
         os.write(self._master, answer.encode())
+
+    def press(self, text: str, keys: str) -> None:
+        """Wait for a text to be on the screen, and type."""
+        while text not in self.screen:
+            self._read()
+        os.write(self._master, keys.encode())
 
     def end(self) -> tuple[int, str]:
         """Wait for the end, and return the exit code and stdout."""
@@ -107,7 +113,7 @@ def fill_in(terminal: Terminal) -> None:
 
 
 def test_a_form_is_filled_in_on_the_terminal(desk: Plait) -> None:
-    terminal = Terminal(desk, "desk", "order", "item=tea", "--json")
+    terminal = Terminal(desk, "call", "desk", "order", "item=tea", "--json")
     fill_in(terminal)
     terminal.say("send this to desk? [Y/n] ", "\n")
     code, stdout = terminal.end()
@@ -129,7 +135,7 @@ def test_a_form_is_filled_in_on_the_terminal(desk: Plait) -> None:
 
 
 def test_ctrl_c_during_a_question_ends_the_command(desk: Plait) -> None:
-    terminal = Terminal(desk, "desk", "order", "item=tea")
+    terminal = Terminal(desk, "call", "desk", "order", "item=tea")
     terminal.say("\nname: ", "\x03")
     code, stdout = terminal.end()
 
@@ -146,7 +152,7 @@ def test_a_page_is_opened_only_with_consent(desk: Plait, typed: str, action: str
     opened = desk.folder / "opened"
     browser = desk.folder / "browser.py"
     browser.write_text(f"import sys; open({str(opened)!r}, 'w').write(sys.argv[1])")
-    terminal = Terminal(desk, "desk", "pay", BROWSER=f"{sys.executable} {browser} %s")
+    terminal = Terminal(desk, "call", "desk", "pay", BROWSER=f"{sys.executable} {browser} %s")
     terminal.say("open it in the browser? [y/N] ", typed)
     code, stdout = terminal.end()
 
