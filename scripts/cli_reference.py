@@ -23,7 +23,7 @@ HEAD = """\
 
 <!-- Written by scripts/cli_reference.py; change the commands, not this page. -->
 
-`plait` lists and calls the tools of the servers in your `mcp.json`.
+`plait` lists and calls the tools of the servers in your `mcp.json`, and gives them to agents.
 The same program is `python -m plait.cli`.
 
 Results go to stdout, everything else to stderr.
@@ -62,6 +62,10 @@ is a password; `PLAIT_INPUT_<ID>` answers without asking.
 `annotations` |
 | `call` | an object: `server`, `tool`, `is_error`, `content`, `structured_content`, `meta`, \
 `attempts`, `notes`, `seconds`; `saved` with `--save`; `error` when there is no result |
+| `run` | an object: `final_response`, `status` (`completed`, `limit`, `timeout`, `cancelled`, \
+`failed`), `limit_reached`, `timeout_reached`, `turns`, `usage`, `seconds`, `interface`, `model`, \
+`actual_model`, `session_id`, `run` (its id), `trace` (the file), `trace_messages`; `error` when \
+it failed, with `status` alone if it did not begin |
 | `resources` | a list: `server`, `kind` (`resource` or `template`), and the protocol's own fields |
 | `read` | an object: `server`, `uri`, `contents`; `error` when there is none |
 | `prompts` | a list: `server`, and the protocol's own fields |
