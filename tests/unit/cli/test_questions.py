@@ -161,3 +161,14 @@ async def test_what_is_no_page_is_not_even_offered(
 ) -> None:
     assert (await visited(url)).action == "decline"
     assert "no web page" in capsys.readouterr().err
+
+
+async def test_where_no_answers_can_be_given_beforehand_none_are_asked_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    questioner = Questioner(server="desk", given=None, read_text=str)
+    params = ElicitRequestFormParams(message="Your order?", requested_schema=SCHEMA)
+
+    assert (await questioner(CONTEXT, params)).action == "decline"
+    said = capsys.readouterr().err
+    assert said == "question: desk asks 'Your order?'; declined: answer it on a terminal\n"

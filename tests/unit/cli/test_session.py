@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plait.cli.session import narrowed
+from plait.cli.session import narrowed, with_servers
 from plait.config.read import read_config
 
 CONFIG = read_config(
@@ -34,3 +34,18 @@ def test_a_person_gets_whole_results() -> None:
 
     assert only.options == {}
     assert only.servers["a"].result_budget is None
+
+
+def test_an_agent_gets_servers_and_options_as_they_are() -> None:
+    config = read_config(
+        {
+            "mcpServers": {"a": {"command": "a", "result_budget": 500}, "b": {"command": "b"}},
+            "result_budget": 1000,
+        }
+    )
+
+    only = with_servers(config, ["a"])
+
+    assert only.servers == {"a": config.servers["a"]}
+    assert only.options == config.options
+    assert with_servers(config, ()) is config
