@@ -258,7 +258,16 @@ if TYPE_CHECKING:
     from plait.messages.message import Role as Role
     from plait.messages.usage import UsageMetadata as UsageMetadata
     from plait.traces.compare import differences as differences
+    from plait.traces.events import Elicited as Elicited
+    from plait.traces.events import Healed as Healed
+    from plait.traces.events import Retried as Retried
+    from plait.traces.events import RunEnded as RunEnded
+    from plait.traces.events import RunFailed as RunFailed
+    from plait.traces.events import RunStarted as RunStarted
+    from plait.traces.events import ToolCalled as ToolCalled
+    from plait.traces.events import ToolReturned as ToolReturned
     from plait.traces.events import TraceEvent as TraceEvent
+    from plait.traces.events import Turn as Turn
     from plait.traces.file import TraceFile as TraceFile
     from plait.traces.final import extract_final_ai_message as extract_final_ai_message
     from plait.traces.final import prepare_evaluation_input as prepare_evaluation_input

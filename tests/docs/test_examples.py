@@ -14,7 +14,7 @@ from tests.docs.programs import check_output, programs_with_output, run
 SERVERS = {"calculator_server.py", "notes_server.py", "shop_server.py", "sloppy_server.py"}
 """Programs that others start."""
 
-PYTEST_FILES = {"conftest.py", "test_shop.py"}
+PYTEST_FILES = {"conftest.py", "test_agent.py", "test_shop.py"}
 
 
 @pytest.mark.parametrize("block", blocks("file"), ids=str)
@@ -67,4 +67,4 @@ def test_the_example_tests_pass(tmp_path: Path) -> None:
     done = run([sys.executable, "-m", "pytest", "-q", "-W", "error"], tmp_path)
 
     assert done.returncode == 0, done.stdout
-    assert "5 passed" in done.stdout
+    assert "8 passed" in done.stdout

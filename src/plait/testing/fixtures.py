@@ -17,6 +17,9 @@ from plait.testing.ports import blackhole
 from plait.testing.processes import ServerProcess
 from plait.testing.proxy import FaultProxy
 
+# So that a test that is inherited says what was not equal.
+pytest.register_assert_rewrite("plait.testing.agent_suite", "plait.testing.completer_suite")
+
 
 class StartFaultServer(Protocol):
     """Start a fault server that ends with the test."""

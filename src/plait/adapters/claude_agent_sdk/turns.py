@@ -72,6 +72,8 @@ class Turns:
         self._dropped: set[str] = set()
         self._claimed: set[str] = set()
         self._called: set[str] = set()
+        self._early: dict[str, ToolResultBlock] = {}
+        """Results of calls whose answer is still on its way: the command line does not wait."""
         self._changed = asyncio.Event()
         self._is_closed = False
         self.is_over = False
@@ -181,6 +183,9 @@ class Turns:
             self._wishes[call.id] = call
             if call.name not in self._here:
                 self._record_call(call)
+        for call in calls:
+            if (block := self._early.pop(call.id, None)) is not None:
+                self._result(call, block)
         self.is_over = not calls and _would_go_on(answer)
         self._tell()
 
@@ -209,13 +214,20 @@ class Turns:
     def _results(self, message: UserMessage) -> None:
         """Record what the command line answered by itself."""
         for block in message.content:
-            wish = self._wishes.get(getattr(block, "tool_use_id", ""))
-            if wish is None or wish.id in self._claimed or not isinstance(block, ToolResultBlock):
+            if not isinstance(block, ToolResultBlock):
                 continue
-            self._claimed.add(wish.id)
-            self._record_call(wish)
-            text = text_from_result(block.content)
-            self._run.recorder.tool_returned(wish.id, text, is_error=bool(block.is_error))
+            if (wish := self._wishes.get(block.tool_use_id)) is not None:
+                self._result(wish, block)
+            elif self._open is not None:
+                self._early[block.tool_use_id] = block
+
+    def _result(self, call: ToolUseContent, block: ToolResultBlock) -> None:
+        if call.id in self._claimed:
+            return
+        self._claimed.add(call.id)
+        self._record_call(call)
+        text = text_from_result(block.content)
+        self._run.recorder.tool_returned(call.id, text, is_error=bool(block.is_error))
 
     def _record_call(self, call: ToolUseContent) -> None:
         if call.id in self._called:

@@ -1,0 +1,353 @@
+"""What every engine of agents must do, as tests to inherit.
+
+An engine outside of this repository is held to them by a class of its own::
+
+    class TestMyEngine(LiveAgentSuite):
+        @pytest.fixture
+        def stage(self) -> Iterator[AgentStage]: ...
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeAlias
+
+import pytest
+
+from plait.agents.config import AgentConfig
+from plait.agents.result import AgentResult
+from plait.agents.static_tool import StaticTool
+from plait.errors import AgentExecutionError
+from plait.messages.message import Message
+from plait.messages.usage import UsageMetadata
+from plait.models.scripts import Call, Say
+from plait.testing.agent_outline import outline, without_ids
+from plait.testing.faults.options import parse
+from plait.testing.faults.run import Run
+from plait.testing.faults.serve import build_server
+from plait.testing.llm.turns import Hang, Refuse
+from plait.testing.processes import ServerProcess
+from plait.testing.servers import fault_server, stdio_config
+from plait.traces.events import Healed, ToolReturned, TraceEvent
+from plait.traces.read import read_trace
+
+Play: TypeAlias = "Sequence[Say | Refuse | Hang]"
+"""What the model does, turn by turn."""
+
+Reach: TypeAlias = Literal["in-process", "stdio", "http"]
+"""How the server is reached."""
+
+PROCESSES: tuple[Reach, ...] = ("stdio", "http")
+
+
+class AgentStage(Protocol):
+    """Sets an engine up with a model that does what a test wants."""
+
+    slowness_seconds: float
+    """How long a run of a few turns may take until its last call, on a busy machine."""
+
+    @property
+    def spent(self) -> UsageMetadata:
+        """What the model's API reported for the last run, in all."""
+        ...
+
+    async def run(
+        self,
+        play: Play,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[StaticTool] | None = None,
+        servers: Mapping[str, Any] | None = None,
+        config: AgentConfig | None = None,
+    ) -> AgentResult:
+        """Run an agent whose model plays these turns."""
+        ...
+
+
+ASK = [Message.system("Use the tools."), Message.user("What is “42” — 四十二?")]
+
+LOOK = Say(
+    "I look.",
+    calls=(
+        Call("echo", {"text": "héllo 🧵 四十二"}),
+        Call("fail", {"text": "no such thing"}),
+        Call("echo", {"text": "again"}),
+        Call("image"),
+    ),
+    usage={"input_tokens": 100, "output_tokens": 20},
+)
+
+CALLS = (
+    "echo({'text': 'héllo 🧵 四十二'}), fail({'text': 'no such thing'}), "
+    "echo({'text': 'again'}), image({})"
+)
+
+ANSWER = Say("It is 四十二 🎉.\n\nSure.", usage={"input_tokens": 300, "output_tokens": 7})
+
+
+@contextmanager
+def served(reach: Reach, state: Path) -> Generator[tuple[dict[str, Any], ServerProcess | None]]:
+    """Have a fault server that keeps sessions; gives the servers of a run, and the process."""
+    match reach:
+        case "in-process":
+            run = Run(parse([f"--state-dir={state}"]))
+            yield {"faults": {"type": "sdk", "instance": build_server(run)}}, None
+        case "stdio":
+            yield {"faults": stdio_config(state_dir=state)}, None
+        case "http":
+            with fault_server(state_dir=state, legacy_only=True) as server:
+                yield {"faults": {"url": server.url}}, server
+
+
+@pytest.mark.anyio
+class AgentSuite:
+    """For every engine; a subclass has a fixture `stage`."""
+
+    @pytest.mark.parametrize("reach", PROCESSES)
+    async def test_the_same_script_gives_the_same_messages(
+        self, stage: AgentStage, reach: Reach, tmp_path: Path
+    ) -> None:
+        """Parallel calls, a tool's error, a picture and other scripts, over stdio and over HTTP."""
+        more = Say("", calls=(Call("add", {"a": 20, "b": 22}),))
+
+        with served(reach, tmp_path) as (servers, _):
+            result = await stage.run([LOOK, more, ANSWER], ASK, servers=servers)
+
+        assert outline(result.trace_messages) == [
+            f"AI: I look. -> {CALLS}",
+            "echo = héllo 🧵 四十二",
+            "fail ! Error executing tool fail: no such thing",
+            "echo = again",
+            "image = one pixel\n[image: image/png, 70 B]",
+            "AI:  -> add({'a': 20, 'b': 22})",
+            "add = 42",
+            "AI: It is 四十二 🎉.\n\nSure.",
+        ]
+        assert result.final_response == "It is 四十二 🎉.\n\nSure."
+        assert (result.turns, result.limit_reached, result.timeout_reached) == (3, False, False)
+        assert _counts(result.usage) == _counts(stage.spent)
+        assert without_ids(result) == RAW_TRACE
+
+    async def test_the_turn_limit_is_exact(self, stage: AgentStage, tmp_path: Path) -> None:
+        """The calls of the last turn are made, and nothing is said in the model's name."""
+        again = Say("Once more.", calls=(Call("echo", {"text": "two"}),))
+        config = AgentConfig(max_turns=2)
+
+        with served("in-process", tmp_path) as (servers, _):
+            result = await stage.run([LOOK, again, ANSWER], ASK, servers=servers, config=config)
+
+        assert outline(result.trace_messages)[-2:] == [
+            "AI: Once more. -> echo({'text': 'two'})",
+            "echo = two",
+        ]
+        assert (result.turns, result.limit_reached, result.timeout_reached) == (2, True, False)
+        assert result.final_response == "Once more."
+        assert result.raw_trace.endswith(
+            "\ntwo\n\n[Note: Recursion limit reached - partial response shown]"
+        )
+        assert _counts(result.usage) == _counts(stage.spent)
+
+    async def test_an_answer_in_the_last_turn_is_no_limit(self, stage: AgentStage) -> None:
+        """No servers and no tools is a plain answer."""
+        result = await stage.run([ANSWER], ASK, config=AgentConfig(max_turns=1))
+
+        assert outline(result.trace_messages) == ["AI: It is 四十二 🎉.\n\nSure."]
+        assert (result.turns, result.limit_reached) == (1, False)
+        assert _counts(result.usage) == _counts(stage.spent)
+
+    async def test_a_timeout_keeps_what_had_happened(
+        self, stage: AgentStage, tmp_path: Path
+    ) -> None:
+        """Text, finished calls and usage are there; the call that hangs has no result."""
+        wait = Say("I wait.", calls=(Call("hang"),))
+        trace = tmp_path / "trace.jsonl"
+        config = AgentConfig(timeout=stage.slowness_seconds, trace=trace)
+
+        with served("in-process", tmp_path) as (servers, _):
+            result = await stage.run([LOOK, wait, ANSWER], ASK, servers=servers, config=config)
+
+        assert outline(result.trace_messages)[-2:] == [
+            "image = one pixel\n[image: image/png, 70 B]",
+            "AI: I wait. -> hang({})",
+        ]
+        assert (result.turns, result.limit_reached, result.timeout_reached) == (2, False, True)
+        assert result.final_response == "I wait."
+        assert result.raw_trace.endswith("[Note: Agent timed out - partial response shown]")
+        assert _counts(result.usage) == _counts(stage.spent)
+        assert read_trace(trace).status == "timeout"
+
+    @pytest.mark.parametrize("reach", PROCESSES)
+    async def test_a_server_that_is_killed_comes_back(
+        self, stage: AgentStage, reach: Reach, tmp_path: Path
+    ) -> None:
+        """The model notices nothing, and the trace tells of it."""
+        ask = Say("Who are you?", calls=(Call("pid"),))
+        heard: list[TraceEvent] = []
+
+        with served(reach, tmp_path) as (servers, process):
+
+            def listen(event: TraceEvent) -> None:
+                heard.append(event)
+                if isinstance(event, ToolReturned) and _count(heard) == 1:
+                    os.kill(int(event.content), signal.SIGKILL)
+                    if process is not None:
+                        process.restart()
+
+            config = AgentConfig(on_event=listen)
+            result = await stage.run([ask, ask, ANSWER], ASK, servers=servers, config=config)
+
+        first, second = (line for line in outline(result.trace_messages) if line.startswith("pid"))
+        assert first != second
+        assert "!" not in second
+        assert result.final_response == ANSWER.text
+        assert [event.server for event in heard if isinstance(event, Healed)] == ["faults"]
+
+    async def test_a_denied_call_is_refused_with_the_same_words(
+        self, stage: AgentStage, tmp_path: Path
+    ) -> None:
+        """By rule, and by a person; what is allowed is called."""
+        rules = [
+            {"tool": "pay", "when": {"amount": "1"}, "do": "allow"},
+            {"tool": "pay", "when": {"amount": "2"}, "do": "deny", "reason": "too much"},
+            {"tool": "pay", "do": "ask", "reason": "it is a lot"},
+        ]
+        asked: list[Mapping[str, Any]] = []
+
+        def approve(request: Any) -> bool:
+            asked.append(request.arguments)
+            return request.arguments["amount"] == 3
+
+        options = {"policy": {"default": "allow", "rules": rules}, "on_approval": approve}
+        pays = tuple(Call("pay", {"amount": amount}) for amount in (1, 2, 3, 4))
+        config = AgentConfig(tool_options=options)
+
+        with served("in-process", tmp_path) as (servers, _):
+            result = await stage.run(
+                [Say("I pay.", calls=pays), ANSWER], ASK, servers=servers, config=config
+            )
+
+        assert outline(result.trace_messages)[1:5] == [
+            "pay = paid 1",
+            DENIED,
+            "pay = paid 3",
+            "pay ! faults/pay: the user did not approve this call. It was not sent.",
+        ]
+        assert sorted((tmp_path / "ledger").read_text().split()) == ["1", "3"]
+        assert sorted(asked, key=lambda one: one["amount"]) == [{"amount": 3}, {"amount": 4}]
+
+    async def test_an_empty_answer_is_an_answer(self, stage: AgentStage) -> None:
+        """It is not taken for a failure, and nothing is made up in its place."""
+        result = await stage.run([Say("")], ASK)
+
+        assert outline(result.trace_messages) == ["AI: "]
+        assert result.final_response == "[No final response extracted]"
+        assert (result.turns, result.limit_reached, result.timeout_reached) == (1, False, False)
+
+    async def test_tools_of_the_program_are_called_too(self, stage: AgentStage) -> None:
+        """With and without a function, and among tools of servers."""
+
+        async def twice(n: int) -> str:
+            return json.dumps({"twice": 2 * n})
+
+        schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+        tools = [StaticTool("twice", "Doubles.", schema, twice), StaticTool("empty")]
+        calls = (Call("twice", {"n": 21}), Call("empty"))
+
+        result = await stage.run([Say("", calls=calls), ANSWER], ASK, tools=tools)
+
+        assert outline(result.trace_messages)[1:3] == [
+            'twice = {"twice": 42}',
+            "empty ! empty cannot be called: it was given to the agent as a name only",
+        ]
+
+
+@pytest.mark.anyio
+class LiveAgentSuite(AgentSuite):
+    """For engines that ask a model."""
+
+    async def test_a_refusal_of_the_provider_ends_the_run_and_keeps_the_trace(
+        self, stage: AgentStage, tmp_path: Path
+    ) -> None:
+        """What had been said is in the trace; the key that was sent is nowhere."""
+        trace = tmp_path / "trace.jsonl"
+        play = [LOOK, Refuse(status=401, message="no")]
+
+        with (
+            served("in-process", tmp_path) as (servers, _),
+            pytest.raises(AgentExecutionError) as failed,
+        ):
+            await stage.run(play, ASK, servers=servers, config=AgentConfig(trace=trace))
+
+        recorded = read_trace(trace)
+        assert recorded.status == "failed"
+        assert outline(recorded.messages)[0] == f"AI: I look. -> {CALLS}"
+        assert "401" in str(failed.value)
+        assert KEY not in str(failed.value)
+        assert KEY.encode() not in trace.read_bytes()
+
+
+DENIED = (
+    "pay ! faults/pay: this call is denied by rule 2 of the policy "
+    "(tool pay, amount is 2): too much. It was not sent. Do without it."
+)
+
+KEY = "sk-canary-0123456789abcdef"
+"""The key that stages send to their APIs."""
+
+RAW_TRACE = """\
+--- AI Message ---
+I look.
+
+Tool Calls:
+  echo (call_c1)
+   Call ID: c1
+   Args: {'text': 'héllo 🧵 四十二'}
+  fail (call_c2)
+   Call ID: c2
+   Args: {'text': 'no such thing'}
+  echo (call_c3)
+   Call ID: c3
+   Args: {'text': 'again'}
+  image (call_c4)
+   Call ID: c4
+
+--- Tool Message (call_id: c1) ---
+héllo 🧵 四十二
+
+--- Tool Message (call_id: c2) ---
+[ERROR] Error executing tool fail: no such thing
+
+--- Tool Message (call_id: c3) ---
+again
+
+--- Tool Message (call_id: c4) ---
+one pixel
+[image: image/png, 70 B]
+
+--- AI Message ---
+
+Tool Calls:
+  add (call_c5)
+   Call ID: c5
+   Args: {'a': 20, 'b': 22}
+
+--- Tool Message (call_id: c5) ---
+42
+
+--- AI Message ---
+It is 四十二 🎉.
+
+Sure."""
+
+
+def _counts(usage: UsageMetadata) -> tuple[int, int, int]:
+    return usage.input_tokens, usage.output_tokens, usage.total_tokens
+
+
+def _count(events: Sequence[TraceEvent]) -> int:
+    return sum(isinstance(event, ToolReturned) for event in events)

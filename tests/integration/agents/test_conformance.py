@@ -1,0 +1,143 @@
+"""Four engines, one suite: what each of them must do with the same script and the same servers."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plait import (
+    AgentConfig,
+    AgentResult,
+    Message,
+    ModelConfig,
+    StaticTool,
+    UsageMetadata,
+    get_agent,
+    hash_question,
+    to_prompt_string,
+)
+from plait.testing import AnthropicServer, OpenAIServer
+from plait.testing.agent_suite import KEY, AgentStage, AgentSuite, LiveAgentSuite, Play
+
+
+class LiveStage:
+    """An engine whose model is a stand-in of its provider's API."""
+
+    def __init__(
+        self, api: AnthropicServer | OpenAIServer, config: ModelConfig, *, slowness: float = 4.0
+    ) -> None:
+        self._api = api
+        self._config = config
+        self.slowness_seconds = slowness
+
+    @property
+    def spent(self) -> UsageMetadata:
+        return self._api.spent
+
+    async def run(
+        self,
+        play: Play,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[StaticTool] | None = None,
+        servers: Mapping[str, Any] | None = None,
+        config: AgentConfig | None = None,
+    ) -> AgentResult:
+        self._api.play(list(play))
+        agent = get_agent(self._config, auto_fallback=False)
+        return await agent.arun(messages, tools, servers or {}, config)
+
+
+class ReplayStage:
+    """The manual engine, with what another engine has just recorded."""
+
+    def __init__(self, stage: LiveStage, folder: Path) -> None:
+        self._stage = stage
+        self._folder = folder
+        self.slowness_seconds = stage.slowness_seconds
+
+    @property
+    def spent(self) -> UsageMetadata:
+        return self._stage.spent
+
+    async def run(
+        self,
+        play: Play,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[StaticTool] | None = None,
+        servers: Mapping[str, Any] | None = None,
+        config: AgentConfig | None = None,
+    ) -> AgentResult:
+        config = config or AgentConfig()
+        trace = Path(config.trace or self._folder / "recorded.jsonl")
+        recorded = await self._stage.run(
+            play, messages, tools=tools, servers=servers, config=replace(config, trace=trace)
+        )
+        manual = get_agent(ModelConfig(interface="manual", manual_traces=str(trace)))
+        asked = AgentConfig(question_hash=hash_question(to_prompt_string(messages)))
+        replays = [await manual.arun(messages, config=asked) for _ in range(100)]
+        assert all(replay == recorded for replay in replays)
+        return replays[0]
+
+
+def claude(interface: str, url: str, **more: Any) -> ModelConfig:
+    return ModelConfig(
+        id="claude",
+        interface=interface,
+        model_name="claude-test",
+        anthropic_base_url=url,
+        anthropic_api_key=KEY,  # pyright: ignore[reportArgumentType]  # pydantic makes it a secret
+        max_retries=0,
+        **more,
+    )
+
+
+@pytest.fixture(scope="module")
+def anthropic() -> Generator[AnthropicServer]:
+    with AnthropicServer(key=KEY, only_with_tools=False) as api:
+        yield api
+
+
+class TestLangChain(LiveAgentSuite):
+    @pytest.fixture
+    def stage(self, anthropic: AnthropicServer) -> AgentStage:
+        return LiveStage(anthropic, claude("langchain", anthropic.url, model_provider="anthropic"))
+
+
+class TestOpenAIEndpoint(LiveAgentSuite):
+    @pytest.fixture
+    def stage(self) -> Generator[AgentStage]:
+        with OpenAIServer(key=KEY) as api:
+            config = ModelConfig(
+                id="endpoint",
+                interface="openai_endpoint",
+                model_name="test-model",
+                endpoint_base_url=api.base_url,
+                endpoint_api_key=KEY,  # pyright: ignore[reportArgumentType]  # as above
+                max_retries=0,
+            )
+            yield LiveStage(api, config)
+
+
+class TestClaudeTool(LiveAgentSuite):
+    @pytest.fixture
+    def stage(self, anthropic: AnthropicServer) -> AgentStage:
+        return LiveStage(anthropic, claude("claude_tool", anthropic.url))
+
+
+class TestClaudeAgentSDK(LiveAgentSuite):
+    @pytest.fixture
+    def stage(self, anthropic: AnthropicServer) -> AgentStage:
+        config = claude("claude_agent_sdk", anthropic.url)
+        return LiveStage(anthropic, config, slowness=15.0)
+
+
+class TestManual(AgentSuite):
+    @pytest.fixture
+    def stage(self, anthropic: AnthropicServer, tmp_path: Path) -> AgentStage:
+        return ReplayStage(LiveStage(anthropic, claude("claude_tool", anthropic.url)), tmp_path)
