@@ -166,7 +166,7 @@ async def test_calls_of_one_turn_run_together_and_are_told_apart(api: AnthropicS
     made = {
         one.tool_use_id: one.content for two in result.trace_messages for one in two.tool_results
     }
-    sent = {one["tool_use_id"]: one["content"][0]["text"] for one in results_sent(api.bodies[1])}
+    sent = {one["tool_use_id"]: one["content"] for one in results_sent(api.bodies[1])}
     assert sent == made
     assert list(made) == ["first", "second"]
     assert sorted(made.values()) == ["ticket 1", "ticket 2"]
@@ -196,7 +196,7 @@ async def test_a_model_sees_images_errors_and_lines(api: AnthropicServer) -> Non
     assert failed["is_error"] is wrong["is_error"] is unknown["is_error"] is True
     assert "secret details" not in json.dumps(api.bodies)
     known = "the tools are: add, ticket, picture, fail, hang"
-    assert unknown["content"] == [{"type": "text", "text": f"there is no tool 'gone'; {known}"}]
+    assert unknown["content"] == f"there is no tool 'gone'; {known}"
     seen = texts(result.trace_messages)
     assert seen[0] == f"Voilà:\n[image: image/png, {len(PIXEL)} B]"
     assert seen[3:] == [f"! there is no tool 'gone'; {known}", "3"]
