@@ -96,7 +96,9 @@ class ModelConfig(BaseModel):
         """Refuse credentials that the engine would not use: nobody would know why it fails."""
         if self.interface not in _KNOWN:
             return self
-        by_langchain = self.interface == "langchain" and self.model_provider == "anthropic"
+        named = (self.model_name or "").startswith("anthropic:")
+        is_anthropic = self.model_provider == "anthropic" or (not self.model_provider and named)
+        by_langchain = self.interface == "langchain" and is_anthropic
         if self.interface not in _TAKES_ANTHROPIC and not by_langchain:
             self._refuse("anthropic_base_url", "anthropic_api_key")
         if self.interface not in _TAKES_ENDPOINT:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 
 import httpx2
 
@@ -18,6 +16,7 @@ from plait.config.policies import ReconnectPolicy
 from plait.config.secrets import secrets_in_headers
 from plait.config.urls import public_url
 from plait.errors import DiscoveryError, GatewayError
+from plait.models.connections import certificates
 
 _WORTH_REPEATING = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Answers after which the same request may well succeed."""
@@ -144,12 +143,6 @@ async def post(
         response.content,
         seconds_from_retry_after(response.headers.get("retry-after")),
     )
-
-
-@lru_cache(maxsize=1)
-def certificates() -> ssl.SSLContext:
-    """Read the certificates of this machine, once."""
-    return httpx2.create_ssl_context()
 
 
 def reason_of(fault: BaseException, seconds: float, redact: Redactor | None = None) -> str:

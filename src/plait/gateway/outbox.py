@@ -18,8 +18,9 @@ from plait._support.redact import Redactor
 from plait._support.retry_after import seconds_from_retry_after
 from plait.config.policies import ReconnectPolicy
 from plait.errors import OutboxError
-from plait.gateway.http import certificates, may_come_right, reason_of
+from plait.gateway.http import may_come_right, reason_of
 from plait.gateway.outbox_store import Letter, OutboxStore
+from plait.models.connections import certificates
 
 try:
     import fcntl

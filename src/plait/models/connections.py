@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import ssl
 from collections.abc import Mapping
 from typing import cast
@@ -23,11 +24,19 @@ def provider_client(base_url: str | None) -> httpx2.AsyncClient:
     """
     # Proxies are not for this machine.
     outside = base_url is None or not is_loopback(base_url)
-    return httpx2.AsyncClient(verify=_certificates(), trust_env=outside, follow_redirects=True)
+    return httpx2.AsyncClient(verify=certificates(), trust_env=outside, follow_redirects=True)
 
 
-@functools.cache
-def _certificates() -> ssl.SSLContext:
+def certificates() -> ssl.SSLContext:
+    """Read the certificates of authorities, once: it takes longer than several turns of an agent.
+
+    `SSL_CERT_FILE` and `SSL_CERT_DIR` say where they are; a change is noticed.
+    """
+    return _certificates(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+
+@functools.lru_cache(maxsize=8)
+def _certificates(file: str | None, folder: str | None) -> ssl.SSLContext:  # noqa: ARG001
     return httpx2.create_ssl_context()
 
 

@@ -108,6 +108,9 @@ def served(reach: Reach, state: Path) -> Generator[tuple[dict[str, Any], ServerP
 class AgentSuite:
     """For every engine; a subclass has a fixture `stage`."""
 
+    served = staticmethod(served)
+    """Has servers for a run; a subclass may start them in another way."""
+
     @pytest.mark.parametrize("reach", PROCESSES)
     async def test_the_same_script_gives_the_same_messages(
         self, stage: AgentStage, reach: Reach, tmp_path: Path
@@ -115,7 +118,7 @@ class AgentSuite:
         """Parallel calls, a tool's error, a picture and other scripts, over stdio and over HTTP."""
         more = Say("", calls=(Call("add", {"a": 20, "b": 22}),))
 
-        with served(reach, tmp_path) as (servers, _):
+        with self.served(reach, tmp_path) as (servers, _):
             result = await stage.run([LOOK, more, ANSWER], ASK, servers=servers)
 
         assert outline(result.trace_messages) == [
@@ -138,7 +141,7 @@ class AgentSuite:
         again = Say("Once more.", calls=(Call("echo", {"text": "two"}),))
         config = AgentConfig(max_turns=2)
 
-        with served("in-process", tmp_path) as (servers, _):
+        with self.served("in-process", tmp_path) as (servers, _):
             result = await stage.run([LOOK, again, ANSWER], ASK, servers=servers, config=config)
 
         assert outline(result.trace_messages)[-2:] == [
@@ -168,7 +171,7 @@ class AgentSuite:
         trace = tmp_path / "trace.jsonl"
         config = AgentConfig(timeout=stage.slowness_seconds, trace=trace)
 
-        with served("in-process", tmp_path) as (servers, _):
+        with self.served("in-process", tmp_path) as (servers, _):
             result = await stage.run([LOOK, wait, ANSWER], ASK, servers=servers, config=config)
 
         assert outline(result.trace_messages)[-2:] == [
@@ -189,7 +192,7 @@ class AgentSuite:
         ask = Say("Who are you?", calls=(Call("pid"),))
         heard: list[TraceEvent] = []
 
-        with served(reach, tmp_path) as (servers, process):
+        with self.served(reach, tmp_path) as (servers, process):
 
             def listen(event: TraceEvent) -> None:
                 heard.append(event)
@@ -226,7 +229,7 @@ class AgentSuite:
         pays = tuple(Call("pay", {"amount": amount}) for amount in (1, 2, 3, 4))
         config = AgentConfig(tool_options=options)
 
-        with served("in-process", tmp_path) as (servers, _):
+        with self.served("in-process", tmp_path) as (servers, _):
             result = await stage.run(
                 [Say("I pay.", calls=pays), ANSWER], ASK, servers=servers, config=config
             )
@@ -269,6 +272,34 @@ class AgentSuite:
 @pytest.mark.anyio
 class LiveAgentSuite(AgentSuite):
     """For engines that ask a model."""
+
+    async def test_secrets_that_a_tool_gives_away_are_not_in_the_trace(
+        self, stage: AgentStage, tmp_path: Path
+    ) -> None:
+        """What the server was given is hidden, also where arguments and answers quote it."""
+        trace = tmp_path / "trace.jsonl"
+        secrets = ("canary-of-a-header", "canary-of-a-variable")
+        asks = (Call("headers"), Call("env", {"name": "VAULT"}), Call("echo", {"text": secrets[1]}))
+        play = [Say(f"I tell {secrets[0]}.", calls=asks), ANSWER]
+
+        with (
+            self.served("stdio", tmp_path) as (stdio, _),
+            self.served("http", tmp_path) as (http, _),
+        ):
+            servers = {
+                "inside": {**stdio["faults"], "env": {"VAULT": secrets[1]}, "include": ["env"]},
+                "outside": {
+                    **http["faults"],
+                    "headers": {"X-Vault-Key": secrets[0]},
+                    "include": ["headers", "echo"],
+                },
+            }
+            config = AgentConfig(trace=trace)
+            result = await stage.run(play, ASK, servers=servers, config=config)
+
+        assert all(secret in result.raw_trace for secret in secrets)
+        assert not any(secret.encode() in trace.read_bytes() for secret in (*secrets, KEY))
+        assert len(read_trace(trace).calls) == len(asks)
 
     async def test_a_refusal_of_the_provider_ends_the_run_and_keeps_the_trace(
         self, stage: AgentStage, tmp_path: Path

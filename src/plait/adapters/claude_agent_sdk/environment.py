@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from plait.agents.anthropic_url import anthropic_url
 from plait.agents.model_config import ModelConfig
 from plait.models.endpoints import is_loopback
 
@@ -99,7 +100,12 @@ def _uses_cloud(config: ModelConfig, given: Mapping[str, str]) -> bool:
 
 
 def _credentials(config: ModelConfig, given: Mapping[str, str]) -> dict[str, str]:
-    """Return what the configuration gives; other credentials then do not count."""
+    """Return what the configuration gives; other credentials then do not count.
+
+    Raises:
+        ConfigError: The URL is none that a key may be sent to.
+    """
+    anthropic_url(config, given)
     url, key = config.anthropic_base_url, config.anthropic_api_key
     made: dict[str, str] = {}
     if url is not None or key is not None:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import os
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
-import httpx2
 from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
 
+from plait.agents.anthropic_url import anthropic_url
 from plait.agents.model_config import ModelConfig
 from plait.errors import AgentExecutionError
+from plait.models.connections import certificates
 from plait.models.endpoints import is_loopback
 
 OFFICIAL: Final = "https://api.anthropic.com"
@@ -41,9 +40,9 @@ class AnthropicEndpoint:
 
         Raises:
             AgentExecutionError: There is no key.
+            ConfigError: The URL is none that a key may be sent to.
         """
-        base_url = model_config.anthropic_base_url or environment.get("ANTHROPIC_BASE_URL")
-        base_url = base_url or OFFICIAL
+        base_url = anthropic_url(model_config, environment) or OFFICIAL
         given = model_config.anthropic_api_key
         if given is not None and given.get_secret_value():
             return cls(base_url=base_url, api_key=given.get_secret_value())
@@ -72,18 +71,11 @@ class AnthropicEndpoint:
         """Make a client; whoever asked for it closes it."""
         # Proxies are not for this machine.
         mounts = {"all://": None} if is_loopback(self.base_url) else {}
-        tls = _tls(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
         client = AsyncAnthropic(
             api_key=self.api_key,
             auth_token=self.auth_token,
             base_url=self.base_url,
             max_retries=max_retries,
-            http_client=DefaultAsyncHttpxClient(verify=tls, mounts=mounts),
+            http_client=DefaultAsyncHttpxClient(verify=certificates(), mounts=mounts),
         )
         return client if request_timeout is None else client.with_options(timeout=request_timeout)
-
-
-@functools.lru_cache(maxsize=8)
-def _tls(file: str | None, folder: str | None) -> ssl.SSLContext:  # noqa: ARG001
-    """Read the certificates of authorities, which takes longer than several turns of an agent."""
-    return httpx2.create_ssl_context()

@@ -13,6 +13,7 @@ from langchain_core.language_models import BaseChatModel
 from pydantic import SecretStr
 
 from plait.adapters.langchain.scripted_model import scripted_model
+from plait.agents.anthropic_url import anthropic_url
 from plait.agents.model_config import ModelConfig
 from plait.errors import AdapterUnavailableError, ConfigError
 from plait.models.connections import provider_client
@@ -156,6 +157,7 @@ class ChatModels:
         given: dict[str, Any] = {}
         config = self._config
         if provider == "anthropic":
+            anthropic_url(config)  # also where LangChain finds it by itself
             if config.anthropic_base_url is not None:
                 given["base_url"] = config.anthropic_base_url
             if config.anthropic_api_key is not None:
