@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
@@ -32,6 +33,8 @@ from plait.messages.usage import UsageMetadata
 from plait.traces.events import Status
 from plait.traces.recorder import Recorder
 from plait.traces.trace import Trace
+
+logger = logging.getLogger("plait.agents")
 
 
 class AgentRun:
@@ -144,6 +147,10 @@ class AgentRun:
         """
         listed = [] if self.toolbox is None else await _listed(self.toolbox, self._context)
         if self.toolbox is not None:
+            if deferred := self.toolbox.deferring.split(listed).deferred:
+                logger.warning(
+                    "engines offer every tool: `defer` is not used for %d of them", len(deferred)
+                )
             taken = {tool.name for tool in (*listed, *static)}
             own = self.toolbox.own_tools(taken=taken)
             self._reader = own[0].name if own else READ_MORE

@@ -197,6 +197,17 @@ async def test_options_of_the_toolbox_reach_it() -> None:
     assert list(agent.runs[0].tools) == ["add", "fail", "nothing", "read_more"]
 
 
+async def test_tools_that_would_be_deferred_are_offered_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    agent = Toy()
+
+    await agent.arun(ASK, None, SERVERS, AgentConfig(tool_options={"defer": True}))
+
+    assert list(agent.runs[0].tools) == ["add", "fail", "nothing", "hang"]
+    assert "`defer` is not used for 4 of them" in caplog.text
+
+
 async def test_what_hides_something_does_not_reach_the_model() -> None:
     hiding = MCPServer("hiding")
 
