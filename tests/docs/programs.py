@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
-import atexit
-import functools
-import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from tests.docs.pages import EXAMPLES, blocks, matches
+from tests.nursery import python
+
+REAL_PROGRAMS = Path(sys.executable).parent
+SLOW = (
+    "langchain.agents",
+    "langgraph.checkpoint.memory",
+    "plait.adapters.langchain.middleware",
+    "plait.testing.chat_model",
+)
 
 
-def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+def run(
+    command: list[str], folder: Path, programs: Path = REAL_PROGRAMS
+) -> subprocess.CompletedProcess[str]:
     """Run a command as a reader would, with this environment's programs on the path."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PLAIT_", "XDG_", "PYTEST_")) and name != "NO_COLOR"
+    }
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
     return subprocess.run(
         command,
         cwd=folder,
-        env=_environment(),
+        env={**kept, "PATH": path, "COLUMNS": "80"},
         capture_output=True,
         text=True,
         timeout=90,
@@ -28,49 +42,14 @@ def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def run_program(program: Path, folder: Path, output: Path) -> subprocess.CompletedProcess[str]:
-    """Run a Python program in a process that need not import what is slow."""
-    nursery = _nursery()
-    assert nursery.stdin is not None
-    assert nursery.stdout is not None
-    wanted = {
-        "program": str(program),
-        "folder": str(folder),
-        "environment": _environment(),
-        "output": str(output),
-    }
-    nursery.stdin.write(f"{json.dumps(wanted)}\n")
-    nursery.stdin.flush()
-    code = int(nursery.stdout.readline())
-    said = [(output / name).read_text() for name in ("stdout", "stderr")]
-    return subprocess.CompletedProcess([str(program)], code, *said)
-
-
-@functools.cache
-def _nursery() -> subprocess.Popen[str]:
-    started = subprocess.Popen(
-        [sys.executable, str(Path(__file__).with_name("nursery.py"))],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=_environment(),
-        text=True,
-    )
-
-    def stop() -> None:
-        started.communicate()
-
-    atexit.register(stop)
-    return started
-
-
-def _environment() -> dict[str, str]:
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("PLAIT_", "XDG_", "PYTEST_")) and name != "NO_COLOR"
-    }
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return {**kept, "PATH": path, "COLUMNS": "80"}
+def quick_programs(folder: Path) -> Path:
+    """Write `plait` and `python` into a folder: programs that need not import what is slow."""
+    folder.mkdir()
+    for name, module in (("plait", ("-m", "plait.cli")), ("python", ())):
+        program = folder / name
+        program.write_text(f'#!/bin/sh\nexec {shlex.join((*python(), *module))} "$@"\n')
+        program.chmod(0o755)
+    return folder
 
 
 def programs_with_output() -> list[Path]:
@@ -83,8 +62,7 @@ def check_output(program: Path, folder: Path) -> None:
     if program.parent != EXAMPLES:
         shutil.copytree(program.parent, folder, dirs_exist_ok=True)
 
-    with tempfile.TemporaryDirectory() as output:
-        done = run_program(program, folder, Path(output))
+    done = run([*python(*SLOW), str(program)], folder)
 
     assert done.stderr == ""
     assert done.returncode == 0

@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import EXAMPLES, Block, blocks, matches, pages
-from tests.docs.programs import check_output, programs_with_output, run
+from tests.docs.programs import (
+    REAL_PROGRAMS,
+    check_output,
+    programs_with_output,
+    quick_programs,
+    run,
+)
 
 SERVERS = {"calculator_server.py", "notes_server.py", "shop_server.py", "sloppy_server.py"}
 """Programs that others start."""
@@ -51,12 +57,15 @@ def test_an_example_prints_what_its_pages_say(program: Path, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("block", blocks("session"), ids=str)
 def test_a_shell_session_goes_as_its_page_says(block: Block, tmp_path: Path) -> None:
-    shutil.copytree(block.target, tmp_path, dirs_exist_ok=True)
+    folder = shutil.copytree(block.target, tmp_path / "folder")
+    # The tutorial is what a reader does first, so it has the programs that a reader has.
+    real = block.target == EXAMPLES / "tutorial"
+    programs = REAL_PROGRAMS if real else quick_programs(tmp_path / "programs")
     steps = block.text.split("$ ")[1:]
 
     for step in steps:
         command, _, expected = step.partition("\n")
-        done = run(["bash", "-c", command], tmp_path)
+        done = run(["bash", "-c", command], folder, programs)
 
         assert matches(expected, done.stdout + done.stderr), (command, done.stdout, done.stderr)
 

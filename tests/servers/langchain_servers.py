@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import base64
 import os
-import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -240,18 +239,19 @@ BUILDERS = {"math": math_server, "weather": weather_server, "time": time_server}
 
 def stdio_entry(name: Name, env: Mapping[str, str] | None = None) -> dict[str, object]:
     """Return the connection of a server on stdio."""
-    entry: dict[str, object] = {
-        "transport": "stdio",
-        "command": sys.executable,
-        "args": [str(Path(__file__).resolve()), name, "--transport", "stdio"],
-    }
-    return entry if env is None else {**entry, "env": dict(env)}
+    from tests.nursery import entry
+
+    more = {} if env is None else {"env": dict(env)}
+    program = str(Path(__file__).resolve())
+    return entry(program, name, "--transport", "stdio", transport="stdio", **more)
 
 
 def served(name: Name, transport: Transport = "http") -> ServerProcess:
     """Return a server on a port; entering its context starts it."""
     program = str(Path(__file__).resolve())
-    return ServerProcess([sys.executable, program, name, "--transport", transport])
+    from tests.nursery import python
+
+    return ServerProcess([*python(), program, name, "--transport", transport])
 
 
 def main() -> None:

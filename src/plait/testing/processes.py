@@ -62,6 +62,11 @@ class ServerProcess:
         self._output: list[str] = []
 
     @property
+    def command(self) -> tuple[str, ...]:
+        """What is started, with `{port}` and `{state_dir}` not filled in."""
+        return self._command
+
+    @property
     def url(self) -> str:
         """Where clients connect; known once the server has been started."""
         if self._url is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from plait.testing import ServerProcess
+from tests.nursery import python
 
 PROGRAM = str(Path(__file__).with_name("counting_server.py"))
 
@@ -39,7 +39,7 @@ class Counting:
 def counting(folder: Path, transport: str, *flags: str) -> Generator[Counting]:
     folder.mkdir(exist_ok=True)
     (folder / "tools").write_text("read_a b")
-    command = [sys.executable, PROGRAM, str(folder), *flags]
+    command = [*python(), PROGRAM, str(folder), *flags]
     if transport == "stdio":
         yield Counting(folder, {"command": command[0], "args": command[1:]})
         return

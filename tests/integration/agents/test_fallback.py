@@ -20,10 +20,11 @@ from plait import (
     Toolbox,
 )
 from plait.execution.call import ToolCall
-from plait.testing import ServerProcess, fault_server, running
+from plait.testing import ServerProcess, running
 from plait.testing.fixtures import StartFaultServer
 from plait.testing.ports import free_port
 from tests.integration.agents.helpers import arun, one_by_one, tool_call
+from tests.nursery import fault_server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 

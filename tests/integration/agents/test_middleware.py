@@ -12,7 +12,7 @@ from langchain_core.tools import tool
 from mcp.server import MCPServer
 
 from plait import ConnectError, MCPToolsMiddleware, MultiServerMCPClient
-from plait.testing import ScriptedChatModel, stdio_config
+from plait.testing import ScriptedChatModel
 from plait.testing.fixtures import StartFaultServer
 from tests.integration.agents.helpers import (
     END,
@@ -24,6 +24,7 @@ from tests.integration.agents.helpers import (
     run,
     tool_call,
 )
+from tests.nursery import stdio_config
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 

@@ -8,8 +8,9 @@ from collections.abc import Generator
 import pytest
 
 from plait import MultiServerMCPClient
-from plait.testing import ServerProcess, eventually, fault_server, stdio_config
+from plait.testing import ServerProcess, eventually
 from tests.integration.agents.helpers import agent_of, arun, at_once, question, run, tool_call
+from tests.nursery import fault_server, stdio_config
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 

@@ -13,7 +13,6 @@ from blockbuster import blockbuster_ctx
 from langchain_core.tools import BaseTool
 
 from plait import BlockingCallError, ClientClosedError, MCPToolsMiddleware, MultiServerMCPClient
-from plait.testing import stdio_config
 from tests.integration.agents.helpers import (
     END,
     agent_of,
@@ -26,6 +25,7 @@ from tests.integration.agents.helpers import (
     run,
     tool_call,
 )
+from tests.nursery import stdio_config
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -12,8 +12,9 @@ import pytest
 from plait import MultiServerMCPClient, run_deadline
 from plait.config.policies import Timeouts
 from plait.execution.call import ToolCall, deadline_of
-from plait.testing import ServerProcess, eventually, fault_server
+from plait.testing import ServerProcess, eventually
 from tests.integration.agents.helpers import arun, one_by_one, run, tool_call
+from tests.nursery import fault_server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 

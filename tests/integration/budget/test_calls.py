@@ -12,8 +12,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
 from plait import BudgetExceededError, MultiServerMCPClient, Toolbox, run_budget
-from plait.testing import ScriptedChatModel, ServerProcess, fault_server, tool_call
+from plait.testing import ScriptedChatModel, ServerProcess, tool_call
 from tests.integration.agents.helpers import END, arun, at_once, named, one_by_one, run
+from tests.nursery import fault_server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 

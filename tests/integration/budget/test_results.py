@@ -22,10 +22,11 @@ from plait import (
     Toolbox,
     ToolResult,
 )
-from plait.testing import ScriptedChatModel, fault_server, tool_call
+from plait.testing import ScriptedChatModel, tool_call
 from tests.integration.agents.helpers import END, arun, named, one_by_one, run
 from tests.integration.budget import large_server
 from tests.integration.budget.large_server import log_text, picture, row_list
+from tests.nursery import fault_server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
 

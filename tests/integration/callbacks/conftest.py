@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plait.testing import fault_server
+from tests.nursery import fault_server
 
 Servers = Callable[..., dict[str, Any]]
 

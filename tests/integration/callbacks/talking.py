@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plait import CallbackContext, ServerFacts, Toolbox
-from plait.testing import fault_server, stdio_config
+from plait.testing import stdio_config
+from tests.nursery import fault_server
 
 LEGACY = frozenset({"stdio legacy", "http legacy"})
 KINDS = ("stdio legacy", "stdio modern", "http legacy", "http modern")

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from plait.testing import free_port
 from tests.integration.canaries.looking import canary, found_in
 from tests.integration.canaries.mirror import Mirror
 from tests.integration.canaries.test_processes import telling
+from tests.nursery import python
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
@@ -44,8 +44,7 @@ async def run(folder: Path, *arguments: str) -> tuple[str, str]:
         "PLAIT_DEBUG": "*",
     }
     done = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", "plait.cli", *arguments),
+        *(*python(), "-m", "plait.cli", *arguments),
         cwd=folder,
         env=environment,
         stdin=subprocess.DEVNULL,

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from plait.testing import ServerProcess
+from tests.nursery import entry, python
 
-SHOP = [sys.executable, str(Path(__file__).with_name("shop_server.py"))]
+SHOP = str(Path(__file__).with_name("shop_server.py"))
 TIME = str(Path(sys.executable).with_name("mcp-server-time"))
 
 
@@ -39,7 +40,7 @@ class Plait:
         self, *arguments: str, stdin: str | None = None, **environment: str
     ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "plait.cli", *arguments],
+            [*python(), "-m", "plait.cli", *arguments],
             cwd=self.folder,
             env={**self.environment, **environment},
             input=stdin if stdin is not None else "",
@@ -70,13 +71,13 @@ def plait(tmp_path: Path) -> Plait:
 
 def shop(*flags: str, **environment: str) -> dict[str, Any]:
     """Return the configuration of the shop server."""
-    return {"command": SHOP[0], "args": [*SHOP[1:], *flags], "env": environment}
+    return entry(SHOP, *flags, env=environment)
 
 
 @pytest.fixture(scope="session")
 def shop_url() -> Iterator[str]:
     """The shop server on HTTP, started once: most tests do not care how it is reached."""
-    command = [*SHOP, "--http", "{port}"]
+    command = [*python(), SHOP, "--http", "{port}"]
     url = "http://127.0.0.1:{port}/mcp"
     with ServerProcess(command, url=url, ready="Uvicorn running on") as server:
         yield server.url

@@ -13,6 +13,7 @@ import httpx2
 import pytest
 
 from plait.testing import OAuthServer, oauth_server
+from tests.nursery import python
 
 from .conftest import Plait
 
@@ -63,7 +64,7 @@ def test_a_login_made_in_the_browser_is_used_by_the_next_command(
 
 def test_without_a_browser_the_answer_is_pasted(with_login: Plait, server: OAuthServer) -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "plait.cli", "auth", "login", "shop", "--no-browser"],
+        [*python(), "-m", "plait.cli", "auth", "login", "shop", "--no-browser"],
         cwd=with_login.folder,
         env=with_login.environment,
         stdin=subprocess.PIPE,

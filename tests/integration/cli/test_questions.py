@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from plait.testing import ServerProcess
+from tests.nursery import python
 
 from .conftest import Plait
 
@@ -25,7 +26,7 @@ def url() -> Iterator[str]:
     """The server that asks, started once: it speaks both eras."""
     script = str(Path(__file__).with_name("asking_server.py"))
     address = "http://127.0.0.1:{port}/mcp"
-    command = [sys.executable, script, "{port}"]
+    command = [*python(), script, "{port}"]
     with ServerProcess(command, url=address, ready="Uvicorn running on") as server:
         yield server.url
 
@@ -50,7 +51,7 @@ class Terminal:
         self.screen = ""
         self._master, slave = pty.openpty()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "plait.cli", *arguments],
+            [*python(), "-m", "plait.cli", *arguments],
             cwd=plait.folder,
             env={**plait.environment, "TERM": "dumb", "COLUMNS": "200", **environment},
             stdin=slave,

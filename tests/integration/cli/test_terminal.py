@@ -3,7 +3,8 @@
 import os
 import pty
 import subprocess
-import sys
+
+from tests.nursery import python
 
 from .conftest import Plait, ShopConfig
 
@@ -12,7 +13,7 @@ def on_terminal(plait: Plait, *arguments: str, **environment: str) -> tuple[int,
     """Run the program with a terminal on stdout and stderr; return its exit code and output."""
     master, slave = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "plait.cli", *arguments],
+        [*python(), "-m", "plait.cli", *arguments],
         cwd=plait.folder,
         env={**plait.environment, "TERM": "xterm-256color", "COLUMNS": "80", **environment},
         stdin=subprocess.DEVNULL,

@@ -12,7 +12,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from plait import Toolbox
-from plait.testing import ServerProcess, StateDir, fault_server, stdio_config
+from plait.testing import ServerProcess, StateDir, stdio_config
+from tests.nursery import fault_server
 from tests.servers import everything_server, everything_stdio_config, legacy_server
 
 Json = dict[str, Any]

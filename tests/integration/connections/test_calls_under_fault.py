@@ -16,6 +16,7 @@ from mcp.server import MCPServer
 
 from plait import OutcomeUnknownError, PlaitError, ProtocolError, Toolbox
 from plait.testing import ServerProcess, StateDir, eventually, stdio_config
+from plait.testing import fault_server as real_fault_server
 from plait.testing.fixtures import StartFaultServer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
@@ -175,12 +176,13 @@ async def test_progress_keeps_a_call_alive_up_to_a_cap() -> None:
 
 @pytest.mark.parametrize("kind", ["stdio", "http legacy"])
 async def test_a_server_that_is_stopped_in_its_tracks_is_given_up_and_replaced(
-    kind: str, fault_server: StartFaultServer
+    kind: str, request: pytest.FixtureRequest
 ) -> None:
     if kind == "stdio":
         config: dict[str, Any] = stdio_config()
     else:
-        server = fault_server("http", legacy_only=True)
+        server = real_fault_server("http", legacy_only=True).start()
+        request.addfinalizer(server.close)
         config = {"url": server.url}
     async with Toolbox({"server": config | {"connect_timeout": 6}}) as box:
         await box.tools()

@@ -9,8 +9,9 @@ from mcp.server import MCPServer
 from mcp_types import PromptReference
 
 from plait import ConnectTimeoutError, Toolbox
-from plait.testing import eventually, stdio_config
+from plait.testing import eventually
 from plait.testing.fixtures import StartFaultServer
+from tests.nursery import stdio_config
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 

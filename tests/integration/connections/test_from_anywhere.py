@@ -13,7 +13,8 @@ import pytest
 from mcp.server import MCPServer
 
 from plait import BlockingCallError, Toolbox
-from plait.testing import eventually, stdio_config
+from plait.testing import eventually
+from tests.nursery import stdio_config
 
 pytestmark = pytest.mark.timeout(60)
 

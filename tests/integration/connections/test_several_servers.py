@@ -9,8 +9,9 @@ import time
 import pytest
 
 from plait import ConnectError, ConnectTimeoutError, PlaitError, Toolbox
-from plait.testing import eventually, free_port, stdio_config
+from plait.testing import eventually, free_port
 from plait.testing.fixtures import StartFaultServer
+from tests.nursery import stdio_config
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 

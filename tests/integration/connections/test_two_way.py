@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from plait import Toolbox
-from plait.testing import eventually, stdio_config
+from plait.testing import eventually
 from plait.testing.fixtures import StartFaultServer
+from tests.nursery import stdio_config
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 

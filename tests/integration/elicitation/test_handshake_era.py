@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from plait import MultiServerMCPClient
 from plait.execution import holding
 from plait.testing import ScriptedChatModel, ServerProcess, eventually, tool_call
 from tests.integration.elicitation.test_interrupts import SAID, THREAD, tool_texts
+from tests.nursery import entry, python
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
 
@@ -33,16 +33,12 @@ async def opened(
 ) -> AsyncGenerator[MultiServerMCPClient]:
     ledger = tmp_path / "ledger"
     ledger.touch()
-    stdio = {
-        "command": sys.executable,
-        "args": [PROGRAM, str(ledger), "stdio"],
-        "protocol": "legacy",
-    }
+    stdio = entry(PROGRAM, str(ledger), "stdio", protocol="legacy")
     if over == "stdio":
         async with MultiServerMCPClient({"desk": {**stdio, **options}}) as client:
             yield client
         return
-    with ServerProcess([sys.executable, PROGRAM, str(ledger), "http"]) as running:
+    with ServerProcess([*python(), PROGRAM, str(ledger), "http"]) as running:
         config = {"url": running.url, "protocol": "legacy", **options}
         async with MultiServerMCPClient({"desk": config}) as client:
             yield client

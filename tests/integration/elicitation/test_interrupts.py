@@ -16,7 +16,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from plait import ConfigError, MultiServerMCPClient
-from plait.testing import ScriptedChatModel, fault_server, stdio_config, tool_call
+from plait.testing import ScriptedChatModel, tool_call
+from tests.nursery import fault_server, stdio_config
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
 

@@ -12,13 +12,8 @@ import pytest
 from langchain.agents import create_agent
 
 from plait import ConfigError, MCPToolsMiddleware, MultiServerMCPClient, Toolbox
-from plait.testing import (
-    ScriptedChatModel,
-    eventually,
-    fault_server,
-    stdio_config,
-    tool_call,
-)
+from plait.testing import ScriptedChatModel, eventually, tool_call
+from tests.nursery import fault_server, stdio_config
 
 pytestmark = pytest.mark.anyio
 

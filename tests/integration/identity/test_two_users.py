@@ -13,8 +13,9 @@ from langchain.agents import create_agent
 from langchain_core.messages import BaseMessage
 
 from plait import MultiServerMCPClient
-from plait.testing import ScriptedChatModel, stdio_config, tool_call
+from plait.testing import ScriptedChatModel, tool_call
 from tests.integration.canaries.mirror import Mirror
+from tests.nursery import stdio_config
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from plait.catalog.lock.file import write_lockfile
 from plait.catalog.lock.identity import identity_of
 from plait.catalog.lock.locked import LockedServer, Lockfile
 from plait.testing import ServerProcess
+from tests.nursery import python
 
 PROGRAM = str(Path(__file__).with_name("changing_server.py"))
 
@@ -82,7 +82,7 @@ def tools_with(**changes: dict[str, Any]) -> list[dict[str, Any]]:
 @contextmanager
 def shop(folder: Path, transport: str) -> Generator[Shop]:
     file = folder / "shop.json"
-    command = [sys.executable, PROGRAM, str(file)]
+    command = [*python(), PROGRAM, str(file)]
     if transport == "stdio":
         made = Shop(file, {"command": command[0], "args": command[1:]})
         made.write()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from plait.testing import ServerProcess
+from tests.nursery import python
 
 PROGRAM = str(Path(__file__).parents[2] / "servers" / "guarded.py")
 
@@ -88,7 +88,7 @@ class Guarded:
 @pytest.fixture(scope="session")
 def running_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     ledger = tmp_path_factory.mktemp("guarded") / "ledger"
-    with ServerProcess([sys.executable, PROGRAM, str(ledger)]) as server:
+    with ServerProcess([*python(), PROGRAM, str(ledger)]) as server:
         yield server.url, ledger
 
 

@@ -22,8 +22,9 @@ from plait import (
     Toolbox,
     ToolCall,
 )
-from plait.testing import ScriptedChatModel, fault_server, free_port, tool_call
+from plait.testing import ScriptedChatModel, free_port, tool_call
 from tests.integration.policy.conftest import Guarded
+from tests.nursery import fault_server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
 

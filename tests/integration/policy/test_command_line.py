@@ -6,7 +6,6 @@ import json
 import os
 import pty
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from click.testing import CliRunner, Result
 from plait.cli import main
 from plait.cli.exits import Exit
 from tests.integration.policy.conftest import Guarded
+from tests.nursery import python
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -29,7 +29,7 @@ def on_terminal(arguments: list[str], typed: bytes) -> tuple[int, str]:
     """Run the program on a terminal where a person has typed ahead."""
     master, slave = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "plait.cli", *arguments],
+        [*python(), "-m", "plait.cli", *arguments],
         env={**os.environ, "NO_COLOR": "1", "COLUMNS": "200"},
         stdin=slave,
         stdout=slave,

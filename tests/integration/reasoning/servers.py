@@ -9,13 +9,15 @@ from pathlib import Path
 from mcp import StdioServerParameters
 
 from plait.testing import ServerProcess
+from tests.nursery import python
 
 PLAIN = dict.fromkeys(
     ("ANTHROPIC_API_KEY", "LANGBASE_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"), ""
 )
 """No model, whatever the machine of the tests has."""
 
-COMMAND = (sys.executable, "-m", "plait.cli", "reasoning", "serve", "--backend", "host")
+SERVE = ("-m", "plait.cli", "reasoning", "serve", "--backend", "host")
+COMMAND = (sys.executable, *SERVE)
 
 
 def environment() -> dict[str, str]:
@@ -33,5 +35,5 @@ def stdio_server(database: Path | str) -> StdioServerParameters:
 
 def http_server(database: Path | str, *options: str, **env: str) -> ServerProcess:
     """Return a server on a port of this machine."""
-    command = [*COMMAND, "--http", "127.0.0.1:{port}", "--db", str(database), *options]
+    command = [*python(), *SERVE, "--http", "127.0.0.1:{port}", "--db", str(database), *options]
     return ServerProcess(command, env={**environment(), **env})

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from sqlalchemy import text
 from plait.reasoning.storage.engine import Database, database_from
 from plait.reasoning.storage.sql import SqlStorage
 from plait.reasoning.values import Session, Thought
+from tests.nursery import python
 from tests.servers import thought_writer
 
 WRITES = 1000
@@ -23,7 +23,7 @@ WRITES = 1000
 
 def start(database: str, session: str, way: str, count: int) -> subprocess.Popen[str]:
     """Start a process that writes thoughts."""
-    command = [sys.executable, str(Path(thought_writer.__file__)), database, session, way]
+    command = [*python(), str(Path(thought_writer.__file__)), database, session, way]
     return subprocess.Popen([*command, str(count)], stdout=subprocess.PIPE, text=True)
 
 

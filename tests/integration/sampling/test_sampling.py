@@ -15,7 +15,8 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from mcp_types import CreateMessageRequestParams, TextContent
 
 from plait import InputRefusedError, MultiServerMCPClient, Sampling, Toolbox
-from plait.testing import ScriptedChatModel, fault_server, stdio_config, tool_call
+from plait.testing import ScriptedChatModel, tool_call
+from tests.nursery import fault_server, stdio_config
 from tests.servers import everything_stdio_config
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]

@@ -1,0 +1,79 @@
+"""Starting Python programs without waiting for their imports, which cost more than most tests.
+
+A program started through `python()` is forked from a process that has imported what is slow.
+To whoever starts it, it looks like any other: it has the streams, the folder and the environment
+that it was given, signals reach it, and it ends with its own exit code. Two things differ: the
+process that was started only stands for the one that does the work, and so a kill of the first
+reaches the second a moment later. Tests about processes themselves start `sys.executable`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Unpack
+
+from plait import testing
+from plait.testing import FaultOptions, ServerProcess
+from plait.testing.faults.options import Transport
+
+_HERE = Path(__file__).parent
+
+
+def python(*slow: str) -> tuple[str, ...]:
+    """Return the command that starts Python with modules imported; `slow` names more of them.
+
+    After it comes what comes after `python`: a file or `-m` and a module, then its arguments.
+    """
+    return (sys.executable, "-I", "-S", str(_HERE / "stand_in.py"), _address(slow))
+
+
+def entry(*arguments: str, **more: object) -> dict[str, object]:
+    """Return the `mcp.json` entry of a Python program; `more` are further keys of it."""
+    command, *first = python()
+    return {"command": command, "args": [*first, *arguments], **more}
+
+
+def fault_server(transport: Transport = "http", **options: Unpack[FaultOptions]) -> ServerProcess:
+    """Return a fault server on a port, like the function of this name in `plait.testing`."""
+    server = testing.fault_server(transport, **options)
+    return ServerProcess(
+        [*python(), *server.command[1:]], port=server.port, state_dir=options.get("state_dir")
+    )
+
+
+def stdio_config(**options: Unpack[FaultOptions]) -> dict[str, object]:
+    """Return the `mcp.json` entry of a fault server, like its namesake in `plait.testing`."""
+    arguments = testing.stdio_config(**options)["args"]
+    assert isinstance(arguments, list)
+    return entry(*map(str, arguments))  # pyright: ignore[reportUnknownArgumentType]
+
+
+@functools.cache
+def _address(slow: tuple[str, ...]) -> str:
+    """Start a nursery and return its address; it ends with this process, however that ends."""
+    folder = tempfile.mkdtemp(prefix="plait-nursery-")
+    address = str(Path(folder, "socket"))
+    started = subprocess.Popen(
+        [sys.executable, str(_HERE / "fork.py"), address, *slow],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    owner = os.getpid()
+
+    def stop() -> None:
+        if os.getpid() == owner:
+            started.communicate()
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(stop)
+    assert started.stdout is not None
+    assert started.stdout.readline() == b"ready\n"
+    return address
