@@ -2,17 +2,21 @@
 
 A program started through `python()` is forked from a process that has imported what is slow.
 To whoever starts it, it looks like any other: it has the streams, the folder and the environment
-that it was given, signals reach it, and it ends with its own exit code. Two things differ: the
-process that was started only stands for the one that does the work, and so a kill of the first
-reaches the second a moment later. Tests about processes themselves start `sys.executable`.
+that it was given, signals reach it, and it ends with its own exit code. But the process that was
+started only stands for the one that does the work, so that a kill of the first reaches the second
+a moment later: `send_signal` reaches it at once. Tests about processes themselves start
+`sys.executable`.
 """
 
 from __future__ import annotations
 
 import atexit
 import functools
+import marshal
 import os
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -53,6 +57,16 @@ def stdio_config(**options: Unpack[FaultOptions]) -> dict[str, object]:
     arguments = testing.stdio_config(**options)["args"]
     assert isinstance(arguments, list)
     return entry(*map(str, arguments))  # pyright: ignore[reportUnknownArgumentType]
+
+
+def send_signal(process: int, number: signal.Signals) -> None:
+    """Send a signal to the program for which a process stands, like `os.kill`."""
+    asked = marshal.dumps((process, int(number)))
+    with socket.socket(socket.AF_UNIX) as nursery:
+        nursery.connect(_address(()))
+        nursery.sendall(len(asked).to_bytes(4, "big") + asked)
+        if not nursery.recv(4):
+            raise ProcessLookupError(process)
 
 
 @functools.cache

@@ -1,7 +1,8 @@
 """A process that has imported what is slow, and forks to run one program after another.
 
 Programs come over a socket from their stand-ins. A byte from a stand-in is a signal for its
-program, the end of the stand-in is the end of the program, and the other way round.
+program, the end of the stand-in is the end of the program, and the other way round. Others may
+send a signal to the program behind a stand-in, too.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 SLOW = (
     "anyio._backends._asyncio",
@@ -39,6 +40,7 @@ SLOW = (
 class Program(NamedTuple):
     """What a stand-in stands for."""
 
+    stand_in: int
     arguments: list[str]
     folder: str
     environment: dict[str, str]
@@ -46,16 +48,15 @@ class Program(NamedTuple):
     streams: list[int]
 
 
-def received(stand_in: socket.socket) -> Program | None:
-    """Read a program from its stand-in; `None` when that ended before it said all."""
-    body, streams, _, _ = socket.recv_fds(stand_in, 65536, 3)
+def received(sender: socket.socket) -> tuple[Any, list[int]] | None:
+    """Read what was sent, with its streams; `None` when the sender ended before it said all."""
+    body, streams, _, _ = socket.recv_fds(sender, 65536, 3)
     while len(body) < 4 or len(body) < 4 + int.from_bytes(body[:4], "big"):
-        more = stand_in.recv(65536)
+        more = sender.recv(65536)
         if not more:
             return None
         body += more
-    arguments, folder, environment, ignored = marshal.loads(body[4:])
-    return Program(arguments, folder, environment, ignored, streams)
+    return marshal.loads(body[4:]), streams
 
 
 def become(program: Program) -> None:
@@ -105,6 +106,7 @@ class Nursery:
     def __init__(self, address: str) -> None:
         self._selector = selectors.DefaultSelector()
         self._stand_ins: dict[int, socket.socket] = {}
+        self._programs: dict[int, int] = {}
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(address)
         self._listener.listen(128)
@@ -127,26 +129,34 @@ class Nursery:
                 if key.fileobj is self._woken:
                     self._reap()
                 elif key.fileobj is self._listener:
-                    if program := self._fork():
+                    if program := self._take():
                         return program
                 else:
                     self._heed(key.data)
 
-    def _fork(self) -> Program | None:
-        stand_in, _ = self._listener.accept()
-        program = received(stand_in)
-        if program is None:
-            stand_in.close()
+    def _take(self) -> Program | None:
+        """Take a program or a signal for one; return the program in the process that it gets."""
+        sender, _ = self._listener.accept()
+        if (said := received(sender)) is None:
+            sender.close()
             return None
-        child = os.fork()
-        if child == 0:
+        body, streams = said
+        if not streams:
+            with sender:
+                stand_in, number = body
+                os.kill(self._programs[stand_in], number)
+                sender.sendall(b"sent")
+            return None
+        program = Program(*body, streams)
+        if (child := os.fork()) == 0:
             self._forget()
-            stand_in.close()
+            sender.close()
             return program
-        for stream in program.streams:
+        for stream in streams:
             os.close(stream)
-        self._stand_ins[child] = stand_in
-        self._selector.register(stand_in, selectors.EVENT_READ, child)
+        self._stand_ins[child] = sender
+        self._programs[program.stand_in] = child
+        self._selector.register(sender, selectors.EVENT_READ, child)
         return None
 
     def _heed(self, child: int) -> None:

@@ -15,7 +15,7 @@ PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signa
 def main(address: str, arguments: list[str]) -> None:
     ignored = [number for number in PASSED_ON if signal.getsignal(number) == signal.SIG_IGN]
     folder = os.getcwd()  # noqa: PTH109 -- pathlib takes longer to import than all of this
-    wanted = marshal.dumps((arguments, folder, dict(os.environ), ignored))
+    wanted = marshal.dumps((os.getpid(), arguments, folder, dict(os.environ), ignored))
     wanted = len(wanted).to_bytes(4, "big") + wanted
     nursery = socket.socket(socket.AF_UNIX)
     nursery.connect(address)

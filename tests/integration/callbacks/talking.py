@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -10,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plait import CallbackContext, ServerFacts, Toolbox
-from plait.testing import stdio_config
-from tests.nursery import fault_server
+from tests.nursery import fault_server, send_signal, stdio_config
 
 LEGACY = frozenset({"stdio legacy", "http legacy"})
 KINDS = ("stdio legacy", "stdio modern", "http legacy", "http modern")
@@ -41,7 +39,7 @@ def killed(box: Toolbox) -> None:
     """Kill the server program of a toolbox."""
     pid = box.status()["server"].pid
     assert pid is not None
-    os.kill(pid, signal.SIGKILL)
+    send_signal(pid, signal.SIGKILL)
 
 
 @dataclass

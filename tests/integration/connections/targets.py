@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from plait import Toolbox
-from plait.testing import ServerProcess, StateDir, stdio_config
-from tests.nursery import fault_server
+from plait.testing import ServerProcess, StateDir
+from tests.nursery import fault_server, send_signal, stdio_config
 from tests.servers import everything_server, everything_stdio_config, legacy_server
 
 Json = dict[str, Any]
@@ -49,10 +49,10 @@ def _restarted(server: ServerProcess) -> None:
     server.restart()
 
 
-def _killed(box: Toolbox) -> None:
+def _pid(box: Toolbox) -> int:
     pid = box.status()["server"].pid
     assert pid is not None
-    os.kill(pid, signal.SIGKILL)
+    return pid
 
 
 @contextmanager
@@ -61,14 +61,18 @@ def _stdio_target(**options: Any) -> Generator[Target]:
         state = StateDir(folder)
         yield Target(
             config=stdio_config(state_dir=folder, **options),
-            restart=_killed,
+            restart=lambda box: send_signal(_pid(box), signal.SIGKILL),
             sessions=lambda: len(state.starts()),
         )
 
 
 @contextmanager
 def _everything_stdio() -> Generator[Target]:
-    yield Target(config=everything_stdio_config(), restart=_killed, **EVERYTHING)
+    yield Target(
+        config=everything_stdio_config(),
+        restart=lambda box: os.kill(_pid(box), signal.SIGKILL),
+        **EVERYTHING,
+    )
 
 
 EVERYTHING: Json = {

@@ -14,10 +14,10 @@ import pytest
 from mcp import MCPError
 from mcp.server import MCPServer
 
-from plait import OutcomeUnknownError, PlaitError, ProtocolError, Toolbox
-from plait.testing import ServerProcess, StateDir, eventually, stdio_config
-from plait.testing import fault_server as real_fault_server
+from plait import OutcomeUnknownError, PlaitError, ProtocolError, Toolbox, testing
+from plait.testing import ServerProcess, StateDir, eventually
 from plait.testing.fixtures import StartFaultServer
+from tests.nursery import stdio_config
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
 
@@ -64,7 +64,7 @@ async def test_a_read_whose_answer_was_lost_is_made_again(ledger: Any) -> None:
 
 
 async def test_a_request_that_a_stopped_server_never_read_is_made_again(tmp_path: Path) -> None:
-    async with Toolbox({"bank": stdio_config(state_dir=tmp_path)}) as box:
+    async with Toolbox({"bank": testing.stdio_config(state_dir=tmp_path)}) as box:
         await box.tools()
         pid = box.status()["bank"].pid
         assert pid is not None
@@ -179,9 +179,9 @@ async def test_a_server_that_is_stopped_in_its_tracks_is_given_up_and_replaced(
     kind: str, request: pytest.FixtureRequest
 ) -> None:
     if kind == "stdio":
-        config: dict[str, Any] = stdio_config()
+        config: dict[str, Any] = testing.stdio_config()
     else:
-        server = real_fault_server("http", legacy_only=True).start()
+        server = testing.fault_server("http", legacy_only=True).start()
         request.addfinalizer(server.close)
         config = {"url": server.url}
     async with Toolbox({"server": config | {"connect_timeout": 6}}) as box:
@@ -229,7 +229,7 @@ async def test_an_error_of_a_server_in_this_process_is_its_answer_and_no_lost_co
 
 
 async def test_a_call_right_behind_a_kill_is_never_in_doubt() -> None:
-    async with Toolbox({"server": stdio_config()}) as box:
+    async with Toolbox({"server": testing.stdio_config()}) as box:
         await box.tools()
         for _ in range(8):
             pid = box.status()["server"].pid

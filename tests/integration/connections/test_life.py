@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import signal
 import threading
 
 import psutil
 import pytest
 
-from plait import ClientClosedError, PlaitError, Toolbox
-from plait.testing import eventually, stdio_config
+from plait import ClientClosedError, PlaitError, Toolbox, testing
+from plait.testing import eventually
 from plait.testing.fixtures import StartFaultServer
+from tests.nursery import send_signal, stdio_config
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
@@ -82,28 +82,25 @@ async def test_fifty_reconnects_leave_no_task_thread_process_or_file_behind(
     transport: str, fault_server: StartFaultServer
 ) -> None:
     if transport == "stdio":
-        config = {"command": "cat"}  # fails the handshake at once when its input is cut
         config = stdio_config()
-        rounds = 12  # a Python process takes a second to start; the code path is the same
     else:
         server = fault_server(transport)  # pyright: ignore[reportArgumentType]
         config = {"url": server.url} | ({"transport": "sse"} if transport == "sse" else {})
-        rounds = 50
     me = psutil.Process()
     async with Toolbox({"server": config}) as box:
         await box.call("server", "counter")
         before = _holdings(me)
 
-        for _ in range(rounds):
+        for _ in range(50):
             if transport == "stdio":
                 pid = box.status()["server"].pid
                 assert pid is not None
-                os.kill(pid, signal.SIGKILL)
+                send_signal(pid, signal.SIGKILL)
             else:
                 await box.reconnect("server")
             await box.call("server", "echo", {"text": "again"})
 
-        assert box.status()["server"].sessions == rounds + 1
+        assert box.status()["server"].sessions == 51
         await eventually(lambda: _holdings(me) <= before, timeout_seconds=10)
 
 
@@ -122,7 +119,7 @@ async def test_a_closed_client_leaves_nothing_at_all() -> None:
     me = psutil.Process()
     children, threads, tasks = me.children(), threading.active_count(), asyncio.all_tasks()
 
-    box = Toolbox({"server": stdio_config()})
+    box = Toolbox({"server": testing.stdio_config()})
     assert (await box.call("server", "echo", {"text": "lazy"})).text == "lazy"
     assert threading.active_count() > threads  # a loop of its own
     await box.aclose()
@@ -133,7 +130,7 @@ async def test_a_closed_client_leaves_nothing_at_all() -> None:
 
 
 async def test_a_client_that_nobody_closes_takes_its_server_along_when_it_is_collected() -> None:
-    box = Toolbox({"server": stdio_config()})
+    box = Toolbox({"server": testing.stdio_config()})
     await box.tools()
     pid = box.status()["server"].pid
     assert pid is not None
@@ -169,7 +166,7 @@ async def test_with_reconnecting_switched_off_a_lost_connection_stays_failed() -
         await box.call("server", "counter")
         pid = box.status()["server"].pid
         assert pid is not None
-        os.kill(pid, signal.SIGKILL)
+        send_signal(pid, signal.SIGKILL)
         await eventually(lambda: box.status()["server"].state == "failed")
         with pytest.raises(PlaitError):
             await box.call("server", "counter")

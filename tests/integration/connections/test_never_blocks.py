@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
+import asyncio
 import signal
 
 import pytest
 from blockbuster import blockbuster_ctx
 
 from plait import Toolbox
-from plait.testing import stdio_config
 from plait.testing.fixtures import StartFaultServer
+from tests.nursery import send_signal, stdio_config
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
@@ -35,6 +35,6 @@ async def test_opening_calling_healing_and_closing_never_block(
             assert (await box.call(name, "add", {"a": 1, "b": 1})).text == "2"
         pid = box.status()["stdio"].pid
         assert pid is not None
-        os.kill(pid, signal.SIGKILL)
+        await asyncio.to_thread(send_signal, pid, signal.SIGKILL)
         assert (await box.call("stdio", "counter")).text == "1"
         await box.aclose()
