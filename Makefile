@@ -8,6 +8,8 @@ BIN := .venv/bin
 SETUP := .venv/.installed .node/.installed .legacy/.installed
 # Certificates of the machine, for networks that bring their own.
 export UV_SYSTEM_CERTS ?= 1
+# Tests start hundreds of Python processes, which must not compile the same modules each time.
+unexport PYTHONDONTWRITEBYTECODE
 
 NPM_FLAGS := --no-save --no-package-lock --no-audit --no-fund --no-update-notifier --loglevel=error --fetch-retries=2
 
