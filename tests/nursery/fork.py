@@ -147,7 +147,7 @@ class Nursery:
                 os.kill(self._programs[stand_in], number)
                 sender.sendall(b"sent")
             return None
-        program = Program(*body, streams)
+        program = Program._make((*body, streams))
         if (child := os.fork()) == 0:
             self._forget()
             sender.close()
