@@ -30,6 +30,8 @@ SLOW = (
     "plait.cli.diagnosis",
     "plait.config.read",
     "plait.execution.toolbox",
+    "plait.reasoning.reasoner",
+    "plait.reasoning.storage.sql",
     "plait.testing.faults.serve",
     "plait.testing.server",
     "uvicorn",
