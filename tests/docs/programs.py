@@ -16,8 +16,13 @@ REAL_PROGRAMS = Path(sys.executable).parent
 SLOW = (
     "langchain.agents",
     "langgraph.checkpoint.memory",
+    "claude_agent_sdk",
+    "plait.adapters.claude_tool.agent",
+    "plait.adapters.langchain.agent",
     "plait.adapters.langchain.middleware",
-    "plait.testing.chat_model",
+    "plait.adapters.langchain.scripted_model",
+    "plait.testing.llm.anthropic",
+    "plait.testing.llm.openai",
 )
 
 

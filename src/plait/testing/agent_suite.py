@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
@@ -91,16 +91,22 @@ ANSWER = Say("It is 四十二 🎉.\n\nSure.", usage={"input_tokens": 300, "outp
 
 
 @contextmanager
-def served(reach: Reach, state: Path) -> Generator[tuple[dict[str, Any], ServerProcess | None]]:
+def served(
+    reach: Reach,
+    state: Path,
+    *,
+    stdio: Callable[..., dict[str, object]] = stdio_config,
+    http: Callable[..., ServerProcess] = fault_server,
+) -> Generator[tuple[dict[str, Any], ServerProcess | None]]:
     """Have a fault server that keeps sessions; gives the servers of a run, and the process."""
     match reach:
         case "in-process":
             run = Run(parse([f"--state-dir={state}"]))
             yield {"faults": {"type": "sdk", "instance": build_server(run)}}, None
         case "stdio":
-            yield {"faults": stdio_config(state_dir=state)}, None
+            yield {"faults": stdio(state_dir=state)}, None
         case "http":
-            with fault_server(state_dir=state, legacy_only=True) as server:
+            with http(state_dir=state, legacy_only=True) as server:
                 yield {"faults": {"url": server.url}}, server
 
 

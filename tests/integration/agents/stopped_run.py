@@ -1,17 +1,23 @@
-"""A run that hangs in a call: `stopped_run.py INTERFACE URL TRACE STATE`."""
+"""A run that hangs in a call: `stopped_run.py INTERFACE URL FOLDER SERVER`.
+
+SERVER is the configuration of a server, as JSON. The process writes its id to `FOLDER/pid`, and the
+trace to `FOLDER/trace.jsonl`.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import sys
+from pathlib import Path
 
 from pydantic import SecretStr
 
 from plait import AgentConfig, Message, ModelConfig, get_agent
-from plait.testing import stdio_config
 
 
-def main(interface: str, url: str, trace: str, state: str) -> None:
+def main(interface: str, url: str, folder: str, server: str) -> None:
     config = ModelConfig(
         id="claude",
         interface=interface,
@@ -23,9 +29,10 @@ def main(interface: str, url: str, trace: str, state: str) -> None:
     run = get_agent(config).arun(
         [Message.user("Wait for it.")],
         None,
-        {"faults": stdio_config(state_dir=state)},
-        AgentConfig(trace=trace),
+        {"faults": json.loads(server)},
+        AgentConfig(trace=Path(folder, "trace.jsonl")),
     )
+    Path(folder, "pid").write_text(str(os.getpid()))
     try:
         asyncio.run(run)
     except KeyboardInterrupt:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,19 @@ from plait import (
     to_prompt_string,
 )
 from plait.testing import AnthropicServer, OpenAIServer
-from plait.testing.agent_suite import KEY, AgentStage, AgentSuite, LiveAgentSuite, Play
+from plait.testing.agent_suite import (
+    KEY,
+    AgentStage,
+    AgentSuite,
+    LiveAgentSuite,
+    Play,
+    served,
+)
+from tests import nursery
+
+quickly_served = staticmethod(
+    partial(served, stdio=nursery.stdio_config, http=nursery.fault_server)
+)
 
 
 class LiveStage:
@@ -104,12 +117,16 @@ def anthropic() -> Generator[AnthropicServer]:
 
 
 class TestLangChain(LiveAgentSuite):
+    served = quickly_served
+
     @pytest.fixture
     def stage(self, anthropic: AnthropicServer) -> AgentStage:
         return LiveStage(anthropic, claude("langchain", anthropic.url, model_provider="anthropic"))
 
 
 class TestOpenAIEndpoint(LiveAgentSuite):
+    served = quickly_served
+
     @pytest.fixture
     def stage(self) -> Generator[AgentStage]:
         with OpenAIServer(key=KEY) as api:
@@ -125,12 +142,16 @@ class TestOpenAIEndpoint(LiveAgentSuite):
 
 
 class TestClaudeTool(LiveAgentSuite):
+    served = quickly_served
+
     @pytest.fixture
     def stage(self, anthropic: AnthropicServer) -> AgentStage:
         return LiveStage(anthropic, claude("claude_tool", anthropic.url))
 
 
 class TestClaudeAgentSDK(LiveAgentSuite):
+    served = quickly_served
+
     @pytest.fixture
     def stage(self, anthropic: AnthropicServer) -> AgentStage:
         config = claude("claude_agent_sdk", anthropic.url)
@@ -138,6 +159,8 @@ class TestClaudeAgentSDK(LiveAgentSuite):
 
 
 class TestManual(AgentSuite):
+    served = quickly_served
+
     @pytest.fixture
     def stage(self, anthropic: AnthropicServer, tmp_path: Path) -> AgentStage:
         return ReplayStage(LiveStage(anthropic, claude("claude_tool", anthropic.url)), tmp_path)

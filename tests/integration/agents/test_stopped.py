@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Generator
 from functools import partial
 from pathlib import Path
@@ -16,8 +16,10 @@ import pytest
 from plait import ToolCalled, read_trace, result_from_trace
 from plait.testing import AnthropicServer, Call, Say, eventually
 from plait.testing.agent_outline import outline
+from tests.nursery import python, stdio_config
 
 PROGRAM = Path(__file__).with_name("stopped_run.py")
+SLOW = ("claude_agent_sdk", "plait.adapters.claude_tool.agent", "plait.adapters.langchain.agent")
 SCRIPT = [
     Say("I look.", calls=(Call("echo", {"text": "one"}),), usage={"output_tokens": 5}),
     Say("I wait.", calls=(Call("hang"),), usage={"output_tokens": 7}),
@@ -36,12 +38,14 @@ def test_a_run_that_is_stopped_leaves_its_trace_and_nothing_else(
     interface: str, number: str, status: str, api: AnthropicServer, tmp_path: Path
 ) -> None:
     trace = tmp_path / "trace.jsonl"
-    command = [sys.executable, str(PROGRAM), interface, api.url, str(trace), str(tmp_path)]
+    server = json.dumps(stdio_config(state_dir=tmp_path))
+    command = [*python(*SLOW), str(PROGRAM), interface, api.url, str(tmp_path), server]
 
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         _wait_until(lambda: _hangs(trace))
-        children = psutil.Process(process.pid).children(recursive=True)
-        process.send_signal(getattr(signal, number))
+        run = psutil.Process(int((tmp_path / "pid").read_text()))
+        children = run.children(recursive=True)
+        run.send_signal(getattr(signal, number))
         process.wait(30)
 
     recorded = read_trace(trace)
