@@ -39,7 +39,7 @@ def test_the_answer_of_the_tool_reaches_the_model() -> None:
         result = get_agent(config(api)).run(ASK, [SHOP])
 
     (_, after) = api.bodies
-    assert after["messages"][-1]["content"][0]["content"][0]["text"] == "closed"
+    assert after["messages"][-1]["content"][0]["content"] == "closed"
     assert result.final_response == "It is closed."
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 from plait.agents.agent_run import AgentRun, check_messages, toolbox_of_run
 from plait.agents.base import BaseAgent
@@ -16,12 +16,15 @@ from plait.agents.result import AgentResult, result_from_trace
 from plait.agents.servers import MCPServerConfig
 from plait.agents.static_tool import StaticTool
 from plait.agents.toolbox import redactor_for
-from plait.errors import AgentExecutionError, PlaitError
+from plait.errors import AdapterUnavailableError, AgentExecutionError, PlaitError
 from plait.messages.message import Message
 from plait.traces.trace import Trace
 
 Ending = Literal["completed", "limit"]
 """How an engine ends a run by itself: with an answer, or because the turns are used up."""
+
+_LOCAL: Final = ("local", "scripted")
+"""Providers whose models run in this process."""
 
 
 class LiveAgent(BaseAgent):
@@ -32,7 +35,21 @@ class LiveAgent(BaseAgent):
 
     interface: ClassVar[str]
 
+    runs_local_models: ClassVar[bool] = False
+    """Whether a model that runs in this process can be asked."""
+
     def __init__(self, model_config: ModelConfig) -> None:
+        """Take a model.
+
+        Raises:
+            AdapterUnavailableError: It is one that this engine cannot ask.
+        """
+        if model_config.model_provider in _LOCAL and not self.runs_local_models:
+            text = (
+                f"a model of the provider {model_config.model_provider!r} runs on the langchain "
+                "engine: set interface='langchain'"
+            )
+            raise AdapterUnavailableError(text, "local_model", "langchain")
         self.model_config = model_config
 
     @abstractmethod

@@ -12,9 +12,7 @@ from mcp.server import MCPServer
 
 from plait import Message, ModelConfig
 from plait.testing import AnthropicServer, OpenAIServer
-
-KEY = "sk-canary-5f2b77a1c0de"
-"""Must be seen nowhere but at the provider."""
+from plait.testing.agent_suite import KEY
 
 PNG = base64.b64encode(b"not really a picture").decode()
 

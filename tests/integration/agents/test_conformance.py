@@ -110,12 +110,6 @@ def claude(interface: str, url: str, **more: Any) -> ModelConfig:
     )
 
 
-@pytest.fixture(scope="module")
-def anthropic() -> Generator[AnthropicServer]:
-    with AnthropicServer(key=KEY, only_with_tools=False) as api:
-        yield api
-
-
 class TestLangChain(LiveAgentSuite):
     served = quickly_served
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,6 @@ from plait.testing.llm.anthropic_stream import signature_of
 from plait.testing.llm.turns import Hang, Raw
 from tests.integration.agents.langchain_models import (
     ASK,
-    KEY,
     PNG,
     Provider,
     model_of,
@@ -48,25 +46,6 @@ from tests.integration.agents.langchain_models import (
 )
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(scope="module")
-def anthropic() -> Iterator[AnthropicServer]:
-    with AnthropicServer(key=KEY, only_with_tools=False) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def openai() -> Iterator[OpenAIServer]:
-    with OpenAIServer(key=KEY) as server:
-        yield server
-
-
-@pytest.fixture(params=["anthropic", "openai"])
-def api(request: pytest.FixtureRequest) -> Provider:
-    server: Provider = request.getfixturevalue(request.param)
-    server.play(None)
-    return server
 
 
 async def test_the_model_calls_tools_until_it_has_an_answer(api: Provider) -> None:

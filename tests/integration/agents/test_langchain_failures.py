@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,25 +22,6 @@ from plait.testing.llm.turns import Cut, Hang, Raw, Refuse
 from tests.integration.agents.langchain_models import ASK, KEY, Provider, model_of, results, toys
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(scope="module")
-def anthropic() -> Iterator[AnthropicServer]:
-    with AnthropicServer(key=KEY, only_with_tools=False) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def openai() -> Iterator[OpenAIServer]:
-    with OpenAIServer(key=KEY) as server:
-        yield server
-
-
-@pytest.fixture(params=["anthropic", "openai"])
-def api(request: pytest.FixtureRequest) -> Provider:
-    server: Provider = request.getfixturevalue(request.param)
-    server.play(None)
-    return server
 
 
 STEP = Say("On.", (Call("add", {"a": 1, "b": 2}),))

@@ -20,12 +20,6 @@ STEP = Say("On.", (Call("add", {"a": 1, "b": 2}),))
 
 
 @pytest.fixture(scope="module")
-def anthropic() -> Iterator[AnthropicServer]:
-    with AnthropicServer(key=KEY, only_with_tools=False) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
 def openai() -> Iterator[OpenAIServer]:
     with OpenAIServer(key=KEY, max_model_len=50) as server:
         yield server

@@ -30,6 +30,8 @@ async def test_a_call_after_an_idle_cut_succeeds_without_a_warning(
     ) as box:
         assert (await box.call("server", "counter")).text == "1"
         await eventually(lambda: proxy.open_connections == 0, timeout_seconds=10)
+        if transport in ("sse", "websocket"):  # the end of the stream is on its way to the client
+            await eventually(lambda: any(one.kind == "lost" for one in box.events()))
         assert (await box.call("server", "counter")).text == "2"
     assert not [one for one in caplog.records if one.levelno > logging.INFO], caplog.text
 

@@ -23,11 +23,7 @@ from plait.adapters.claude_agent_sdk.tools import cli_tools
 from plait.adapters.claude_agent_sdk.turns import Turns
 from plait.agents.agent_run import AgentRun
 from plait.agents.live import Ending, LiveAgent
-from plait.agents.model_config import ModelConfig
-from plait.errors import AdapterUnavailableError, AgentExecutionError
-
-_LOCAL: Final = ("local", "scripted")
-"""Providers whose models run inside this process."""
+from plait.errors import AgentExecutionError
 
 _INTERRUPT_SECONDS: Final = 3.0
 """How long the command line may take to stop; then it is ended."""
@@ -39,20 +35,6 @@ class ClaudeSDKAgent(LiveAgent):
     """Runs agents on Claude's command line, with the tools of the run and no others."""
 
     interface: ClassVar[str] = "claude_agent_sdk"
-
-    def __init__(self, model_config: ModelConfig) -> None:
-        """Take a model.
-
-        Raises:
-            AdapterUnavailableError: It does not speak Anthropic's protocol.
-        """
-        if model_config.model_provider in _LOCAL:
-            text = (
-                f"a model of the provider {model_config.model_provider!r} runs on the langchain "
-                "engine: set interface='langchain'"
-            )
-            raise AdapterUnavailableError(text, "local_model", "langchain")
-        super().__init__(model_config)
 
     async def drive(self, run: AgentRun) -> Ending:
         """Have the command line ask the model, and make its calls, until there is an answer.

@@ -22,15 +22,11 @@ from plait.adapters.claude_tool.request import request_for
 from plait.adapters.claude_tool.tools import Results, make_calls
 from plait.agents.agent_run import AgentRun
 from plait.agents.live import Ending, LiveAgent
-from plait.agents.model_config import ModelConfig
-from plait.errors import AdapterUnavailableError, AgentExecutionError
+from plait.errors import AgentExecutionError
 from plait.messages.content import Content, ToolUseContent
 from plait.messages.message import Message
 
 _Runner: TypeAlias = "BetaAsyncToolRunner[None] | BetaAsyncStreamingToolRunner[None]"
-
-_LOCAL: Final = ("local", "scripted")
-"""Providers whose models run inside this process."""
 
 _UNFINISHED: Final = ("pause_turn", "compaction")
 """Reasons to stop after which the model goes on when it is asked again."""
@@ -42,20 +38,6 @@ class ClaudeToolAgent(LiveAgent):
     """Runs agents on Anthropic's tool runner; every call goes through the toolbox."""
 
     interface: ClassVar[str] = "claude_tool"
-
-    def __init__(self, model_config: ModelConfig) -> None:
-        """Take a model.
-
-        Raises:
-            AdapterUnavailableError: It does not speak Anthropic's protocol.
-        """
-        if model_config.model_provider in _LOCAL:
-            text = (
-                f"a model of the provider {model_config.model_provider!r} runs on the langchain "
-                "engine: set interface='langchain'"
-            )
-            raise AdapterUnavailableError(text, "local_model", "langchain")
-        super().__init__(model_config)
 
     async def drive(self, run: AgentRun) -> Ending:
         """Ask the model, and make its calls, until there is an answer.

@@ -48,6 +48,7 @@ class LangChainAgent(LiveAgent):
     """
 
     interface = "langchain"
+    runs_local_models = True
 
     def __init__(self, model_config: ModelConfig, model: BaseChatModel | None = None) -> None:
         super().__init__(model_config)
