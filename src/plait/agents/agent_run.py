@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from plait._support.harmless import harmless
 from plait._support.redact import Redactor
@@ -35,6 +35,9 @@ from plait.traces.recorder import Recorder
 from plait.traces.trace import Trace
 
 logger = logging.getLogger("plait.agents")
+
+_GUARDS: Final = ("lock", "lockfile", "policy")
+"""The options that decide about a tool by what its server says of it."""
 
 
 class AgentRun:
@@ -200,6 +203,8 @@ async def toolbox_of_run(
         ConfigError: A server is described wrongly, or an option makes no sense.
     """
     options: dict[str, Any] = dict(settings.tool_options)
+    # A run lists its tools once, so the model does not learn of a change; those who guard it do.
+    options.setdefault("follow_tools", any(options.get(name) for name in _GUARDS))
     observers = (observer, *options.pop("observers", ()))
     if (ask := options.get("on_elicitation")) is not None:
         options["on_elicitation"] = observer.hearing(ask)

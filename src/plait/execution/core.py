@@ -57,7 +57,12 @@ class Core:
         shaping: Shaping | None = None,
         calling: Calling | None = None,
         sampling: Sampling | None = None,
+        follow_tools: bool = True,
     ) -> None:
+        """Take the servers, and what the client wants of them.
+
+        Without `follow_tools`, modern servers are not asked to announce changes of their tools.
+        """
         self._voice_for = voice_for
         talk = Talk()
         self._desk = None if sampling is None else SamplingDesk(sampling, talk)
@@ -71,7 +76,7 @@ class Core:
             on_tools_changed=self._tools_changed,
             on_resource_updated=self.subscriptions.updated,
         )
-        self._changes = self._hearing.listener(self.pool)
+        self._changes = self._hearing.listener(self.pool, follow_tools=follow_tools)
         self.catalog = ToolCatalog(self.pool, self._changes, shaping)
         self.executor = ToolExecutor(
             self.pool,

@@ -49,9 +49,9 @@ class Hearing:
         self._on_tools_changed = on_tools_changed
         self._on_resource_updated = on_resource_updated
 
-    def listener(self, pool: ConnectionPool) -> ChangeListener:
-        """Make what listens to modern servers; the catalogue always wants to hear of tools."""
-        lists: set[ListKind] = {"tools"}
+    def listener(self, pool: ConnectionPool, *, follow_tools: bool = True) -> ChangeListener:
+        """Make what listens to modern servers; `follow_tools` is the wish of the catalogue."""
+        lists: set[ListKind] = {"tools"} if follow_tools else set()
         lists.update(kind for kind, name in _LIST_CALLBACKS.items() if name in self._callbacks)
         return ChangeListener(pool, lists, self._list_changed)
 

@@ -67,8 +67,13 @@ class Toolbox(ToolCalls):
         on_elicitation: Callable[[str], ElicitationFnT] | None = None,
         on_sampling: Sampler | Sampling | None = None,
         observers: Sequence[Observer] = (),
+        follow_tools: bool = True,
         **options: Unpack[ToolOptions],
     ) -> None:
+        """Take the servers; whoever lists tools only once does without `follow_tools`.
+
+        Modern servers are then not asked to announce changes of their tools.
+        """
         self.config: ClientConfig = read_config(servers)
         self._options: dict[str, Any] = {**self.config.options, **read_options(options)}
         if unused := ", ".join(unused_options(self._options)):
@@ -114,6 +119,7 @@ class Toolbox(ToolCalls):
                 ),
                 calling=calling,
                 sampling=Sampling.of(on_sampling),
+                follow_tools=follow_tools,
             )
         )
 

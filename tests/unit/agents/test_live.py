@@ -197,6 +197,33 @@ async def test_options_of_the_toolbox_reach_it() -> None:
     assert list(agent.runs[0].tools) == ["add", "fail", "nothing", "read_more"]
 
 
+@pytest.mark.parametrize(
+    ("options", "listens"),
+    [({}, False), ({"policy": {"default": "allow"}}, True), ({"follow_tools": True}, True)],
+)
+async def test_servers_are_asked_for_changes_only_where_a_guard_wants_to_know(
+    options: dict[str, Any], listens: bool
+) -> None:
+    asked: list[str] = []
+
+    async def watch(ctx: Any, call_next: Any) -> Any:
+        asked.append(ctx.method)
+        return await call_next(ctx)
+
+    watched = MCPServer("watched", middleware=[watch])
+
+    @watched.tool()
+    def say() -> str:
+        return "said"
+
+    servers: Any = {"watched": {"type": "sdk", "instance": watched}}
+
+    await Toy(("say", {})).arun(ASK, None, servers, AgentConfig(tool_options=options))
+
+    assert "tools/call" in asked
+    assert ("subscriptions/listen" in asked) is listens
+
+
 async def test_tools_that_would_be_deferred_are_offered_with_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
