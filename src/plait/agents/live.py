@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final, Literal
 
+from plait._support.causes import without_secrets
 from plait.agents.agent_run import AgentRun, check_messages, toolbox_of_run
 from plait.agents.base import BaseAgent
 from plait.agents.config import AgentConfig
@@ -101,11 +102,18 @@ class LiveAgent(BaseAgent):
                 finally:
                     run.begin(self.interface)
                 return run.end(await self.drive(run))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # boundary: of engines there are many
             if limit.expired():  # whatever the engine made of being cancelled
                 return run.end("timeout")
-            if isinstance(error, PlaitError):
-                raise
-            said = run.redact.excerpt(str(error))
-            text = f"{self.interface}: {type(error).__name__}: {said}"
-            raise AgentExecutionError(text) from error
+            failure = self._failure(run, error)
+        # Outside of the handler, or what was handled would stand behind it, secrets and all.
+        raise failure
+
+    def _failure(self, run: AgentRun, error: Exception) -> BaseException:
+        """Make one error of ours of what ended a run, without secrets in what led to it."""
+        if isinstance(error, PlaitError):
+            return without_secrets(error, run.redact)
+        said = run.redact.excerpt(str(error))
+        failure = AgentExecutionError(f"{self.interface}: {type(error).__name__}: {said}")
+        failure.__cause__ = error
+        return without_secrets(failure, run.redact)

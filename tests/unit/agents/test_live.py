@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from traceback import format_exception
 from typing import Any
 
 import mcp_types as types
@@ -30,6 +31,7 @@ pytestmark = pytest.mark.anyio
 
 MODEL = ModelConfig(id="toy", model_name="toy", interface="claude_tool", system_prompt="Be brief.")
 ASK = [Message.user("Go on.")]
+SECRET = "sk-canary-0123456789abcdef"
 
 
 class Toy(LiveAgent):
@@ -153,12 +155,12 @@ async def test_a_failure_of_the_engine_is_one_error_without_secrets(tmp_path: Pa
 
     class Broken(Toy):
         async def drive(self, run: AgentRun) -> Ending:
-            raise RuntimeError("no: Authorization: Bearer sk-canary-0123456789abcdef")
+            raise RuntimeError(f"no: Authorization: Bearer {SECRET}")
 
     with pytest.raises(AgentExecutionError, match=r"toy: RuntimeError: no: .*\*\*\*") as caught:
         await Broken(config=config).arun(ASK, None, None, AgentConfig(trace=trace))
 
-    assert "canary" not in str(caught.value)
+    assert "canary" not in "".join(format_exception(caught.value))
     assert read_trace(trace).status == "failed"
     assert b"canary" not in trace.read_bytes()
 
