@@ -26,7 +26,7 @@ def main(address: str, arguments: list[str]) -> None:
     nursery.sendall(wanted[sent:])
     for number in PASSED_ON:
         if number not in ignored:
-            signal.signal(number, lambda number, _: nursery.send(bytes([number])))
+            signal.signal(number, lambda number, _: pass_on(nursery, number))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
     # The program has the streams now, and whoever is at their other end must see it close them.
     for stream in range(3):
@@ -39,6 +39,13 @@ def main(address: str, arguments: list[str]) -> None:
     if -code in PASSED_ON:
         signal.signal(-code, signal.SIG_DFL)
     os.kill(os.getpid(), -code)
+
+
+def pass_on(nursery: socket.socket, number: int) -> None:
+    try:  # noqa: SIM105 -- contextlib takes longer to import than all of this
+        nursery.send(bytes([number]))
+    except OSError:  # the program has just ended, and its code is on its way
+        pass
 
 
 main(sys.argv[1], sys.argv[2:])
