@@ -11,6 +11,7 @@ a moment later: `send_signal` reaches it at once. Tests about processes themselv
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import marshal
 import os
@@ -20,8 +21,11 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Unpack
+
+import psutil
 
 from plait import testing
 from plait.testing import FaultOptions, ServerProcess
@@ -60,13 +64,21 @@ def stdio_config(**options: Unpack[FaultOptions]) -> dict[str, object]:
 
 
 def send_signal(process: int, number: signal.Signals) -> None:
-    """Send a signal to the program for which a process stands, like `os.kill`."""
+    """Send a signal to the program for which a process stands, like `os.kill`.
+
+    After a kill the process itself has ended too: what is sent next is sent to nobody.
+    """
     asked = marshal.dumps((process, int(number)))
     with socket.socket(socket.AF_UNIX) as nursery:
         nursery.connect(_address(()))
         nursery.sendall(len(asked).to_bytes(4, "big") + asked)
         if not nursery.recv(4):
             raise ProcessLookupError(process)
+    if number == signal.SIGKILL:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            stand_in = psutil.Process(process)
+            while stand_in.status() != psutil.STATUS_ZOMBIE:
+                time.sleep(0.001)
 
 
 @functools.cache
