@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import anthropic
@@ -22,8 +24,19 @@ ADD: ToolParam = {
 HELLO: Any = {"role": "user", "content": "hello"}
 
 
-def _client(server: AnthropicServer, **options: Any) -> anthropic.Anthropic:
-    return anthropic.Anthropic(base_url=server.url, api_key="k", **options)
+_open = ExitStack()
+"""The clients of the test: left to the garbage collector, their sockets would be complained of."""
+
+
+@pytest.fixture(autouse=True)
+def closed_clients() -> Iterator[None]:
+    with _open:
+        yield
+
+
+def _client(server: AnthropicServer, key: str = "k", **options: Any) -> anthropic.Anthropic:
+    client = anthropic.Anthropic(base_url=server.url, api_key=key, **options)
+    return _open.enter_context(client)
 
 
 def _stream(client: anthropic.Anthropic) -> Any:
@@ -322,12 +335,12 @@ def test_the_key_may_come_in_either_header() -> None:
         assert status(**{"x-api-key": "right"}) == 200
         assert status(authorization="Bearer right") == 200
         assert status(authorization="Bearer wrong") == status() == 401
-        client = anthropic.Anthropic(base_url=server.url, api_key="right", max_retries=0)
+        client = _client(server, "right", max_retries=0)
         assert [model.id for model in client.models.list()] == ["claude-a", "claude-b"]
         with pytest.raises(anthropic.NotFoundError):
             client.messages.create(model="claude-c", max_tokens=9, messages=[HELLO])
         with pytest.raises(anthropic.AuthenticationError) as caught:
-            _ask(anthropic.Anthropic(base_url=server.url, api_key="wrong", max_retries=0))
+            _ask(_client(server, "wrong", max_retries=0))
         assert caught.value.type == "authentication_error"
 
 
