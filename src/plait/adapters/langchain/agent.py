@@ -22,7 +22,6 @@ from plait.adapters.langchain.agent_tools import takes_images, tools_for
 from plait.adapters.langchain.chat_models import (
     ChatModels,
     import_provider,
-    keys_in_environment,
     provider_and_name,
 )
 from plait.adapters.langchain.messages import messages_to_langchain, usage_from_langchain
@@ -71,7 +70,7 @@ class LangChainAgent(LiveAgent):
         except PlaitError:
             raise
         except Exception as error:  # noqa: BLE001  # boundary: of providers there are many
-            failure = failure_of_model(error, config, run.redact.also(keys_in_environment()))
+            failure = failure_of_model(error, config, run.redact)
         raise failure
 
 

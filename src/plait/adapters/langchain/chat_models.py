@@ -56,19 +56,20 @@ def import_provider(config: ModelConfig) -> None:
     """Import what the model of a configuration needs, which may take seconds.
 
     Raises:
-        AdapterUnavailableError: It is not installed.
+        AdapterUnavailableError: It is not installed, or is not to be had at all.
     """
     provider = provider_and_name(config)[0]
+    if provider == "local":
+        text = (
+            "plait does not run models in this process yet: serve the model at an endpoint on this "
+            "machine, such as Ollama, and set interface='openai_endpoint'"
+        )
+        raise AdapterUnavailableError(text, "local_model", "openai_endpoint")
     if provider in _PACKAGES:
         try:
             import_module(f"langchain_{provider}")
         except ImportError as error:
             raise _missing(provider, error) from error
-
-
-def keys_in_environment() -> list[str]:
-    """Return the keys that requests may carry without a configuration saying so."""
-    return [key for name in _KEYS.values() if (key := os.environ.get(name))]
 
 
 def key_names(config: ModelConfig) -> str:

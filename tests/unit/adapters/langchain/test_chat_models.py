@@ -137,6 +137,11 @@ def test_a_missing_package_is_named_before_the_first_run(
         get_agent(config(model_provider=provider))
 
 
+def test_a_model_in_this_process_is_refused_with_a_way_out() -> None:
+    with pytest.raises(AdapterUnavailableError, match="openai_endpoint"):
+        get_agent(config(model_provider="local"))
+
+
 async def test_a_file_can_be_the_model(tmp_path: Any) -> None:
     file = tmp_path / "script.json"
     file.write_text('["Hi"]')
