@@ -7,6 +7,7 @@ Joiners, marks and selectors stay where scripts and emoji need them.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 
@@ -22,6 +23,7 @@ _UNSEEN = (
 )
 
 _SUSPECT = re.compile(f"[{_CONTROLS}{_HALVES}{_DIRECTIONS}{_SELECTORS}{_JOINERS}{_UNSEEN}]")
+_ESCAPED = re.compile(r"\\[ubf]")
 _ON_TERMINALS = re.compile(f"[{_CONTROLS}\r{_HALVES}{_DIRECTIONS}{_SELECTORS}{_JOINERS}{_UNSEEN}]")
 
 _REGIONS = "|".join(
@@ -57,6 +59,16 @@ def harmless(text: str) -> str:
         return text
     kept_directions = frozenset(_balanced(text))
     return _PIECE.sub(lambda found: _replacement(found, kept_directions), text)
+
+
+def is_plainly_harmless(value: object) -> bool:
+    """Say fast that no text in a JSON value hides anything; no means only: look closer."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    # Controls are written as escapes there, and stand for themselves no more.
+    return _SUSPECT.search(text) is None and _ESCAPED.search(text) is None
 
 
 def is_harmless(text: str) -> bool:

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Generator
 from datetime import datetime
+from functools import partial
+from types import TracebackType
 
 import mcp_types as types
 from mcp.client import ClientRequestContext
@@ -72,19 +74,17 @@ class RunObserver:
         events = toolbox.events()
         self._seen = events[-1].at if events else None
 
-    @contextlib.contextmanager
-    def around(self, operation: Operation) -> Generator[None]:
+    def around(self, operation: Operation) -> contextlib.AbstractContextManager[None]:
         """Watch one attempt at a call."""
         key = (operation.server, operation.tool)
         if operation.attempt > 1 and self._recorder is not None:
             self._recorder.retry(*key, operation.attempt, reason=self._reasons.get(key))
-        try:
-            yield
-        except PlaitError as error:
+        return _Attempt(partial(self._attempted, key))
+
+    def _attempted(self, key: tuple[str, str], error: BaseException | None) -> None:
+        if isinstance(error, PlaitError):
             self._reasons[key] = str(error)
-            raise
-        finally:
-            self._look()
+        self._look()
 
     def hearing(self, ask: Callable[[str], ElicitationFnT]) -> Callable[[str], ElicitationFnT]:
         """Wrap what answers the questions of servers, so that they are recorded."""
@@ -109,7 +109,10 @@ class RunObserver:
         """Find the servers that were lost and opened again since the last time."""
         if self._toolbox is None or self._recorder is None:
             return
-        for event in self._toolbox.events():
+        events = self._toolbox.events()
+        if not events or (self._seen is not None and events[-1].at <= self._seen):
+            return
+        for event in events:
             if self._seen is not None and event.at <= self._seen:
                 continue
             self._seen = event.at
@@ -119,3 +122,20 @@ class RunObserver:
                 since, reason = self._lost.pop(event.server)
                 gone = (event.at - since).total_seconds()
                 self._recorder.heal(event.server, reason=reason or None, seconds=round(gone, 6))
+
+
+class _Attempt(contextlib.AbstractContextManager[None]):
+    """Tells how a block ended; a class, since every call has one."""
+
+    __slots__ = ("_tell",)
+
+    def __init__(self, tell: Callable[[BaseException | None], None]) -> None:
+        self._tell = tell
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        self._tell(exc_val)

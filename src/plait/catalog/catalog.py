@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from plait._support.clock import Clock, SystemClock
+from plait._support.together import outcomes_of
 from plait.catalog.disk_cache import ListCache
 from plait.catalog.filters import ToolFilter
 from plait.catalog.lister import ToolLister
@@ -81,9 +82,8 @@ class ToolCatalog:
         """
         accesses = access or {}
         names = list(servers) or self.shaping.listed_servers(self._pool.connections)
-        answers = await asyncio.gather(
-            *(self.tools_of(name, refresh=refresh, access=accesses.get(name)) for name in names),
-            return_exceptions=True,
+        answers = await outcomes_of(
+            self.tools_of(name, refresh=refresh, access=accesses.get(name)) for name in names
         )
         found: dict[str, tuple[Tool, ...]] = {}
         failed: dict[str, PlaitError] = {}

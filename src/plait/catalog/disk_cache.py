@@ -83,8 +83,15 @@ class ListCache:
     """Keeps each server's list in a file of its own; failures cost time, and nothing else."""
 
     def __init__(self, folder: Path | None = None, *, now: Callable[[], float] = time.time) -> None:
-        self.folder = (cache_folder() / "tools") if folder is None else folder
+        self._folder = folder
         self._now = now
+
+    @property
+    def folder(self) -> Path:
+        """Where the lists are."""
+        if self._folder is None:
+            self._folder = cache_folder() / "tools"
+        return self._folder
 
     async def load(
         self, name: str, server: ServerConfig, *, ttl_seconds: float | None = None

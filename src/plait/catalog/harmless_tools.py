@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from plait._support.harmless import escaped, harmless
+from plait._support.harmless import escaped, harmless, is_plainly_harmless
 from plait.catalog.tool import Tool
 
 
@@ -16,6 +16,9 @@ def harmless_tool(tool: Tool) -> tuple[Tool, tuple[str, ...]]:
     What the server gets stays as it was: its name for the tool, and the schema that arguments
     are checked against.
     """
+    face = (tool.wire_name, tool.title, tool.description, tool.input_schema, tool.output_schema)
+    if is_plainly_harmless((*face, tool.annotations)):
+        return tool, ()
     notes: list[str] = []
     changes: dict[str, Any] = {}
     for field in ("title", "description"):

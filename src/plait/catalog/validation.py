@@ -154,15 +154,16 @@ def is_prepared(schema: Mapping[str, Any]) -> bool:
     return _known(schema) is not None
 
 
-async def prepare(schema: Mapping[str, Any]) -> None:
-    """Compile a schema in a thread, unless that was done before."""
-    if not is_prepared(schema):
-        await in_thread(_compile_and_use, schema)
+async def prepare(schema: Mapping[str, Any]) -> SchemaValidator:
+    """Return the validator of a schema; if it is new, it is compiled in a thread."""
+    return _known(schema) or await in_thread(_compile_and_use, schema)
 
 
-def _compile_and_use(schema: Mapping[str, Any]) -> None:
+def _compile_and_use(schema: Mapping[str, Any]) -> SchemaValidator:
+    validator = validator_for_schema(schema)
     # What the library loads late, it loads with the first value.
-    validator_for_schema(schema).problem({})
+    validator.problem({})
+    return validator
 
 
 def _known(schema: Mapping[str, Any]) -> SchemaValidator | None:

@@ -85,6 +85,8 @@ def limit_for(
     server: str, tool: str, own: ResultBudget | None, common: ResultBudget | None
 ) -> Limit | None:
     """Find the limit of a tool: by its name, its server's word, then that of the client."""
+    if own is None and common is None:
+        return None
     budgets = [budget for budget in (own, common) if budget is not None]
     by_tool = (_limit_by_tool(server, tool, budget.tools) for budget in budgets)
     found = [limit for limit in (*by_tool, *(one.default for one in budgets)) if limit is not None]

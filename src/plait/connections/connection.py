@@ -65,7 +65,7 @@ class ServerConnection(SessionKeeper):
         begun = False
         with session.borrowed() as client, watched_exchanges(deadline.held) as exchanges:
             try:
-                async with deadline.running(), self.slots.taken():
+                async with deadline, self.slots.taken():
                     begun = True
                     value = await operation(client)
             except Exception as error:  # noqa: BLE001  # boundary: the SDK may raise anything

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Generator
+from contextlib import contextmanager
+from types import TracebackType
 
 from plait.errors import CallTimeoutError, ListTimeoutError, PlaitError
 
 
 class Deadline:
-    """A time limit that progress may extend, up to a cap; it may be run once for each attempt."""
+    """A time limit that progress may extend, up to a cap.
+
+    `async with` it, once for each attempt; what takes too long ends with a `TimeoutError`.
+    """
 
     def __init__(
         self, seconds: float, *, cap_seconds: float | None = None, setting: str = "timeout"
@@ -32,22 +36,23 @@ class Deadline:
         """Whether the limit, and nothing else, ended the last run."""
         return self._scope is not None and self._scope.expired()
 
-    @asynccontextmanager
-    async def running(self) -> AsyncGenerator[None]:
-        """Limit the block.
-
-        Raises:
-            TimeoutError: The limit was reached.
-        """
+    async def __aenter__(self) -> None:
         now = asyncio.get_running_loop().time()
         self._cap = now + self._cap_seconds
         self._holds = 0
-        async with asyncio.timeout_at(now + self.seconds) as self._scope:
-            self._running = True
-            try:
-                yield
-            finally:
-                self._running = False
+        self._scope = asyncio.timeout_at(now + self.seconds)
+        await self._scope.__aenter__()
+        self._running = True
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        self._running = False
+        if self._scope is not None:
+            await self._scope.__aexit__(exc_type, exc_val, exc_tb)
 
     def extend(self) -> None:
         """Start the limit afresh, because the server showed progress."""

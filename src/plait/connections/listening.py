@@ -79,8 +79,10 @@ class ChangeListener:
         """Listen for as long as the present session lasts; returns when the server agreed.
 
         Raises:
-            PlaitError: There is no session.
+            PlaitError: There is no session to listen to.
         """
+        if not self._lists:
+            return
         agreed = self.begin(await connection.lasting_session())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_AGREEMENT_SECONDS):

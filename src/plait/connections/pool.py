@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import difflib
 import logging
 from collections import OrderedDict, deque
@@ -11,6 +10,7 @@ from typing import Any
 
 from plait._support.clock import Clock
 from plait._support.redact import Redactor
+from plait._support.together import all_of
 from plait.config.secrets import secret_values
 from plait.config.servers import ServerConfig
 from plait.connections.access import Access
@@ -77,7 +77,7 @@ class ConnectionPool:
     async def forget_thread(self, thread: str) -> None:
         """Close the sessions that a conversation has to itself."""
         leaving = [self._private.pop(key) for key in list(self._private) if key[2] == thread]
-        await asyncio.gather(*(connection.close() for connection in leaving))
+        await all_of(connection.close() for connection in leaving)
 
     def _say_meaningless(self, name: str) -> None:
         if name not in self._warned:
@@ -92,7 +92,7 @@ class ConnectionPool:
         """Close the connections of a server, and forget it."""
         leaving = [self.connections.pop(name)]
         leaving += [self._private.pop(key) for key in list(self._private) if key[0] == name]
-        await asyncio.gather(*(connection.close() for connection in leaving))
+        await all_of(connection.close() for connection in leaving)
 
     @property
     def opened(self) -> bool:
@@ -110,7 +110,7 @@ class ConnectionPool:
     async def close(self) -> None:
         """Close every connection at the same time, and wait for all of them."""
         everything = [*self.connections.values(), *self._private.values()]
-        await asyncio.gather(*(connection.close() for connection in everything))
+        await all_of(connection.close() for connection in everything)
         await self._home.close()
 
     def status(self) -> Status:

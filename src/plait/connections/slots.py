@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 
 
@@ -20,13 +20,13 @@ class Slots:
         self._free = asyncio.Semaphore(limit) if limit else None
         self._by_task: dict[asyncio.Task[object] | None, _Slot] = {}
 
-    @asynccontextmanager
-    async def taken(self) -> AsyncGenerator[None]:
+    def taken(self) -> AbstractAsyncContextManager[None]:
         """Hold a slot for the present task."""
-        if self._free is None:
-            yield
-            return
-        await self._free.acquire()
+        return nullcontext() if self._free is None else self._taken(self._free)
+
+    @asynccontextmanager
+    async def _taken(self, free: asyncio.Semaphore) -> AsyncGenerator[None]:
+        await free.acquire()
         task = asyncio.current_task()
         slot = self._by_task[task] = _Slot()
         try:
@@ -34,7 +34,7 @@ class Slots:
         finally:
             del self._by_task[task]
             if slot.taken:
-                self._free.release()
+                free.release()
 
     @asynccontextmanager
     async def lent(self, task: asyncio.Task[object] | None) -> AsyncGenerator[None]:

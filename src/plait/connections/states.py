@@ -16,7 +16,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
 from plait.config.policies import ReconnectPolicy
 
@@ -57,6 +57,9 @@ class Condition:
     """Whether the last refusal was of a kind that waiting does not cure."""
 
 
+_PROVEN: Final = Condition("ready", proven=True)
+
+
 def step(
     condition: Condition,
     signal: Signal,
@@ -85,7 +88,7 @@ def step(
         case "opened" if state == "connecting":
             return replace(condition, state="ready", final=False)
         case "proven" if state == "ready":
-            return Condition("ready", proven=True)
+            return _PROVEN
         case "idled" if state in {"ready", "waiting"}:
             return Condition("idle")
         case "lost" if state == "ready" and condition.proven and policy.enabled:

@@ -21,7 +21,6 @@ from plait.catalog.validation import (
     SchemaValidator,
     Violation,
     place_of,
-    validator_for_schema,
 )
 from plait.config.problems import nearest
 
@@ -107,14 +106,13 @@ class _Mended:
 
 
 def prepare_arguments(
-    schema: Mapping[str, Any], arguments: Mapping[str, Any], *, tool: str
+    validator: SchemaValidator, arguments: Mapping[str, Any], *, tool: str
 ) -> Prepared:
     """Hold arguments against a server's own schema, and repair what has one meaning only.
 
     Nulls that an optional argument does not allow are left out; strings that hold the JSON, the
     number or the boolean the schema wants are read. Valid arguments come back as they are.
     """
-    validator = validator_for_schema(schema)
     given = cast("dict[str, Any]", arguments) if type(arguments) is dict else dict(arguments)
     if validator.surely_accepts(given):
         return Prepared(given)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Hashable, Mapping
+from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -104,8 +105,11 @@ class ToolCall:
 
     def run_seconds_left(self) -> float | None:
         """Say how much time the run has left, or `None` if it may take as long as it likes."""
-        ends = [end for end in (self.ends_at, _run_ends_at.get()) if end is not None]
-        return min(ends) - time.monotonic() if ends else None
+        outer = _run_ends_at.get()
+        if self.ends_at is None and outer is None:
+            return None
+        ends = [end for end in (self.ends_at, outer) if end is not None]
+        return min(ends) - time.monotonic()
 
 
 @contextlib.contextmanager
@@ -124,17 +128,18 @@ def run_deadline(seconds: float) -> Generator[None]:
         _run_ends_at.reset(token)
 
 
-@contextlib.asynccontextmanager
-async def within_run(call: ToolCall) -> AsyncGenerator[None]:
+def within_run(call: ToolCall) -> AbstractAsyncContextManager[None]:
     """End the block when the time of the whole run is over.
 
     Raises:
         RunDeadlineError: It is over.
     """
     left = call.run_seconds_left()
-    if left is None:
-        yield
-        return
+    return contextlib.nullcontext() if left is None else _within(left, call)
+
+
+@contextlib.asynccontextmanager
+async def _within(left: float, call: ToolCall) -> AsyncGenerator[None]:
     if left <= 0:
         raise _run_is_over(call, "it was not sent")
     limit = asyncio.timeout(left)
@@ -157,19 +162,22 @@ def _run_is_over(call: ToolCall, outcome: str) -> RunDeadlineError:
 
 def deadline_of(call: ToolCall, timeouts: Timeouts, default_seconds: float | None) -> Deadline:
     """Find the limit of a call: its own, the tool's, the server's, the client's, 60 s."""
-    by_tool = (
-        seconds
-        for pattern, seconds in timeouts.tool_seconds.items()
-        if fnmatchcase(call.where if "/" in pattern else call.tool, pattern)
-    )
-    exact = timeouts.tool_seconds.get(call.where) or timeouts.tool_seconds.get(call.tool)
     seconds = (
         call.timeout_seconds
-        or exact
-        or next(by_tool, None)
+        or (timeouts.tool_seconds and _seconds_of_tool(call, timeouts.tool_seconds))
         or timeouts.call_seconds
         or default_seconds
         or _CALL_SECONDS
     )
     cap = timeouts.longest_call_seconds or seconds * _LONGEST_FACTOR
     return Deadline(seconds, cap_seconds=cap, setting="timeout")
+
+
+def _seconds_of_tool(call: ToolCall, by_tool: Mapping[str, float]) -> float | None:
+    """Find the limit of a tool: by its name, else by the first pattern that fits."""
+    by_pattern = (
+        seconds
+        for pattern, seconds in by_tool.items()
+        if fnmatchcase(call.where if "/" in pattern else call.tool, pattern)
+    )
+    return by_tool.get(call.where) or by_tool.get(call.tool) or next(by_pattern, None)

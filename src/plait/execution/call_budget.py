@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Generator, Hashable, Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 
 from plait.config.budgets import CallBudget, is_named_by
@@ -89,27 +90,14 @@ class RunCounters:
         self._runs: OrderedDict[Hashable, RunCounter] = OrderedDict()
         self._lock = threading.Lock()
 
-    @contextlib.contextmanager
-    def counted(self, call: ToolCall) -> Generator[None]:
+    def counted(self, call: ToolCall) -> AbstractContextManager[None]:
         """Count the call that the block makes.
 
         Raises:
             BudgetExceededError: It is one too many, and must not be made.
         """
         counters = self._counters(call)
-        taken: list[RunCounter] = []
-        try:
-            for counter in counters:
-                counter.take(call)
-                taken.append(counter)
-            yield
-        except InputNeededError:
-            _give_back(taken, call)
-            raise
-        except BudgetExceededError:
-            if len(taken) < len(counters):
-                _give_back(taken, call)
-            raise
+        return _counted(counters, call) if counters else contextlib.nullcontext()
 
     def _counters(self, call: ToolCall) -> list[RunCounter]:
         blocks = _blocks.get()
@@ -135,6 +123,23 @@ class RunCounters:
             while len(self._runs) > _MOST_RUNS:
                 self._runs.popitem(last=False)
             return counter
+
+
+@contextlib.contextmanager
+def _counted(counters: list[RunCounter], call: ToolCall) -> Generator[None]:
+    taken: list[RunCounter] = []
+    try:
+        for counter in counters:
+            counter.take(call)
+            taken.append(counter)
+        yield
+    except InputNeededError:
+        _give_back(taken, call)
+        raise
+    except BudgetExceededError:
+        if len(taken) < len(counters):
+            _give_back(taken, call)
+        raise
 
 
 def _give_back(counters: list[RunCounter], call: ToolCall) -> None:

@@ -35,7 +35,7 @@ from plait.execution.callbacks import OnAnyProgress, progress_callback
 from plait.execution.fallback import BeforeFallback, has_not_run, may_fall_back
 from plait.execution.holding import HeldCall, Holding
 from plait.execution.outcome import ToolResult
-from plait.execution.output_check import output_notes, prepare_check
+from plait.execution.output_check import output_notes
 from plait.execution.policy import Gate
 from plait.execution.result_cache import ResultCache, ResultCaching
 from plait.execution.talk import Listener, Sample, Talk
@@ -172,14 +172,15 @@ class ToolExecutor:
                 logger.info("calling %s again after: %s", call.where, error)
                 await asyncio.sleep(pause)
                 continue
-            if tool is not None:
-                await prepare_check(tool)
+            notes = () if tool is None else await output_notes(tool, answer.value)
+            for note in notes:
+                logger.warning("%s: %s", call.where, note)
             return ToolResult.from_mcp(
                 call.server,
                 call.tool,
                 answer.value,
                 attempts=attempt,
-                notes=(*answer.notes, *_output_notes(tool, answer.value)),
+                notes=(*answer.notes, *notes),
                 seconds=time.perf_counter() - began,
             )
 
@@ -190,17 +191,16 @@ class ToolExecutor:
         connection = self._pool.connection(call.server, call.access)
         deadline = deadline_of(call, connection.server.timeouts, self._calling.default_seconds)
 
-        async def send(held: HeldCall | None = None) -> Answer[CallToolResult]:
-            if held is None:
-                return await self._send(call, tool, connection, deadline, told, listener)
+        if call.pause is None or not await self._asks_meanwhile(call, connection):
+            return await self._send(call, tool, connection, deadline, told, listener)
+
+        async def send(held: HeldCall) -> Answer[CallToolResult]:
             listener.ask, listener.pausing = held.ask, True
             bare = replace(call, given=None, pause=None)
             return await self._send(bare, tool, connection, deadline, told, listener)
 
-        if call.pause is not None and await self._asks_meanwhile(call, connection):
-            idempotent = tool is not None and tool.idempotent
-            return await self._holding.run(call, send, idempotent=idempotent)
-        return await send()
+        idempotent = tool is not None and tool.idempotent
+        return await self._holding.run(call, send, idempotent=idempotent)
 
     async def _asks_meanwhile(self, call: ToolCall, connection: ServerConnection) -> bool:
         """Say whether the server asks in the middle of a call, not by answering with a question."""
@@ -278,13 +278,15 @@ class ToolExecutor:
     async def _with_valid_arguments(self, call: ToolCall, tool: Tool | None) -> ToolCall:
         if tool is None or not self._calling.validate_arguments:
             return call
-        await prepare(tool.wire_schema)
-        prepared = prepare_arguments(tool.wire_schema, call.arguments, tool=tool.name)
+        validator = await prepare(tool.wire_schema)
+        prepared = prepare_arguments(validator, call.arguments, tool=tool.name)
         if prepared.problems:
             text = argument_error_text(tool.name, prepared.problems)
             raise InvalidArgumentsError(text, server=call.server, tool=call.tool)
         for change in prepared.changes:
             logger.debug("%s: %s", call.where, change)
+        if prepared.arguments is call.arguments:
+            return call
         return replace(call, arguments=prepared.arguments)
 
     async def _backup_for(
@@ -321,10 +323,3 @@ class ToolExecutor:
             logger.warning("the backup failed too: %s", second)
             error.add_note(f"the backup failed too: {second}")
             raise error from second
-
-
-def _output_notes(tool: Tool | None, result: CallToolResult) -> tuple[str, ...]:
-    notes = () if tool is None else output_notes(tool, result)
-    for note in notes:
-        logger.warning("%s/%s: %s", tool and tool.server, tool and tool.wire_name, note)
-    return notes

@@ -5,20 +5,14 @@ from __future__ import annotations
 from mcp_types import CallToolResult
 
 from plait.catalog.tool import Tool
-from plait.catalog.validation import prepare, validator_for_schema
+from plait.catalog.validation import prepare
 
 
-def output_notes(tool: Tool, result: CallToolResult) -> tuple[str, ...]:
+async def output_notes(tool: Tool, result: CallToolResult) -> tuple[str, ...]:
     """Say what is wrong with the structured content of a successful result."""
     if tool.output_schema is None or result.is_error:
         return ()
     if result.structured_content is None:
         return ("the result has no structured content, though the tool has an output schema",)
-    problem = validator_for_schema(tool.output_schema).problem(result.structured_content)
+    problem = (await prepare(tool.output_schema)).problem(result.structured_content)
     return () if problem is None else (f"structured content breaks the output schema: {problem}",)
-
-
-async def prepare_check(tool: Tool) -> None:
-    """Compile a tool's output schema, away from the loop: the library reads files for it."""
-    if tool.output_schema is not None:
-        await prepare(tool.output_schema)

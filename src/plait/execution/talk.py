@@ -7,7 +7,8 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Sequence
-from contextvars import ContextVar
+from contextlib import AbstractContextManager
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -82,24 +83,15 @@ class Talk:
         self._wanted: dict[asyncio.Future[Any], set[Listener]] = {}
         """Answers that are being made, and the calls that may want them."""
 
-    @contextlib.contextmanager
     def heard_by(
         self, listener: Listener, session: ClientSession, deadline: Deadline | None = None
-    ) -> Generator[None]:
+    ) -> AbstractContextManager[None]:
         """Let the listener hear what is said on the session during the block.
 
         The deadline stands still while the listener answers a question.
         """
         listener.session, listener.deadline = session, deadline
-        self._now.append(listener)
-        token = _current.set(listener)
-        try:
-            yield
-        finally:
-            _current.reset(token)
-            self._now.remove(listener)
-            self._notify()
-            self._ended(listener)
+        return _Hearing(listener, self._now, self._ended)
 
     def logged(self, server: str, message: LogMessage) -> bool:
         """Hand a log message to the call it belongs to; say no if that cannot be told."""
@@ -163,8 +155,9 @@ class Talk:
                 del self._unclear[session]
 
     def _notify(self) -> None:
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
+        if self._unclear:
+            changed, self._changed = self._changed, asyncio.Event()
+            changed.set()
 
     def calls(self, server: str) -> list[Listener]:
         """Return the calls that a server may speak of: the one it must be, or all of them."""
@@ -186,7 +179,32 @@ class Talk:
             self._wanted.pop(answer, None)
 
     def _ended(self, listener: Listener) -> None:
+        self._notify()
         for answer, calls in list(self._wanted.items()):
             calls.discard(listener)
             if not calls:
                 answer.cancel()
+
+
+class _Hearing(AbstractContextManager[None]):
+    """A call during which its listener hears; a class, since every call has one."""
+
+    __slots__ = ("_ended", "_listener", "_now", "_token")
+
+    def __init__(
+        self, listener: Listener, now: list[Listener], ended: Callable[[Listener], None]
+    ) -> None:
+        self._listener = listener
+        self._now = now
+        self._ended = ended
+        self._token: Token[Listener | None] | None = None
+
+    def __enter__(self) -> None:
+        self._now.append(self._listener)
+        self._token = _current.set(self._listener)
+
+    def __exit__(self, *_error: object) -> None:
+        if self._token is not None:
+            _current.reset(self._token)
+        self._now.remove(self._listener)
+        self._ended(self._listener)

@@ -78,6 +78,10 @@ class Recorder:
         self._began = self._clock.monotonic()
         self._events: list[TraceEvent] = []
         self._open: dict[str, ToolCalled] = {}
+        self._started: int | None = None
+        """The event with which the run began."""
+        self._turn: int | None = None
+        """The event of the last turn."""
         self._turns = 0
         self._lock = RLock()
 
@@ -105,7 +109,7 @@ class Recorder:
 
         Without a `question_hash`, it is the one of what the user said.
         """
-        return self._add(
+        started = self._add(
             RunStarted,
             interface=interface,
             model=model,
@@ -119,6 +123,9 @@ class Recorder:
             parent_run=parent_run,
             plait=__version__,
         )
+        if self._started is None:
+            self._started = started.id
+        return started
 
     def turn(
         self,
@@ -131,15 +138,17 @@ class Recorder:
         """Say what the model answered."""
         with self._lock:
             self._turns += 1
-            return self._add(
+            turn = self._add(
                 Turn,
-                parent=self._first(RunStarted),
+                parent=self._started,
                 number=self._turns,
                 message=message,
                 model=model,
                 usage=usage,
                 seconds=seconds,
             )
+            self._turn = turn.id
+            return turn
 
     def tool_called(
         self,
@@ -154,7 +163,7 @@ class Recorder:
         with self._lock:
             called = self._add(
                 ToolCalled,
-                parent=self._last(Turn),
+                parent=self._turn,
                 call_id=call_id,
                 name=name,
                 server=server,
@@ -181,7 +190,7 @@ class Recorder:
             elapsed = None if called is None else round(self._elapsed() - called.at, 6)
             return self._add(
                 ToolReturned,
-                parent=self._last(Turn) if called is None else called.id,
+                parent=self._turn if called is None else called.id,
                 call_id=call_id,
                 name=name or (called.name if called else "unknown"),
                 server=called.server if called else None,
@@ -208,7 +217,7 @@ class Recorder:
             called = self._call(call_id, server, tool)
             return self._add(
                 Retried,
-                parent=called.id if called else self._last(Turn),
+                parent=called.id if called else self._turn,
                 server=server,
                 tool=tool,
                 attempt=attempt,
@@ -223,7 +232,7 @@ class Recorder:
         """Say that a server that was gone is there again."""
         with self._lock:
             called = self._call(None, server, None)
-            parent = called.id if called else self._last(Turn)
+            parent = called.id if called else self._turn
             return self._add(Healed, parent=parent, server=server, reason=reason, seconds=seconds)
 
     def elicitation(
@@ -240,7 +249,7 @@ class Recorder:
             called = self._call(call_id, server, tool)
             return self._add(
                 Elicited,
-                parent=called.id if called else self._last(Turn),
+                parent=called.id if called else self._turn,
                 server=server,
                 question=question,
                 action=action,
@@ -253,7 +262,7 @@ class Recorder:
         facts = error.to_dict() if isinstance(error, PlaitError) else {}
         return self._add(
             RunFailed,
-            parent=self._first(RunStarted),
+            parent=self._started,
             error=type(error).__name__,
             message=str(error),
             facts=facts,
@@ -274,7 +283,7 @@ class Recorder:
             so_far = self.trace
             self._add(
                 RunEnded,
-                parent=self._first(RunStarted),
+                parent=self._started,
                 status=status,
                 final_response=(
                     so_far.response_for(status) if final_response is None else final_response
@@ -309,12 +318,6 @@ class Recorder:
 
     def _elapsed(self) -> float:
         return self._clock.monotonic() - self._began
-
-    def _first(self, kind: type[TraceEvent]) -> int | None:
-        return next((event.id for event in self._events if isinstance(event, kind)), None)
-
-    def _last(self, kind: type[TraceEvent]) -> int | None:
-        return next((event.id for event in reversed(self._events) if isinstance(event, kind)), None)
 
     def _call(self, call_id: str | None, server: str, tool: str | None) -> ToolCalled | None:
         if call_id is not None:

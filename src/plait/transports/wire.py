@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 
 from plait._support.redact import Redactor
@@ -105,6 +105,8 @@ class Exchanges:
     @property
     def notes(self) -> tuple[str, ...]:
         """Everything that was mended on the way."""
+        if not self.all:
+            return ()
         return tuple(note for exchange in self.all for note in exchange.notes)
 
     def may_have_run(self) -> bool:
@@ -117,18 +119,25 @@ _watching: ContextVar[Exchanges | None] = ContextVar("plait_exchanges", default=
 _current: ContextVar[Exchange | None] = ContextVar("plait_exchange", default=None)
 
 
-@contextmanager
-def watched_exchanges(held: Hold = nullcontext) -> Generator[Exchanges]:
+class watched_exchanges:  # noqa: N801  # read as a function: `with watched_exchanges() as seen`
     """Collect the exchanges that the block causes, in this task and those it starts.
 
     `held` is entered while a person has to do something before they can go on.
     """
-    exchanges = Exchanges(held=held)
-    token = _watching.set(exchanges)
-    try:
-        yield exchanges
-    finally:
-        _watching.reset(token)
+
+    __slots__ = ("_exchanges", "_token")
+
+    def __init__(self, held: Hold = nullcontext) -> None:
+        self._exchanges = Exchanges(held=held)
+        self._token: Token[Exchanges | None] | None = None
+
+    def __enter__(self) -> Exchanges:
+        self._token = _watching.set(self._exchanges)
+        return self._exchanges
+
+    def __exit__(self, *_error: object) -> None:
+        if self._token is not None:
+            _watching.reset(self._token)
 
 
 def clock_held() -> AbstractContextManager[object]:

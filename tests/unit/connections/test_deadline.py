@@ -47,7 +47,7 @@ def _run(work: Callable[[], Awaitable[T]]) -> tuple[T, float]:
 async def _expires(deadline: Deadline, block: Callable[[], Awaitable[Any]]) -> bool:
     """Run a block under the deadline, and say whether the limit ended it."""
     try:
-        async with deadline.running():
+        async with deadline:
             await block()
     except TimeoutError:
         return deadline.expired

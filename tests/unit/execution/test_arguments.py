@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from plait.catalog.validation import validator_for_schema
 from plait.execution.arguments import Prepared, argument_error_text, prepare_arguments
 
 Json = dict[str, Any]
@@ -59,8 +61,8 @@ def an_object(*required: str, **properties: Json | bool) -> Json:
     return {"type": "object", "properties": properties, "required": list(required)}
 
 
-def prepared(schema: Json, arguments: Json) -> Prepared:
-    return prepare_arguments(schema, arguments, tool="search")
+def prepared(schema: Json, arguments: Mapping[str, Any]) -> Prepared:
+    return prepare_arguments(validator_for_schema(schema), arguments, tool="search")
 
 
 @pytest.mark.parametrize(
@@ -428,7 +430,7 @@ def test_valid_arguments_come_back_as_the_same_object() -> None:
 
 
 def test_arguments_need_not_be_a_dict() -> None:
-    ready = prepare_arguments(an_object(a=INTEGER), MappingProxyType({"a": "3"}), tool="search")
+    ready = prepared(an_object(a=INTEGER), MappingProxyType({"a": "3"}))
 
     assert ready.arguments == {"a": 3}
 

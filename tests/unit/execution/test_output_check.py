@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from typing import Any, NoReturn
 
@@ -21,7 +22,7 @@ SCHEMA: dict[str, Any] = {
 def _notes(schema: dict[str, Any] | None, structured: Any, **more: Any) -> tuple[str, ...]:
     tool = Tool(server="shop", wire_name="sum", name="sum", output_schema=schema)
     result = CallToolResult(content=[], structured_content=structured, **more)
-    return output_notes(tool, result)
+    return asyncio.run(output_notes(tool, result))
 
 
 def test_content_that_keeps_the_promise_needs_no_note() -> None:

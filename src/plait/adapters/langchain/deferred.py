@@ -222,8 +222,8 @@ class _Finder(PlainCaller):
         Raises:
             PlaitError: No server can be asked, or the arguments are wrong.
         """
-        await prepare(_SEARCH_SCHEMA)
-        if problems := prepare_arguments(_SEARCH_SCHEMA, call.arguments, tool=call.tool).problems:
+        schema = await prepare(_SEARCH_SCHEMA)
+        if problems := prepare_arguments(schema, call.arguments, tool=call.tool).problems:
             raise InvalidArgumentsError(argument_error_text(call.tool, problems), tool=call.tool)
         listed = await self._selection.listed(self._run)
         deferred = self._toolbox.deferring.split(listed).deferred
@@ -272,8 +272,8 @@ class _CallingRunner(ToolRunner):
     async def _wanted(
         self, use: Invocation, run: Mapping[str, Any]
     ) -> tuple[Tool, Mapping[str, Any]]:
-        await prepare(_CALL_SCHEMA)
-        prepared = prepare_arguments(_CALL_SCHEMA, use.arguments, tool=CALL_TOOL)
+        schema = await prepare(_CALL_SCHEMA)
+        prepared = prepare_arguments(schema, use.arguments, tool=CALL_TOOL)
         if prepared.problems:
             text = argument_error_text(CALL_TOOL, prepared.problems)
             raise InvalidArgumentsError(text, tool=CALL_TOOL)

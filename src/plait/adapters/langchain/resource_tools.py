@@ -133,8 +133,8 @@ class _Librarian(PlainCaller):
 
     async def _check(self, tool: str, arguments: Mapping[str, Any]) -> None:
         schema = self._schemas[tool]
-        await prepare(schema)
-        if problems := prepare_arguments(schema, arguments, tool=tool).problems:
+        validator = await prepare(schema)
+        if problems := prepare_arguments(validator, arguments, tool=tool).problems:
             raise InvalidArgumentsError(argument_error_text(tool, problems), tool=tool)
 
     async def _listed(self, call: ToolCall, server: Any) -> str:

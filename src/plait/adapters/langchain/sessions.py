@@ -145,7 +145,7 @@ class SessionCaller(PlainCaller):
         deadline = deadline_of(call, Timeouts(), None)
         with watched_exchanges(deadline.held) as exchanges:
             try:
-                async with within_run(call), deadline.running():
+                async with within_run(call), deadline:
                     result = await self._send(call, deadline)
             except Exception as error:  # noqa: BLE001  # boundary: the SDK may raise anything
                 cause = leaf_of(error, exchanges)

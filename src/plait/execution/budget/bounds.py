@@ -183,8 +183,7 @@ class ResultBounds:
             InvalidArgumentsError: The arguments are wrong.
             ResultExpiredError: The result is not kept (any more), or is somebody else's.
         """
-        await prepare(_SCHEMA)
-        prepared = prepare_arguments(_SCHEMA, call.arguments, tool=call.tool)
+        prepared = prepare_arguments(await prepare(_SCHEMA), call.arguments, tool=call.tool)
         if prepared.problems:
             text = argument_error_text(call.tool, prepared.problems)
             raise InvalidArgumentsError(text, tool=call.tool)
