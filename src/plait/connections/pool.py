@@ -99,9 +99,9 @@ class ConnectionPool:
         """Whether the pool is usable."""
         return self._home.opened
 
-    async def open(self) -> None:
+    def open(self) -> None:
         """Make the pool usable; no server is contacted."""
-        await self._home.open()
+        self._home.open()
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]], *, name: str) -> None:
         """Run something beside the connections until it ends or they are closed."""

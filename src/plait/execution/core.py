@@ -92,9 +92,9 @@ class Core:
         """Whether everything is usable."""
         return self.pool.opened
 
-    async def open(self) -> None:
+    def open(self) -> None:
         """Make everything usable; no server is contacted."""
-        await self.pool.open()
+        self.pool.open()
 
     async def close(self) -> None:
         """Close every connection."""

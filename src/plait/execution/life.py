@@ -96,7 +96,7 @@ class ClientLife:
 
         async def run() -> T:
             self._check_open()
-            await self._core.open()
+            self._core.open()
             return await work(self._core)
 
         return await self._handover.run(run)

@@ -65,7 +65,7 @@ async def test_nothing_can_be_started_before_it_is_open_or_after_it_is_closed() 
 
     with pytest.raises(ClientClosedError):
         home.start(_Resident(), name="early")
-    await home.open()
+    home.open()
     await home.close()
     with pytest.raises(ClientClosedError):
         home.start(_Resident(), name="late")
@@ -75,17 +75,17 @@ async def test_closing_twice_or_unopened_does_nothing() -> None:
     home = Home()
 
     await home.close()
-    await home.open()
+    home.open()
     await home.close()
     await home.close()
 
 
 async def test_opening_twice_keeps_what_lives_there() -> None:
     home, resident = Home(), _Resident()
-    await home.open()
+    home.open()
     home.start(resident, name="resident")
 
-    await home.open()
+    home.open()
 
     with anyio.fail_after(5):
         await resident.running.wait()
@@ -97,7 +97,7 @@ async def test_whoever_opens_it_at_the_same_time_may_use_it_at_once() -> None:
     home, first, second = Home(), _Resident(), _Resident()
 
     async def move_in(resident: _Resident) -> None:
-        await home.open()
+        home.open()
         home.start(resident, name="resident")
 
     try:
@@ -111,10 +111,10 @@ async def test_whoever_opens_it_at_the_same_time_may_use_it_at_once() -> None:
 
 async def test_it_can_be_opened_again() -> None:
     home, resident = Home(), _Resident()
-    await home.open()
+    home.open()
     await home.close()
 
-    await home.open()
+    home.open()
     home.start(resident, name="resident")
     with anyio.fail_after(5):
         await resident.running.wait()
@@ -126,7 +126,7 @@ async def test_it_can_be_opened_again() -> None:
 async def test_closing_waits_until_everyone_has_left() -> None:
     may_leave = asyncio.Event()
     home, resident = Home(), _Resident(until=may_leave)
-    await home.open()
+    home.open()
     home.start(resident, name="resident")
     await resident.running.wait()
 
@@ -143,7 +143,7 @@ async def test_closing_waits_until_everyone_has_left() -> None:
 async def _cancelled_while_closing() -> tuple[asyncio.Task[None], _Resident, asyncio.Event]:
     may_leave = asyncio.Event()
     home, resident = Home(), _Resident(until=may_leave)
-    await home.open()
+    home.open()
     home.start(resident, name="resident")
     await resident.running.wait()
     closing = asyncio.create_task(home.close())
@@ -183,7 +183,7 @@ async def test_what_lives_there_does_not_inherit_the_context_of_its_caller() -> 
         done.set()
 
     who.set("caller")
-    await home.open()
+    home.open()
     home.start(look, name="look")
     with anyio.fail_after(5):
         await done.wait()
@@ -196,7 +196,7 @@ async def test_cancelling_whoever_opened_it_does_not_close_it() -> None:
     home, resident = Home(), _Resident()
 
     async def open_and_wait() -> None:
-        await home.open()
+        home.open()
         home.start(resident, name="resident")
         await asyncio.Event().wait()
 
@@ -213,7 +213,7 @@ async def test_cancelling_whoever_opened_it_does_not_close_it() -> None:
 async def test_no_task_is_left_after_closing() -> None:
     before = asyncio.all_tasks()
     home, resident = Home(), _Resident()
-    await home.open()
+    home.open()
     home.start(resident, name="resident")
 
     await home.close()

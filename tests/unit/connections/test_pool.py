@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 async def pool() -> AsyncIterator[ConnectionPool]:
     servers = {"web": HttpServer(url="http://localhost/mcp"), "shell": StdioServer(command="x")}
     made = ConnectionPool(servers, lambda server: Voice())
-    await made.open()
+    made.open()
     yield made
     await made.close()
 
@@ -90,7 +90,7 @@ async def test_the_session_of_a_conversation_ends_after_a_quarter_of_an_hour_wit
 ):
     server = InProcessServer(server=MCPServer("shop"))
     pool = ConnectionPool({"shop": server}, lambda _: Voice(), clock=_Ahead(15 * 60 - 0.5))
-    await pool.open()
+    pool.open()
     private, shared = pool.connection("shop", Access(thread="1")), pool["shop"]
     await shared.lasting_session()
     await private.lasting_session()
@@ -104,7 +104,7 @@ async def test_the_session_of_a_conversation_ends_after_a_quarter_of_an_hour_wit
 async def test_the_session_of_a_conversation_stays_open_until_then() -> None:
     server = InProcessServer(server=MCPServer("shop"))
     pool = ConnectionPool({"shop": server}, lambda _: Voice(), clock=_Ahead(14 * 60))
-    await pool.open()
+    pool.open()
     private = pool.connection("shop", Access(thread="1"))
     await private.lasting_session()
     await wait_all_tasks_blocked()
