@@ -42,10 +42,11 @@ class AgentResult:
 def result_from_trace(trace: Trace) -> AgentResult:
     """Make the result of a run from its trace, also of one that was stopped or killed."""
     ended = trace.ended
+    messages = trace.messages
     return AgentResult(
         final_response=trace.final_response,
-        raw_trace=trace.raw_trace,
-        trace_messages=trace.messages,
+        raw_trace=trace.raw_trace_of(messages),
+        trace_messages=messages,
         usage=trace.usage,
         turns=trace.turns,
         limit_reached=trace.limit_reached,

@@ -187,7 +187,8 @@ class Recorder:
         """Say what the model reads of a tool's answer; the rest is known from its call."""
         with self._lock:
             called = self._open.pop(call_id, None)
-            elapsed = None if called is None else round(self._elapsed() - called.at, 6)
+            if seconds is None and called is not None:
+                seconds = round(self._elapsed() - called.at, 6)
             return self._add(
                 ToolReturned,
                 parent=self._turn if called is None else called.id,
@@ -197,7 +198,7 @@ class Recorder:
                 tool=called.tool if called else None,
                 content=content,
                 is_error=is_error,
-                seconds=elapsed if seconds is None else seconds,
+                seconds=seconds,
                 attempts=attempts,
                 notes=tuple(notes),
             )
@@ -298,12 +299,13 @@ class Recorder:
 
     def _add(self, kind: type[Kind], *, parent: int | None = None, **facts: Any) -> Kind:
         with self._lock:
+            clock = self._clock
             event = kind(
                 run=self.run,
                 id=len(self._events),
                 parent=parent,
-                time=_stamp(self._clock.now()),
-                at=round(self._elapsed(), 6),
+                time=_stamp(clock.now()),
+                at=round(clock.monotonic() - self._began, 6),
                 **facts,
             )
             self._events.append(event)

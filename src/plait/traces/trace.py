@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -131,19 +132,25 @@ class Trace:
 
     def response_for(self, status: Status) -> str:
         """Find the answer of a run that ends in this way."""
-        messages = self.messages
-        if messages and messages[-1].role is Role.ASSISTANT and messages[-1].text:
-            return messages[-1].text
-        if status == "completed":
-            return NO_RESPONSE
-        texts = [one.text for one in messages if one.role is Role.ASSISTANT and one.text]
-        return texts[-1] if texts else NO_RESPONSE
+        for event in reversed(self.events):
+            match event:
+                case Turn(message=message) if message.role is Role.ASSISTANT and message.text:
+                    return message.text
+                case Turn() | ToolReturned() if status == "completed":
+                    break  # only what was said last is an answer
+                case _:
+                    pass
+        return NO_RESPONSE
 
     @property
     def raw_trace(self) -> str:
         """The messages as one text, with a note if the run was stopped."""
+        return self.raw_trace_of(self.messages)
+
+    def raw_trace_of(self, messages: Iterable[Message]) -> str:
+        """Write the messages of this run, which are there already, as one text."""
         return with_note(
-            messages_to_raw_trace(self.messages),
+            messages_to_raw_trace(messages),
             limit_reached=self.limit_reached,
             timeout_reached=self.timeout_reached,
         )
