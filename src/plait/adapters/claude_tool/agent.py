@@ -72,6 +72,7 @@ class _Conversation:
         self._client = client
         self._request = request
         self._results = results
+        self._keeps_thread = request.get("thread") is not False
         self._said: list[Any] = list(messages_to_anthropic(run.messages))
         self._turns_left = run.settings.max_turns
 
@@ -86,12 +87,17 @@ class _Conversation:
         """Talk through one runner; `None` if another has to go on.
 
         A runner warns of a tool that it does not know, and answers in its own words. So another
-        one takes over, with our answer in what was said.
+        one takes over, with our answer in what was said. Another one does, too, where the API
+        keeps no thread: a runner holds answers as models, and writes all of them anew each turn.
         """
         runner = self._runner()
         try:
-            began = time.monotonic()
-            async for item in runner:
+            # Not `async for`: what that leaves behind at a `return`, the loop has to clean up.
+            while True:
+                began = time.monotonic()
+                item = await anext(runner, None)
+                if item is None:
+                    return "completed"
                 message = await _whole(item)
                 self._turns_left -= 1
                 calls = self._heard(message, time.monotonic() - began)
@@ -101,12 +107,13 @@ class _Conversation:
                     await self._answer(calls)
                 if not self._turns_left:
                     return "limit"
-                if any(call.name not in self._run.tools for call in calls):
+                if not self._keeps_thread or self._asks_for_unknown(calls):
                     return None
-                began = time.monotonic()
         finally:
             await runner.close()
-        return "completed"
+
+    def _asks_for_unknown(self, calls: Sequence[BetaToolUseBlock]) -> bool:
+        return any(call.name not in self._run.tools for call in calls)
 
     def _runner(self) -> _Runner:
         make = cast("Callable[..., _Runner]", self._client.beta.messages.tool_runner)
@@ -139,7 +146,8 @@ class _Conversation:
                 f"the answer of the model ended in the middle of a call ({message.stop_reason}): "
                 f"raise max_tokens, which is {self._request['max_tokens']}, or give it less to read"
             )
-        self._said.append(message.to_param())
+        written = [block.to_dict() for block in message.content]
+        self._said.append({"role": message.role, "content": written})
         return calls
 
     async def _answer(self, calls: Sequence[BetaToolUseBlock]) -> None:

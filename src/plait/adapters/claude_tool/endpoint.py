@@ -70,12 +70,12 @@ class AnthropicEndpoint:
     def client(self, *, max_retries: int, request_timeout: float | None) -> AsyncAnthropic:
         """Make a client; whoever asked for it closes it."""
         # Proxies are not for this machine.
-        mounts = {"all://": None} if is_loopback(self.base_url) else {}
+        outside = not is_loopback(self.base_url)
         client = AsyncAnthropic(
             api_key=self.api_key,
             auth_token=self.auth_token,
             base_url=self.base_url,
             max_retries=max_retries,
-            http_client=DefaultAsyncHttpxClient(verify=certificates(), mounts=mounts),
+            http_client=DefaultAsyncHttpxClient(verify=certificates(), trust_env=outside),
         )
         return client if request_timeout is None else client.with_options(timeout=request_timeout)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, cast
 
 from anthropic.lib.tools import BetaAsyncBuiltinFunctionTool, BetaFunctionToolResultType, ToolError
@@ -114,13 +114,13 @@ async def make_calls(
     Raises:
         ConfigError: A developer must act.
     """
+    if len(calls) == 1:
+        return [tool_result(calls[0].id, await _call(run, calls[0]))]
     answers = await _together(run, calls)
     return [tool_result(call.id, answer) for call, answer in zip(calls, answers, strict=True)]
 
 
 async def _together(run: AgentRun, calls: Sequence[BetaToolUseBlock]) -> list[ToolAnswer]:
-    if len(calls) == 1:
-        return [await _call(run, calls[0])]
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(_call(run, call)) for call in calls]
@@ -129,5 +129,5 @@ async def _together(run: AgentRun, calls: Sequence[BetaToolUseBlock]) -> list[To
     return [task.result() for task in tasks]
 
 
-async def _call(run: AgentRun, call: BetaToolUseBlock) -> ToolAnswer:
-    return await run.call(call.id, call.name, cast("dict[str, Any]", call.input))
+def _call(run: AgentRun, call: BetaToolUseBlock) -> Coroutine[Any, Any, ToolAnswer]:
+    return run.call(call.id, call.name, cast("dict[str, Any]", call.input))
