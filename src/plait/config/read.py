@@ -96,6 +96,8 @@ def read_options(options: Mapping[str, object]) -> dict[str, Any]:
     Raises:
         ConfigError: Anything is wrong with them.
     """
+    if not options:
+        return {}
     problems = Problems()
     place = Place(problems)
     variables = _variables_for(Document(options, place, Path()), Shape({}, place), None, None)

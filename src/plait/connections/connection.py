@@ -59,8 +59,10 @@ class ServerConnection(SessionKeeper):
             PlaitError: What went wrong; `OutcomeUnknownError` if the request may have been run.
         """
         # Outside the deadline: a call that never left must not look like one that may have run.
-        of_tool = tool is not None
-        session = await (self.unreserved_session() if of_tool else self.lasting_session())
+        session = self.ready_session
+        if session is None or (tool is not None and session.holders):
+            waiting = self.lasting_session() if tool is None else self.unreserved_session()
+            session = await waiting
         wire = session.wire
         begun = False
         with session.borrowed() as client, watched_exchanges(deadline.held) as exchanges:

@@ -109,12 +109,22 @@ class SessionKeeper:
         """The last session there was, open or not."""
         return self._session
 
+    @property
+    def ready_session(self) -> Session | None:
+        """The open session, if nobody has to wait for it."""
+        session = self._session
+        if session is None or self._condition.state != "ready" or session.ended.is_set():
+            return None
+        return session
+
     async def lasting_session(self) -> Session:
         """Return the open session, waiting for one while there is hope.
 
         Raises:
             PlaitError: Why there is none.
         """
+        if (session := self.ready_session) is not None:
+            return session
         limit = connect_seconds_of(self.server)
         began = self._clock.monotonic()
         waited = 0.0

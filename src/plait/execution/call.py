@@ -162,12 +162,9 @@ def _run_is_over(call: ToolCall, outcome: str) -> RunDeadlineError:
 
 def deadline_of(call: ToolCall, timeouts: Timeouts, default_seconds: float | None) -> Deadline:
     """Find the limit of a call: its own, the tool's, the server's, the client's, 60 s."""
+    by_tool = _seconds_of_tool(call, timeouts.tool_seconds) if timeouts.tool_seconds else None
     seconds = (
-        call.timeout_seconds
-        or (timeouts.tool_seconds and _seconds_of_tool(call, timeouts.tool_seconds))
-        or timeouts.call_seconds
-        or default_seconds
-        or _CALL_SECONDS
+        call.timeout_seconds or by_tool or timeouts.call_seconds or default_seconds or _CALL_SECONDS
     )
     cap = timeouts.longest_call_seconds or seconds * _LONGEST_FACTOR
     return Deadline(seconds, cap_seconds=cap, setting="timeout")
