@@ -123,17 +123,15 @@ class SessionKeeper:
         Raises:
             PlaitError: Why there is none.
         """
-        if (session := self.ready_session) is not None:
-            return session
         limit = connect_seconds_of(self.server)
         began = self._clock.monotonic()
         waited = 0.0
         fresh = True
         while True:
-            session = self._session
-            if session is not None and self._condition.state == "ready":
-                if not session.ended.is_set():
-                    return session
+            if (session := self.ready_session) is not None:
+                return session
+            if self._condition.state == "ready":
+                pass  # it has ended just now, and another one comes
             elif fresh and self._lacks_login() and not self._asks_person:
                 # Somebody may have signed in elsewhere; finding out costs one request.
                 self._signal("cured")
