@@ -143,7 +143,7 @@ def _patterns(given: Any, setting: str) -> tuple[ToolPattern, ...]:
 
 def _any_of(patterns: Iterable[ToolPattern], setting: str) -> Matches:
     tests = [_compiled(pattern, setting) for pattern in patterns]
-    return lambda tool: bool(tests) and any(test(tool) for test in tests)
+    return lambda tool: any(test(tool) for test in tests)
 
 
 def _compiled(pattern: object, setting: str) -> Matches:

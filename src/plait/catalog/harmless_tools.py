@@ -16,8 +16,8 @@ def harmless_tool(tool: Tool) -> tuple[Tool, tuple[str, ...]]:
     What the server gets stays as it was: its name for the tool, and the schema that arguments
     are checked against.
     """
-    face = (tool.wire_name, tool.title, tool.description, tool.input_schema, tool.output_schema)
-    if is_plainly_harmless((*face, tool.annotations)):
+    texts = (tool.wire_name, tool.title, tool.description, tool.annotations)
+    if is_plainly_harmless((*texts, tool.input_schema, tool.output_schema)):
         return tool, ()
     notes: list[str] = []
     changes: dict[str, Any] = {}

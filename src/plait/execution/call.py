@@ -105,11 +105,8 @@ class ToolCall:
 
     def run_seconds_left(self) -> float | None:
         """Say how much time the run has left, or `None` if it may take as long as it likes."""
-        outer = _run_ends_at.get()
-        if self.ends_at is None and outer is None:
-            return None
-        ends = [end for end in (self.ends_at, outer) if end is not None]
-        return min(ends) - time.monotonic()
+        ends = [end for end in (self.ends_at, _run_ends_at.get()) if end is not None]
+        return min(ends) - time.monotonic() if ends else None
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from plait.execution.budget.bounds import OWN_SERVER, READ_MORE, ResultBounds
 from plait.execution.call import OnProgress, ToolCall
 from plait.execution.core import Core
 from plait.execution.features import ServerFeatures
-from plait.execution.identity import Run, access_for, is_for_everyone, mark_of
+from plait.execution.identity import Run, access_for, mark_of
 from plait.execution.outcome import ToolResult
 from plait.execution.policy import Gate
 
@@ -40,10 +40,7 @@ class ToolCalls(ServerFeatures):
             ConfigError: A function of the run failed.
         """
         self.check_names([server])
-        config = self._servers[server]
-        if is_for_everyone(config):
-            return given
-        return join(await access_for(server, config, run), given)
+        return join(await access_for(server, self._servers[server], run), given)
 
     async def call(
         self,
@@ -114,8 +111,7 @@ class ToolCalls(ServerFeatures):
 
         Functions among the overrides get the `context`.
         """
-        known = self._core.catalog.known(call.server, call.tool, call.access)
-        tool = known or await self._recall(call)
+        tool = await self._recall(call)
         if tool is None or tool.override is None:
             return call
         return replace(call, arguments=await complete_arguments(tool, call.arguments, context))

@@ -151,7 +151,9 @@ class ToolExecutor:
                 self.results.forget(call.server)
 
     async def _run_attempts(self, call: ToolCall, tool: Tool | None) -> ToolResult:
-        tell = self._progress_listeners(call)
+        everywhere = progress_callback(self._calling.on_progress, call.server, call.tool)
+        told = [one for one in (call.on_progress, everywhere) if one is not None]
+        tell = tuple(self._handover.returning(one) for one in told)
         listener = Listener.of(call, self._handover, self._sample)
         began = time.perf_counter()
         attempt = 0
@@ -181,13 +183,6 @@ class ToolExecutor:
                 notes=(*answer.notes, *notes),
                 seconds=time.perf_counter() - began,
             )
-
-    def _progress_listeners(self, call: ToolCall) -> Sequence[_Tell]:
-        if call.on_progress is None and self._calling.on_progress is None:
-            return ()
-        everywhere = progress_callback(self._calling.on_progress, call.server, call.tool)
-        told = [one for one in (call.on_progress, everywhere) if one is not None]
-        return tuple(self._handover.returning(one) for one in told)
 
     async def _attempt(
         self, call: ToolCall, tool: Tool | None, told: Sequence[_Tell], listener: Listener
@@ -272,8 +267,6 @@ class ToolExecutor:
     async def _permitted(self, call: ToolCall, tool: Tool | None) -> ToolCall:
         """Return the call with valid arguments, if it may be made."""
         call = await self._with_valid_arguments(call, tool)
-        if self._calling.gate.policy is None:
-            return call
         permitted = await self._calling.gate.permit(call, tool)
         if permitted is call:
             return call

@@ -42,15 +42,6 @@ def without_run(server: ServerConfig) -> ServerConfig:
     return replace(server, **changes) if changes else server
 
 
-def is_for_everyone(server: ServerConfig) -> bool:
-    """Say whether a server is the same whichever run it is asked in."""
-    if isinstance(server, RemoteServer):
-        fixed = not takes_run(server.headers) and not _is_auth_function(server.auth)
-    else:
-        fixed = not isinstance(server, StdioServer) or not callable(server.env)
-    return fixed and server.scope != "thread"
-
-
 async def access_for(name: str, server: ServerConfig, run: Run | None) -> Access | None:
     """Find out whom a run acts for on a server; runs where the caller is.
 

@@ -91,7 +91,7 @@ class Talk:
         The deadline stands still while the listener answers a question.
         """
         listener.session, listener.deadline = session, deadline
-        return _Hearing(listener, self._now, self._ended)
+        return _Listening(listener, self._now, self._ended)
 
     def logged(self, server: str, message: LogMessage) -> bool:
         """Hand a log message to the call it belongs to; say no if that cannot be told."""
@@ -186,7 +186,7 @@ class Talk:
                 answer.cancel()
 
 
-class _Hearing(AbstractContextManager[None]):
+class _Listening(AbstractContextManager[None]):
     """A call during which its listener hears; a class, since every call has one."""
 
     __slots__ = ("_ended", "_listener", "_now", "_token")

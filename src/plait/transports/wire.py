@@ -105,8 +105,6 @@ class Exchanges:
     @property
     def notes(self) -> tuple[str, ...]:
         """Everything that was mended on the way."""
-        if not self.all:
-            return ()
         return tuple(note for exchange in self.all for note in exchange.notes)
 
     def may_have_run(self) -> bool:
@@ -119,16 +117,21 @@ _watching: ContextVar[Exchanges | None] = ContextVar("plait_exchanges", default=
 _current: ContextVar[Exchange | None] = ContextVar("plait_exchange", default=None)
 
 
-class watched_exchanges:  # noqa: N801  # read as a function: `with watched_exchanges() as seen`
+def watched_exchanges(held: Hold = nullcontext) -> AbstractContextManager[Exchanges]:
     """Collect the exchanges that the block causes, in this task and those it starts.
 
     `held` is entered while a person has to do something before they can go on.
     """
+    return _Watch(Exchanges(held=held))
+
+
+class _Watch(AbstractContextManager[Exchanges]):
+    """A block whose exchanges are collected; a class, since every call has one."""
 
     __slots__ = ("_exchanges", "_token")
 
-    def __init__(self, held: Hold = nullcontext) -> None:
-        self._exchanges = Exchanges(held=held)
+    def __init__(self, exchanges: Exchanges) -> None:
+        self._exchanges = exchanges
         self._token: Token[Exchanges | None] | None = None
 
     def __enter__(self) -> Exchanges:
