@@ -149,7 +149,7 @@ def engine(**facts: Any) -> Work:
 
 ENGINES: dict[str, tuple[str, dict[str, Work]]] = {
     "claude_tool": (
-        "plait.adapters.claude_tool.agent",
+        "plait.agents.engines.claude_tool.agent",
         {
             "by hand": bare_claude_tool,
             "by hand, certificates kept": lean_claude_tool,
@@ -157,7 +157,7 @@ ENGINES: dict[str, tuple[str, dict[str, Work]]] = {
         },
     ),
     "langchain": (
-        "plait.adapters.langchain.agent",
+        "plait.agents.engines.langchain.agent",
         {
             "by hand": bare_langchain,
             "plait": engine(interface="langchain", model_provider="anthropic"),

@@ -23,9 +23,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from plait import MultiServerMCPClient, Toolbox  # noqa: E402
-from plait.adapters.langchain.tools import MCPTool  # noqa: E402
-from plait.catalog.search import ToolIndex  # noqa: E402
-from plait.catalog.tokens import tokens_of  # noqa: E402
+from plait.client.catalog.search import ToolIndex  # noqa: E402
+from plait.client.catalog.tokens import tokens_of  # noqa: E402
+from plait.langchain.tools.tool import MCPTool  # noqa: E402
 from tests.integration.agents.many_tools import servers_with  # noqa: E402
 
 QUERIES: dict[str, str] = json.loads((ROOT / "tests/data/tool_queries.json").read_text("utf-8"))

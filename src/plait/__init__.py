@@ -8,83 +8,38 @@ from plait._front_door import MODULES as _MODULES
 from plait._version import __version__
 
 if TYPE_CHECKING:
-    from plait.adapters.claude_agent_sdk.messages import messages_from_sdk as messages_from_sdk
-    from plait.adapters.claude_agent_sdk.messages import (
+    from plait.agents.agent_run import AgentRun as AgentRun
+    from plait.agents.base_agent import BaseAgent as BaseAgent
+    from plait.agents.config import AgentConfig as AgentConfig
+    from plait.agents.engines.claude_agent_sdk.messages import (
+        messages_from_sdk as messages_from_sdk,
+    )
+    from plait.agents.engines.claude_agent_sdk.messages import (
         sdk_messages_to_raw_trace as sdk_messages_to_raw_trace,
     )
-    from plait.adapters.claude_tool.messages import (
+    from plait.agents.engines.claude_tool.messages import (
         claude_tool_messages_to_raw_trace as claude_tool_messages_to_raw_trace,
     )
-    from plait.adapters.langchain.agent import LangChainAgent as LangChainAgent
-    from plait.adapters.langchain.agent_middleware import (
+    from plait.agents.engines.langchain.agent import LangChainAgent as LangChainAgent
+    from plait.agents.engines.langchain.messages import (
+        messages_from_langchain as messages_from_langchain,
+    )
+    from plait.agents.engines.langchain.messages import (
+        messages_to_langchain as messages_to_langchain,
+    )
+    from plait.agents.engines.langchain.middleware import (
         build_agent_middleware as build_agent_middleware,
     )
-    from plait.adapters.langchain.callbacks import Callbacks as Callbacks
-    from plait.adapters.langchain.callbacks import ElicitationCallback as ElicitationCallback
-    from plait.adapters.langchain.callbacks import LoggingMessageCallback as LoggingMessageCallback
-    from plait.adapters.langchain.callbacks import ProgressCallback as ProgressCallback
-    from plait.adapters.langchain.client import MultiServerMCPClient as MultiServerMCPClient
-    from plait.adapters.langchain.connections import Connection as Connection
-    from plait.adapters.langchain.connections import McpHttpClientFactory as McpHttpClientFactory
-    from plait.adapters.langchain.connections import SSEConnection as SSEConnection
-    from plait.adapters.langchain.connections import StdioConnection as StdioConnection
-    from plait.adapters.langchain.connections import (
-        StreamableHttpConnection as StreamableHttpConnection,
-    )
-    from plait.adapters.langchain.connections import WebsocketConnection as WebsocketConnection
-    from plait.adapters.langchain.content import map_content as map_content
-    from plait.adapters.langchain.content import map_content_item as map_content_item
-    from plait.adapters.langchain.execute import execute_tool as execute_tool
-    from plait.adapters.langchain.execute import execute_tool_blocking as execute_tool_blocking
-    from plait.adapters.langchain.failures import ToolFailedException as ToolFailedException
-    from plait.adapters.langchain.interceptors import MCPToolCallRequest as MCPToolCallRequest
-    from plait.adapters.langchain.interceptors import MCPToolCallResult as MCPToolCallResult
-    from plait.adapters.langchain.interceptors import ToolCallEnd as ToolCallEnd
-    from plait.adapters.langchain.interceptors import ToolCallInterceptor as ToolCallInterceptor
-    from plait.adapters.langchain.loading import (
-        convert_mcp_tool_to_langchain_tool as convert_mcp_tool_to_langchain_tool,
-    )
-    from plait.adapters.langchain.loading import load_mcp_server_info as load_mcp_server_info
-    from plait.adapters.langchain.loading import load_mcp_tools as load_mcp_tools
-    from plait.adapters.langchain.mcp_blocks import mcp_content_from as mcp_content_from
-    from plait.adapters.langchain.messages import messages_from_langchain as messages_from_langchain
-    from plait.adapters.langchain.messages import messages_to_langchain as messages_to_langchain
-    from plait.adapters.langchain.middleware import MCPToolsMiddleware as MCPToolsMiddleware
-    from plait.adapters.langchain.partial_state import (
+    from plait.agents.engines.langchain.partial_state import (
         extract_partial_agent_state as extract_partial_agent_state,
     )
-    from plait.adapters.langchain.partial_state import (
+    from plait.agents.engines.langchain.partial_state import (
         harmonize_agent_response as harmonize_agent_response,
     )
-    from plait.adapters.langchain.prompts import (
-        convert_mcp_prompt_message_to_langchain_message as convert_mcp_prompt_message_to_langchain_message,  # noqa: E501
-    )
-    from plait.adapters.langchain.prompts import load_mcp_prompt as load_mcp_prompt
-    from plait.adapters.langchain.resources import (
-        convert_mcp_resource_to_langchain_blob as convert_mcp_resource_to_langchain_blob,
-    )
-    from plait.adapters.langchain.resources import get_mcp_resource as get_mcp_resource
-    from plait.adapters.langchain.resources import load_mcp_resources as load_mcp_resources
-    from plait.adapters.langchain.serving import to_fastmcp as to_fastmcp
-    from plait.adapters.langchain.sessions import create_session as create_session
-    from plait.adapters.langchain.spec import AgentSpec as AgentSpec
-    from plait.adapters.langchain.spec import create_agent as create_agent
-    from plait.adapters.langchain.tools import MCPTool as MCPTool
-    from plait.adapters.langchain.tools import MCPToolArtifact as MCPToolArtifact
-    from plait.adapters.manual.traces import ManualTraces as ManualTraces
-    from plait.agents.agent_run import AgentRun as AgentRun
-    from plait.agents.base import BaseAgent as BaseAgent
-    from plait.agents.config import AgentConfig as AgentConfig
-    from plait.agents.connecting import afetch_tool_descriptions as afetch_tool_descriptions
-    from plait.agents.connecting import (
-        apply_tool_description_overrides as apply_tool_description_overrides,
-    )
-    from plait.agents.connecting import connect_all_mcp_servers as connect_all_mcp_servers
-    from plait.agents.connecting import fetch_tool_descriptions as fetch_tool_descriptions
-    from plait.agents.connecting import get_all_mcp_tools as get_all_mcp_tools
+    from plait.agents.engines.manual.traces import ManualTraces as ManualTraces
     from plait.agents.factory import cleanup_all_adapters as cleanup_all_adapters
     from plait.agents.factory import get_agent as get_agent
-    from plait.agents.live import LiveAgent as LiveAgent
+    from plait.agents.live_agent import LiveAgent as LiveAgent
     from plait.agents.middleware_config import AgentLimitConfig as AgentLimitConfig
     from plait.agents.middleware_config import AgentMiddlewareConfig as AgentMiddlewareConfig
     from plait.agents.middleware_config import ModelRetryConfig as ModelRetryConfig
@@ -103,6 +58,13 @@ if TYPE_CHECKING:
     from plait.agents.result import result_from_trace as result_from_trace
     from plait.agents.run_tools import RunTool as RunTool
     from plait.agents.run_tools import ToolAnswer as ToolAnswer
+    from plait.agents.server_tools import afetch_tool_descriptions as afetch_tool_descriptions
+    from plait.agents.server_tools import (
+        apply_tool_description_overrides as apply_tool_description_overrides,
+    )
+    from plait.agents.server_tools import connect_all_mcp_servers as connect_all_mcp_servers
+    from plait.agents.server_tools import fetch_tool_descriptions as fetch_tool_descriptions
+    from plait.agents.server_tools import get_all_mcp_tools as get_all_mcp_tools
     from plait.agents.servers import MCPHttpServerConfig as MCPHttpServerConfig
     from plait.agents.servers import MCPServerConfig as MCPServerConfig
     from plait.agents.servers import MCPStdioServerConfig as MCPStdioServerConfig
@@ -114,42 +76,62 @@ if TYPE_CHECKING:
     from plait.agents.static_tool import StaticTool as StaticTool
     from plait.agents.toolbox import redactor_for as redactor_for
     from plait.agents.toolbox import toolbox_for as toolbox_for
-    from plait.catalog.filters import ToolFilter as ToolFilter
-    from plait.catalog.lock.changes import Change as Change
-    from plait.catalog.lock.drift import Drift as Drift
-    from plait.catalog.lock.guard import LockReport as LockReport
-    from plait.catalog.overrides import ArgumentOverride as ArgumentOverride
-    from plait.catalog.overrides import ToolOverride as ToolOverride
-    from plait.catalog.schemas import PROFILES as PROFILES
-    from plait.catalog.schemas import Parameter as Parameter
-    from plait.catalog.schemas import Profile as Profile
-    from plait.catalog.schemas import convert_input_schema as convert_input_schema
-    from plait.catalog.schemas import inline_refs as inline_refs
-    from plait.catalog.schemas import parameters_from_schema as parameters_from_schema
-    from plait.catalog.schemas import schema_from_parameters as schema_from_parameters
-    from plait.catalog.schemas import shape_schema as shape_schema
-    from plait.catalog.schemas import to_json_schema as to_json_schema
-    from plait.catalog.tool import Tool as Tool
-    from plait.config.budgets import CallBudget as CallBudget
-    from plait.config.budgets import Limit as Limit
-    from plait.config.budgets import ResultBudget as ResultBudget
-    from plait.config.deferral import Deferral as Deferral
-    from plait.config.oauth import OAuth as OAuth
-    from plait.config.policy import Policy as Policy
-    from plait.config.policy import PolicyDecision as PolicyDecision
-    from plait.config.policy import PolicyRule as PolicyRule
-    from plait.config.policy_file import read_policy as read_policy
-    from plait.config.read import ClientConfig as ClientConfig
-    from plait.config.read import read_config as read_config
-    from plait.config.servers import HttpServer as HttpServer
-    from plait.config.servers import InProcessServer as InProcessServer
-    from plait.config.servers import ServerConfig as ServerConfig
-    from plait.config.servers import SseServer as SseServer
-    from plait.config.servers import StdioServer as StdioServer
-    from plait.config.servers import WebSocketServer as WebSocketServer
-    from plait.connections.facts import ServerFacts as ServerFacts
-    from plait.connections.status import ServerStatus as ServerStatus
-    from plait.connections.status import Status as Status
+    from plait.client.calls.approval import Approval as Approval
+    from plait.client.calls.approval import ApprovalRequest as ApprovalRequest
+    from plait.client.calls.call import ToolCall as ToolCall
+    from plait.client.calls.call import run_deadline as run_deadline
+    from plait.client.calls.call_budget import run_budget as run_budget
+    from plait.client.calls.callbacks import CallbackContext as CallbackContext
+    from plait.client.calls.classify import classify_error as classify_error
+    from plait.client.calls.classify import should_retry as should_retry
+    from plait.client.calls.outcome import ToolResult as ToolResult
+    from plait.client.calls.result_cache import ResultCaching as ResultCaching
+    from plait.client.calls.sampling import Sampling as Sampling
+    from plait.client.catalog.filters import ToolFilter as ToolFilter
+    from plait.client.catalog.lock.changes import Change as Change
+    from plait.client.catalog.lock.drift import Drift as Drift
+    from plait.client.catalog.lock.guard import LockReport as LockReport
+    from plait.client.catalog.overrides import ArgumentOverride as ArgumentOverride
+    from plait.client.catalog.overrides import ToolOverride as ToolOverride
+    from plait.client.catalog.schemas import PROFILES as PROFILES
+    from plait.client.catalog.schemas import Parameter as Parameter
+    from plait.client.catalog.schemas import Profile as Profile
+    from plait.client.catalog.schemas import convert_input_schema as convert_input_schema
+    from plait.client.catalog.schemas import inline_refs as inline_refs
+    from plait.client.catalog.schemas import parameters_from_schema as parameters_from_schema
+    from plait.client.catalog.schemas import schema_from_parameters as schema_from_parameters
+    from plait.client.catalog.schemas import shape_schema as shape_schema
+    from plait.client.catalog.schemas import to_json_schema as to_json_schema
+    from plait.client.catalog.tool import Tool as Tool
+    from plait.client.config.budgets import CallBudget as CallBudget
+    from plait.client.config.budgets import Limit as Limit
+    from plait.client.config.budgets import ResultBudget as ResultBudget
+    from plait.client.config.deferral import Deferral as Deferral
+    from plait.client.config.oauth import OAuth as OAuth
+    from plait.client.config.policy import Policy as Policy
+    from plait.client.config.policy import PolicyDecision as PolicyDecision
+    from plait.client.config.policy import PolicyRule as PolicyRule
+    from plait.client.config.policy_file import read_policy as read_policy
+    from plait.client.config.read import ClientConfig as ClientConfig
+    from plait.client.config.read import read_config as read_config
+    from plait.client.config.servers import HttpServer as HttpServer
+    from plait.client.config.servers import InProcessServer as InProcessServer
+    from plait.client.config.servers import ServerConfig as ServerConfig
+    from plait.client.config.servers import SseServer as SseServer
+    from plait.client.config.servers import StdioServer as StdioServer
+    from plait.client.config.servers import WebSocketServer as WebSocketServer
+    from plait.client.connections.server_info import ServerFacts as ServerFacts
+    from plait.client.connections.status import ServerStatus as ServerStatus
+    from plait.client.connections.status import Status as Status
+    from plait.client.resource_watch import ResourceUpdate as ResourceUpdate
+    from plait.client.resource_watch import ResourceWatch as ResourceWatch
+    from plait.client.server_handle import ServerHandle as ServerHandle
+    from plait.client.toolbox import Toolbox as Toolbox
+    from plait.client.transports.auth.login import finish_sign_in as finish_sign_in
+    from plait.client.transports.auth.stores.file import FileTokenStore as FileTokenStore
+    from plait.client.transports.auth.stores.keyring import KeyringTokenStore as KeyringTokenStore
+    from plait.client.transports.auth.stores.memory import MemoryTokenStore as MemoryTokenStore
+    from plait.client.transports.auth.stores.port import TokenStore as TokenStore
     from plait.errors import AdapterUnavailableError as AdapterUnavailableError
     from plait.errors import AgentError as AgentError
     from plait.errors import AgentExecutionError as AgentExecutionError
@@ -211,21 +193,6 @@ if TYPE_CHECKING:
     from plait.errors import TraceFormatError as TraceFormatError
     from plait.errors import TransportError as TransportError
     from plait.errors import UnknownServerError as UnknownServerError
-    from plait.execution.approval import Approval as Approval
-    from plait.execution.approval import ApprovalRequest as ApprovalRequest
-    from plait.execution.call import ToolCall as ToolCall
-    from plait.execution.call import run_deadline as run_deadline
-    from plait.execution.call_budget import run_budget as run_budget
-    from plait.execution.callbacks import CallbackContext as CallbackContext
-    from plait.execution.classify import classify_error as classify_error
-    from plait.execution.classify import should_retry as should_retry
-    from plait.execution.handle import ServerHandle as ServerHandle
-    from plait.execution.outcome import ToolResult as ToolResult
-    from plait.execution.result_cache import ResultCaching as ResultCaching
-    from plait.execution.sampling import Sampling as Sampling
-    from plait.execution.toolbox import Toolbox as Toolbox
-    from plait.execution.watching import ResourceUpdate as ResourceUpdate
-    from plait.execution.watching import ResourceWatch as ResourceWatch
     from plait.gateway.configuration import GatewayOptions as GatewayOptions
     from plait.gateway.configuration import (
         McpToolServerConfigurationService as McpToolServerConfigurationService,
@@ -243,20 +210,50 @@ if TYPE_CHECKING:
     from plait.gateway.registration import Registration as Registration
     from plait.gateway.result import OperationError as OperationError
     from plait.gateway.result import OperationResult as OperationResult
-    from plait.messages.content import Content as Content
-    from plait.messages.content import ContentType as ContentType
-    from plait.messages.content import TextContent as TextContent
-    from plait.messages.content import ThinkingContent as ThinkingContent
-    from plait.messages.content import ToolResultContent as ToolResultContent
-    from plait.messages.content import ToolUseContent as ToolUseContent
-    from plait.messages.from_mcp import text_from_mcp as text_from_mcp
-    from plait.messages.lists import extract_system_prompt as extract_system_prompt
-    from plait.messages.lists import messages_from_json as messages_from_json
-    from plait.messages.lists import messages_to_json as messages_to_json
-    from plait.messages.lists import to_prompt_string as to_prompt_string
-    from plait.messages.message import Message as Message
-    from plait.messages.message import Role as Role
-    from plait.messages.usage import UsageMetadata as UsageMetadata
+    from plait.langchain.client.client import MultiServerMCPClient as MultiServerMCPClient
+    from plait.langchain.client.connections import Connection as Connection
+    from plait.langchain.client.connections import McpHttpClientFactory as McpHttpClientFactory
+    from plait.langchain.client.connections import SSEConnection as SSEConnection
+    from plait.langchain.client.connections import StdioConnection as StdioConnection
+    from plait.langchain.client.connections import (
+        StreamableHttpConnection as StreamableHttpConnection,
+    )
+    from plait.langchain.client.connections import WebsocketConnection as WebsocketConnection
+    from plait.langchain.client.execute import execute_tool as execute_tool
+    from plait.langchain.client.execute import execute_tool_blocking as execute_tool_blocking
+    from plait.langchain.client.loading import (
+        convert_mcp_tool_to_langchain_tool as convert_mcp_tool_to_langchain_tool,
+    )
+    from plait.langchain.client.loading import load_mcp_server_info as load_mcp_server_info
+    from plait.langchain.client.loading import load_mcp_tools as load_mcp_tools
+    from plait.langchain.client.middleware import MCPToolsMiddleware as MCPToolsMiddleware
+    from plait.langchain.client.prompts import (
+        convert_mcp_prompt_message_to_langchain_message as convert_mcp_prompt_message_to_langchain_message,  # noqa: E501
+    )
+    from plait.langchain.client.prompts import load_mcp_prompt as load_mcp_prompt
+    from plait.langchain.client.resources import (
+        convert_mcp_resource_to_langchain_blob as convert_mcp_resource_to_langchain_blob,
+    )
+    from plait.langchain.client.resources import get_mcp_resource as get_mcp_resource
+    from plait.langchain.client.resources import load_mcp_resources as load_mcp_resources
+    from plait.langchain.client.sessions import create_session as create_session
+    from plait.langchain.client.spec import AgentSpec as AgentSpec
+    from plait.langchain.client.spec import create_agent as create_agent
+    from plait.langchain.client.to_fastmcp import to_fastmcp as to_fastmcp
+    from plait.langchain.tools.callbacks import Callbacks as Callbacks
+    from plait.langchain.tools.callbacks import ElicitationCallback as ElicitationCallback
+    from plait.langchain.tools.callbacks import LoggingMessageCallback as LoggingMessageCallback
+    from plait.langchain.tools.callbacks import ProgressCallback as ProgressCallback
+    from plait.langchain.tools.content import map_content as map_content
+    from plait.langchain.tools.content import map_content_item as map_content_item
+    from plait.langchain.tools.failures import ToolFailedException as ToolFailedException
+    from plait.langchain.tools.interceptors import MCPToolCallRequest as MCPToolCallRequest
+    from plait.langchain.tools.interceptors import MCPToolCallResult as MCPToolCallResult
+    from plait.langchain.tools.interceptors import ToolCallEnd as ToolCallEnd
+    from plait.langchain.tools.interceptors import ToolCallInterceptor as ToolCallInterceptor
+    from plait.langchain.tools.mcp_blocks import mcp_content_from as mcp_content_from
+    from plait.langchain.tools.tool import MCPTool as MCPTool
+    from plait.langchain.tools.tool import MCPToolArtifact as MCPToolArtifact
     from plait.traces.compare import differences as differences
     from plait.traces.events import Elicited as Elicited
     from plait.traces.events import Healed as Healed
@@ -269,9 +266,23 @@ if TYPE_CHECKING:
     from plait.traces.events import TraceEvent as TraceEvent
     from plait.traces.events import Turn as Turn
     from plait.traces.file import TraceFile as TraceFile
-    from plait.traces.final import extract_final_ai_message as extract_final_ai_message
-    from plait.traces.final import prepare_evaluation_input as prepare_evaluation_input
+    from plait.traces.final_message import extract_final_ai_message as extract_final_ai_message
+    from plait.traces.final_message import prepare_evaluation_input as prepare_evaluation_input
     from plait.traces.markdown import trace_to_markdown as trace_to_markdown
+    from plait.traces.messages.content import Content as Content
+    from plait.traces.messages.content import ContentType as ContentType
+    from plait.traces.messages.content import TextContent as TextContent
+    from plait.traces.messages.content import ThinkingContent as ThinkingContent
+    from plait.traces.messages.content import ToolResultContent as ToolResultContent
+    from plait.traces.messages.content import ToolUseContent as ToolUseContent
+    from plait.traces.messages.from_mcp import text_from_mcp as text_from_mcp
+    from plait.traces.messages.lists import extract_system_prompt as extract_system_prompt
+    from plait.traces.messages.lists import messages_from_json as messages_from_json
+    from plait.traces.messages.lists import messages_to_json as messages_to_json
+    from plait.traces.messages.lists import to_prompt_string as to_prompt_string
+    from plait.traces.messages.message import Message as Message
+    from plait.traces.messages.message import Role as Role
+    from plait.traces.messages.usage import UsageMetadata as UsageMetadata
     from plait.traces.metrics import AgentMetrics as AgentMetrics
     from plait.traces.metrics import extract_agent_metrics as extract_agent_metrics
     from plait.traces.raw import TraceFormatConfig as TraceFormatConfig
@@ -281,11 +292,6 @@ if TYPE_CHECKING:
     from plait.traces.recorder import Recorder as Recorder
     from plait.traces.recorder import hash_question as hash_question
     from plait.traces.trace import Trace as Trace
-    from plait.transports.auth.login import finish_sign_in as finish_sign_in
-    from plait.transports.auth.stores.file import FileTokenStore as FileTokenStore
-    from plait.transports.auth.stores.keyring import KeyringTokenStore as KeyringTokenStore
-    from plait.transports.auth.stores.memory import MemoryTokenStore as MemoryTokenStore
-    from plait.transports.auth.stores.port import TokenStore as TokenStore
 
 
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
@@ -302,7 +308,7 @@ def __getattr__(name: str) -> object:
     try:
         value: object = getattr(import_module(module), name)
     except ModuleNotFoundError as error:
-        if module.startswith("plait.adapters.langchain") and error.name != module:
+        if module.startswith("plait.langchain") and error.name != module:
             hint = "pip install 'plait[langchain]'"
             text = f"plait.{name} needs {error.name}, which is not installed: {hint}"
             raise ImportError(text, name=error.name) from error

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 MODULES = {
-    "plait.adapters.langchain.agent": ("LangChainAgent",),
-    "plait.adapters.langchain.agent_middleware": ("build_agent_middleware",),
-    "plait.adapters.langchain.messages": ("messages_from_langchain", "messages_to_langchain"),
-    "plait.adapters.langchain.partial_state": (
+    "plait.agents.engines.langchain.agent": ("LangChainAgent",),
+    "plait.agents.engines.langchain.middleware": ("build_agent_middleware",),
+    "plait.agents.engines.langchain.messages": ("messages_from_langchain", "messages_to_langchain"),
+    "plait.agents.engines.langchain.partial_state": (
         "extract_partial_agent_state",
         "harmonize_agent_response",
     ),
-    "plait.adapters.claude_tool.messages": ("claude_tool_messages_to_raw_trace",),
-    "plait.adapters.claude_agent_sdk.messages": (
+    "plait.agents.engines.claude_tool.messages": ("claude_tool_messages_to_raw_trace",),
+    "plait.agents.engines.claude_agent_sdk.messages": (
         "messages_from_sdk",
         "sdk_messages_to_raw_trace",
     ),
-    "plait.adapters.langchain.callbacks": (
+    "plait.langchain.tools.callbacks": (
         "Callbacks",
         "ElicitationCallback",
         "LoggingMessageCallback",
         "ProgressCallback",
     ),
-    "plait.adapters.langchain.client": ("MultiServerMCPClient",),
-    "plait.adapters.langchain.connections": (
+    "plait.langchain.client.client": ("MultiServerMCPClient",),
+    "plait.langchain.client.connections": (
         "Connection",
         "McpHttpClientFactory",
         "SSEConnection",
@@ -30,51 +30,51 @@ MODULES = {
         "StreamableHttpConnection",
         "WebsocketConnection",
     ),
-    "plait.adapters.langchain.content": (
+    "plait.langchain.tools.content": (
         "map_content",
         "map_content_item",
     ),
-    "plait.adapters.langchain.execute": (
+    "plait.langchain.client.execute": (
         "execute_tool",
         "execute_tool_blocking",
     ),
-    "plait.adapters.langchain.failures": ("ToolFailedException",),
-    "plait.adapters.langchain.interceptors": (
+    "plait.langchain.tools.failures": ("ToolFailedException",),
+    "plait.langchain.tools.interceptors": (
         "MCPToolCallRequest",
         "MCPToolCallResult",
         "ToolCallEnd",
         "ToolCallInterceptor",
     ),
-    "plait.adapters.langchain.loading": (
+    "plait.langchain.client.loading": (
         "convert_mcp_tool_to_langchain_tool",
         "load_mcp_server_info",
         "load_mcp_tools",
     ),
-    "plait.adapters.langchain.mcp_blocks": ("mcp_content_from",),
-    "plait.adapters.langchain.middleware": ("MCPToolsMiddleware",),
-    "plait.adapters.langchain.prompts": (
+    "plait.langchain.tools.mcp_blocks": ("mcp_content_from",),
+    "plait.langchain.client.middleware": ("MCPToolsMiddleware",),
+    "plait.langchain.client.prompts": (
         "convert_mcp_prompt_message_to_langchain_message",
         "load_mcp_prompt",
     ),
-    "plait.adapters.langchain.resources": (
+    "plait.langchain.client.resources": (
         "convert_mcp_resource_to_langchain_blob",
         "get_mcp_resource",
         "load_mcp_resources",
     ),
-    "plait.adapters.langchain.serving": ("to_fastmcp",),
-    "plait.adapters.langchain.sessions": ("create_session",),
-    "plait.adapters.langchain.spec": (
+    "plait.langchain.client.to_fastmcp": ("to_fastmcp",),
+    "plait.langchain.client.sessions": ("create_session",),
+    "plait.langchain.client.spec": (
         "AgentSpec",
         "create_agent",
     ),
-    "plait.adapters.langchain.tools": (
+    "plait.langchain.tools.tool": (
         "MCPTool",
         "MCPToolArtifact",
     ),
-    "plait.adapters.manual.traces": ("ManualTraces",),
-    "plait.agents.base": ("BaseAgent",),
+    "plait.agents.engines.manual.traces": ("ManualTraces",),
+    "plait.agents.base_agent": ("BaseAgent",),
     "plait.agents.config": ("AgentConfig",),
-    "plait.agents.connecting": (
+    "plait.agents.server_tools": (
         "afetch_tool_descriptions",
         "apply_tool_description_overrides",
         "connect_all_mcp_servers",
@@ -120,22 +120,22 @@ MODULES = {
         "validate_mcp_config",
     ),
     "plait.agents.agent_run": ("AgentRun",),
-    "plait.agents.live": ("LiveAgent",),
+    "plait.agents.live_agent": ("LiveAgent",),
     "plait.agents.run_tools": ("RunTool", "ToolAnswer"),
     "plait.agents.static_tool": ("StaticTool",),
     "plait.agents.toolbox": (
         "redactor_for",
         "toolbox_for",
     ),
-    "plait.catalog.filters": ("ToolFilter",),
-    "plait.catalog.lock.changes": ("Change",),
-    "plait.catalog.lock.drift": ("Drift",),
-    "plait.catalog.lock.guard": ("LockReport",),
-    "plait.catalog.overrides": (
+    "plait.client.catalog.filters": ("ToolFilter",),
+    "plait.client.catalog.lock.changes": ("Change",),
+    "plait.client.catalog.lock.drift": ("Drift",),
+    "plait.client.catalog.lock.guard": ("LockReport",),
+    "plait.client.catalog.overrides": (
         "ArgumentOverride",
         "ToolOverride",
     ),
-    "plait.catalog.schemas": (
+    "plait.client.catalog.schemas": (
         "PROFILES",
         "Parameter",
         "Profile",
@@ -146,25 +146,25 @@ MODULES = {
         "shape_schema",
         "to_json_schema",
     ),
-    "plait.catalog.tool": ("Tool",),
-    "plait.config.budgets": (
+    "plait.client.catalog.tool": ("Tool",),
+    "plait.client.config.budgets": (
         "CallBudget",
         "Limit",
         "ResultBudget",
     ),
-    "plait.config.deferral": ("Deferral",),
-    "plait.config.oauth": ("OAuth",),
-    "plait.config.policy": (
+    "plait.client.config.deferral": ("Deferral",),
+    "plait.client.config.oauth": ("OAuth",),
+    "plait.client.config.policy": (
         "Policy",
         "PolicyDecision",
         "PolicyRule",
     ),
-    "plait.config.policy_file": ("read_policy",),
-    "plait.config.read": (
+    "plait.client.config.policy_file": ("read_policy",),
+    "plait.client.config.read": (
         "ClientConfig",
         "read_config",
     ),
-    "plait.config.servers": (
+    "plait.client.config.servers": (
         "HttpServer",
         "InProcessServer",
         "ServerConfig",
@@ -172,8 +172,8 @@ MODULES = {
         "StdioServer",
         "WebSocketServer",
     ),
-    "plait.connections.facts": ("ServerFacts",),
-    "plait.connections.status": (
+    "plait.client.connections.server_info": ("ServerFacts",),
+    "plait.client.connections.status": (
         "ServerStatus",
         "Status",
     ),
@@ -240,26 +240,26 @@ MODULES = {
         "TransportError",
         "UnknownServerError",
     ),
-    "plait.execution.approval": (
+    "plait.client.calls.approval": (
         "Approval",
         "ApprovalRequest",
     ),
-    "plait.execution.call": (
+    "plait.client.calls.call": (
         "ToolCall",
         "run_deadline",
     ),
-    "plait.execution.call_budget": ("run_budget",),
-    "plait.execution.callbacks": ("CallbackContext",),
-    "plait.execution.classify": (
+    "plait.client.calls.call_budget": ("run_budget",),
+    "plait.client.calls.callbacks": ("CallbackContext",),
+    "plait.client.calls.classify": (
         "classify_error",
         "should_retry",
     ),
-    "plait.execution.handle": ("ServerHandle",),
-    "plait.execution.outcome": ("ToolResult",),
-    "plait.execution.result_cache": ("ResultCaching",),
-    "plait.execution.sampling": ("Sampling",),
-    "plait.execution.toolbox": ("Toolbox",),
-    "plait.execution.watching": (
+    "plait.client.server_handle": ("ServerHandle",),
+    "plait.client.calls.outcome": ("ToolResult",),
+    "plait.client.calls.result_cache": ("ResultCaching",),
+    "plait.client.calls.sampling": ("Sampling",),
+    "plait.client.toolbox": ("Toolbox",),
+    "plait.client.resource_watch": (
         "ResourceUpdate",
         "ResourceWatch",
     ),
@@ -288,7 +288,7 @@ MODULES = {
         "OperationError",
         "OperationResult",
     ),
-    "plait.messages.content": (
+    "plait.traces.messages.content": (
         "Content",
         "ContentType",
         "TextContent",
@@ -296,18 +296,18 @@ MODULES = {
         "ToolResultContent",
         "ToolUseContent",
     ),
-    "plait.messages.from_mcp": ("text_from_mcp",),
-    "plait.messages.lists": (
+    "plait.traces.messages.from_mcp": ("text_from_mcp",),
+    "plait.traces.messages.lists": (
         "extract_system_prompt",
         "messages_from_json",
         "messages_to_json",
         "to_prompt_string",
     ),
-    "plait.messages.message": (
+    "plait.traces.messages.message": (
         "Message",
         "Role",
     ),
-    "plait.messages.usage": ("UsageMetadata",),
+    "plait.traces.messages.usage": ("UsageMetadata",),
     "plait.traces.compare": ("differences",),
     "plait.traces.events": (
         "Elicited",
@@ -322,7 +322,7 @@ MODULES = {
         "Turn",
     ),
     "plait.traces.file": ("TraceFile",),
-    "plait.traces.final": (
+    "plait.traces.final_message": (
         "extract_final_ai_message",
         "prepare_evaluation_input",
     ),
@@ -344,10 +344,10 @@ MODULES = {
         "hash_question",
     ),
     "plait.traces.trace": ("Trace",),
-    "plait.transports.auth.login": ("finish_sign_in",),
-    "plait.transports.auth.stores.file": ("FileTokenStore",),
-    "plait.transports.auth.stores.keyring": ("KeyringTokenStore",),
-    "plait.transports.auth.stores.memory": ("MemoryTokenStore",),
-    "plait.transports.auth.stores.port": ("TokenStore",),
+    "plait.client.transports.auth.login": ("finish_sign_in",),
+    "plait.client.transports.auth.stores.file": ("FileTokenStore",),
+    "plait.client.transports.auth.stores.keyring": ("KeyringTokenStore",),
+    "plait.client.transports.auth.stores.memory": ("MemoryTokenStore",),
+    "plait.client.transports.auth.stores.port": ("TokenStore",),
 }
 """Where each public name lives; it is imported when it is first asked for."""

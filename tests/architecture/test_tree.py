@@ -32,7 +32,8 @@ MACHINE_PATH = re.compile(rf"(?<!{_WORD})(?<!/)/(?:home|root|Users|work|mnt|opt|
 
 def _layers_contract() -> dict[str, Any]:
     settings = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))
-    (contract,) = settings["tool"]["importlinter"]["contracts"]
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    (contract,) = [found for found in contracts if found["id"] == "rooms"]
     return contract
 
 

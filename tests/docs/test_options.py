@@ -9,10 +9,10 @@ import pytest
 
 import plait
 from plait import ConfigError, MultiServerMCPClient, read_config
-from plait.adapters.langchain.loading import convert_mcp_tool_to_langchain_tool, load_mcp_tools
-from plait.adapters.langchain.middleware import MCPToolsMiddleware
-from plait.config.keys import CLIENT_KEYS, server_keys
-from plait.config.table import camel_case
+from plait.client.config.key_table import camel_case
+from plait.client.config.keys import CLIENT_KEYS, server_keys
+from plait.langchain.client.loading import convert_mcp_tool_to_langchain_tool, load_mcp_tools
+from plait.langchain.client.middleware import MCPToolsMiddleware
 from tests.docs.pages import ROOT
 
 OPTIONS = (ROOT / "docs" / "reference" / "options.md").read_text()

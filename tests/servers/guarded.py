@@ -12,7 +12,7 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel
 
 from plait.testing.ports import bind
-from plait.testing.serving import HttpServer, exit_when_stdin_closes, url_of
+from plait.testing.serve import HttpServer, exit_when_stdin_closes, url_of
 
 LEDGER = Path(sys.argv[1])
 server = MCPServer("guarded", log_level="ERROR")

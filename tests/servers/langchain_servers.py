@@ -38,7 +38,7 @@ from pydantic import BaseModel
 
 from plait.testing import ServerProcess
 from plait.testing.ports import bind
-from plait.testing.serving import (
+from plait.testing.serve import (
     HttpServer,
     exit_when_stdin_closes,
     serve_websocket,

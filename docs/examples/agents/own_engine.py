@@ -8,7 +8,7 @@ from plait import (
     get_agent,
     hash_question,
 )
-from plait.agents.live import Ending
+from plait.agents.live_agent import Ending
 from plait.testing import server_stdio_config
 
 QUESTION = "20 + 22"

@@ -8,10 +8,11 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import TextIO
 
-from plait._support.harmless import on_terminal
 from plait._support.redact import Redactor
+from plait._support.sanitize import on_terminal
 
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+_CLIENT_ROOMS = frozenset({"calls", "catalog", "config", "connections", "transports"})
 
 
 def loggers_to_show(verbosity: int, environ: Mapping[str, str]) -> frozenset[str]:
@@ -21,11 +22,14 @@ def loggers_to_show(verbosity: int, environ: Mapping[str, str]) -> frozenset[str
         return frozenset({""})
     if verbosity == 1 or "*" in wanted:
         return frozenset({"plait"})
-    return frozenset(
-        part if part == "plait" or part.startswith("plait.") else f"plait.{part}"
-        for part in wanted
-        if part
-    )
+    return frozenset(_logger_name(part) for part in wanted if part)
+
+
+def _logger_name(scope: str) -> str:
+    """Return the logger of a room; the rooms of the client go by their own names."""
+    if scope == "plait" or scope.startswith("plait."):
+        return scope
+    return f"plait.client.{scope}" if scope in _CLIENT_ROOMS else f"plait.{scope}"
 
 
 def configure_logging(verbosity: int, environ: Mapping[str, str] | None = None) -> None:

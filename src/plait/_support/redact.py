@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from functools import cached_property
 
-from plait._support.failures import one_line
-from plait._support.spellings import spellings
+from plait._support.encodings import spellings
+from plait._support.exception_groups import one_line
 
 HIDDEN = "***"
 

@@ -7,8 +7,8 @@ import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Final
 
-from plait._support.harmless import harmless
 from plait._support.redact import Redactor
+from plait._support.sanitize import harmless
 from plait.agents.config import AgentConfig
 from plait.agents.model_config import ModelConfig
 from plait.agents.recording import RunObserver
@@ -16,7 +16,10 @@ from plait.agents.run_tools import RunTool, ToolAnswer, tools_of_run
 from plait.agents.servers import MCPServerConfig
 from plait.agents.static_tool import StaticTool
 from plait.agents.toolbox import toolbox_for
-from plait.catalog.tool import Tool
+from plait.client.calls.approval import OnApproval
+from plait.client.calls.result_budget.bounds import OWN_SERVER, READ_MORE
+from plait.client.catalog.tool import Tool
+from plait.client.toolbox import Toolbox
 from plait.errors import (
     AgentExecutionError,
     ConfigError,
@@ -24,13 +27,10 @@ from plait.errors import (
     McpTimeoutError,
     PlaitError,
 )
-from plait.execution.approval import OnApproval
-from plait.execution.budget.bounds import OWN_SERVER, READ_MORE
-from plait.execution.toolbox import Toolbox
-from plait.messages.lists import extract_system_prompt
-from plait.messages.message import Message, Role
-from plait.messages.usage import UsageMetadata
 from plait.traces.events import Status
+from plait.traces.messages.lists import extract_system_prompt
+from plait.traces.messages.message import Message, Role
+from plait.traces.messages.usage import UsageMetadata
 from plait.traces.recorder import Recorder
 from plait.traces.trace import Trace
 

@@ -10,7 +10,7 @@ from plait.agents.config import AgentConfig
 from plait.agents.result import AgentResult
 from plait.agents.servers import MCPServerConfig
 from plait.agents.static_tool import StaticTool
-from plait.messages.message import Message
+from plait.traces.messages.message import Message
 
 
 @dataclass(frozen=True, slots=True)

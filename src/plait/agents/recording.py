@@ -14,12 +14,12 @@ from mcp.client import ClientRequestContext
 from mcp.client.session import ElicitationFnT
 
 from plait.agents.config import AgentConfig
+from plait.client.toolbox import Toolbox
 from plait.errors import PlaitError
-from plait.execution.toolbox import Toolbox
-from plait.telemetry.observer import Operation
 from plait.traces.codec import Redact
 from plait.traces.events import Status
 from plait.traces.file import TraceFile
+from plait.traces.observer import Operation
 from plait.traces.recorder import Recorder
 
 

@@ -186,7 +186,7 @@ REGISTRY = AdapterRegistry(
         AdapterSpec(
             interface="langchain",
             description="LangGraph agents with any chat model of LangChain",
-            agent_factory="plait.adapters.langchain.agent:LangChainAgent",
+            agent_factory="plait.agents.engines.langchain.agent:LangChainAgent",
             needs=("langchain_core", "langchain", "langgraph"),
             install="plait[langchain]",
         ),
@@ -203,7 +203,7 @@ REGISTRY = AdapterRegistry(
         AdapterSpec(
             interface="claude_tool",
             description="the tool runner of Anthropic's SDK",
-            agent_factory="plait.adapters.claude_tool.agent:ClaudeToolAgent",
+            agent_factory="plait.agents.engines.claude_tool.agent:ClaudeToolAgent",
             needs=("anthropic",),
             install="plait[anthropic]",
             fallback_interface="langchain",
@@ -211,7 +211,7 @@ REGISTRY = AdapterRegistry(
         AdapterSpec(
             interface="claude_agent_sdk",
             description="the Claude Agent SDK",
-            agent_factory="plait.adapters.claude_agent_sdk.agent:ClaudeSDKAgent",
+            agent_factory="plait.agents.engines.claude_agent_sdk.agent:ClaudeSDKAgent",
             needs=("claude_agent_sdk",),
             install="plait[claude]",
             fallback_interface="langchain",
@@ -219,7 +219,7 @@ REGISTRY = AdapterRegistry(
         AdapterSpec(
             interface="manual",
             description="recorded answers",
-            agent_factory="plait.adapters.manual.agent:ManualAgent",
+            agent_factory="plait.agents.engines.manual.agent:ManualAgent",
             supports_mcp=False,
             supports_tools=False,
         ),

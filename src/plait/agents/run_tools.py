@@ -8,12 +8,12 @@ from typing import Any
 
 import mcp_types as types
 
-from plait._support.harmless import harmless
+from plait._support.sanitize import harmless
 from plait.agents.static_tool import StaticTool
-from plait.catalog.tool import Tool
+from plait.client.calls.outcome import ToolResult
+from plait.client.catalog.tool import Tool
 from plait.errors import ConfigError
-from plait.execution.outcome import ToolResult
-from plait.messages.from_mcp import content_for_model, text_from_mcp
+from plait.traces.messages.from_mcp import content_for_model, text_from_mcp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,11 +9,11 @@ from typing import Any, Unpack, cast
 from plait._support.redact import Redactor
 from plait.agents.model_config import ModelConfig
 from plait.agents.servers import MCPServerConfig, convert_mcp_config
-from plait.config.secrets import secret_values
-from plait.execution.options import ToolOptions
-from plait.execution.toolbox import Toolbox
+from plait.client.config.secrets import secret_values
+from plait.client.options import ToolOptions
+from plait.client.toolbox import Toolbox
 from plait.models.providers import keys_in
-from plait.telemetry.observer import Observer
+from plait.traces.observer import Observer
 
 
 def toolbox_for(

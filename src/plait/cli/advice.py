@@ -17,8 +17,8 @@ from typing import cast
 from urllib.parse import urlsplit
 
 from plait.cli.targets import address_of, target_of
-from plait.config.oauth import OAuth
-from plait.config.servers import RemoteOptions, ServerConfig, StdioServer
+from plait.client.config.oauth import OAuth
+from plait.client.config.servers import RemoteOptions, ServerConfig, StdioServer
 from plait.errors import (
     AuthRequiredError,
     CallTimeoutError,

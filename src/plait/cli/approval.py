@@ -11,7 +11,7 @@ import click
 
 from plait._support.threads import in_thread
 from plait.cli.terminal import print_aside, visible
-from plait.execution.approval import Approval, ApprovalRequest
+from plait.client.calls.approval import Approval, ApprovalRequest
 
 _YES = frozenset({"y", "yes"})
 _NO = frozenset({"n", "no", ""})

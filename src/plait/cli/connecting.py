@@ -9,14 +9,14 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from plait.cli.answers import reason_for
+from plait.cli.ask_servers import reason_for
 from plait.cli.terminal import console_for, is_terminal, seconds_label, visible
 
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from plait.connections.status import ServerStatus, Status
-    from plait.execution.toolbox import Toolbox
+    from plait.client.connections.status import ServerStatus, Status
+    from plait.client.toolbox import Toolbox
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 

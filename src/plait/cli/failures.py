@@ -13,8 +13,8 @@ from plait.cli.advice import fix_for
 from plait.cli.arguments import ArgumentError
 from plait.cli.options import settings_of
 from plait.cli.terminal import print_aside, visible, wrapped
-from plait.config.secrets import secret_values
-from plait.config.servers import ServerConfig
+from plait.client.config.secrets import secret_values
+from plait.client.config.servers import ServerConfig
 from plait.errors import ConfigError, PlaitError, Problem
 
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from plait.cli.advice import command_fix
-from plait.config.editors import EditorConfig, RawServer
-from plait.config.given import as_mapping
-from plait.config.read import read_config
-from plait.config.servers import StdioServer
-from plait.config.starter import lift_secrets, merge_servers, starter_config, to_mcp_json
+from plait.client.config.editors import EditorConfig, RawServer
+from plait.client.config.raw_value import as_mapping
+from plait.client.config.read import read_config
+from plait.client.config.servers import StdioServer
+from plait.client.config.starter import lift_secrets, merge_servers, starter_config, to_mcp_json
 from plait.errors import ConfigError
 
 

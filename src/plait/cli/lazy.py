@@ -15,7 +15,7 @@ import click
 
 from plait.cli.examples import write_examples
 from plait.cli.exits import Exit, exit_code_for
-from plait.cli.names import did_you_mean
+from plait.cli.suggestions import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)

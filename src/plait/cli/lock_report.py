@@ -9,11 +9,11 @@ import click
 from rich.padding import Padding
 from rich.text import Text
 
-from plait.catalog.lock.changes import Change
-from plait.catalog.lock.drift import Drift
-from plait.catalog.lock.locked import LockedServer
-from plait.catalog.lock.words import word_diff
 from plait.cli.terminal import count_label, print_rich, visible
+from plait.client.catalog.lock.changes import Change
+from plait.client.catalog.lock.drift import Drift
+from plait.client.catalog.lock.entries import LockedServer
+from plait.client.catalog.lock.text_diff import word_diff
 
 _MARKS: Final = {
     "added": ("+", "green"),

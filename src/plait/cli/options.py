@@ -11,7 +11,7 @@ import click
 from plait._support.logs import configure_logging
 
 if TYPE_CHECKING:
-    from plait.config.servers import ServerConfig
+    from plait.client.config.servers import ServerConfig
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -20,7 +20,7 @@ from mcp_types import (
     ElicitResult,
 )
 
-from plait._support.failures import one_line
+from plait._support.exception_groups import one_line
 from plait._support.threads import in_thread
 from plait.cli.arguments import ArgumentError, ReadText, parse_arguments
 from plait.cli.forms import FormField, UnfitError, checked, fields_of, parsed

@@ -13,7 +13,7 @@ from plait.cli.terminal import visible
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from plait.reasoning.export.whole import WholeSession
+    from plait.reasoning.export.document import WholeSession
     from plait.reasoning.values import GraphNode, Thought
 
 

@@ -16,7 +16,7 @@ from rich.live import Live
 from plait._support.redact import Redactor
 from plait.cli.run_view import Activity, live_view, progress_text
 from plait.cli.terminal import colour_allowed, console_for, print_aside, print_rich
-from plait.execution.callbacks import CallbackContext
+from plait.client.calls.callbacks import CallbackContext
 from plait.traces.codec import Cleaner, event_from_line, line_from_event
 from plait.traces.events import TraceEvent
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from rich.padding import Padding
 from rich.text import Text
 
+from plait.cli.phrases import some_of
 from plait.cli.terminal import count_label, visible
 from plait.cli.trace_view import body_view, event_view, numbers_of, status_label, turn_line
-from plait.cli.words import some_of
 from plait.traces.events import (
     RunEnded,
     RunFailed,

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import click
 
 from plait._support.logs import hide_in_logs
-from plait.cli.names import did_you_mean
 from plait.cli.options import settings_of
+from plait.cli.suggestions import did_you_mean
 from plait.errors import CircuitOpenError, PlaitError, UnknownServerError
 
 if TYPE_CHECKING:
     from mcp.client.session import ElicitationFnT
 
     from plait.cli.connecting import Progress
-    from plait.config.read import ClientConfig, InputRequest
-    from plait.config.servers import ServerConfig
-    from plait.execution.approval import OnApproval
-    from plait.execution.toolbox import Toolbox
+    from plait.client.calls.approval import OnApproval
+    from plait.client.config.read import ClientConfig, InputRequest
+    from plait.client.config.servers import ServerConfig
+    from plait.client.toolbox import Toolbox
 
 T = TypeVar("T")
 
@@ -61,9 +61,9 @@ def read_configuration(ctx: click.Context) -> ClientConfig:
     Raises:
         ConfigError: There is no configuration, or it is wrong.
     """
-    from plait.config.locate import find_config
-    from plait.config.read import read_config
-    from plait.config.secrets import secret_values
+    from plait.client.config.locate import find_config
+    from plait.client.config.read import read_config
+    from plait.client.config.secrets import secret_values
 
     settings = settings_of(ctx)
     path = find_config(settings.config)
@@ -75,7 +75,7 @@ def read_configuration(ctx: click.Context) -> ClientConfig:
 
 def has_configuration(ctx: click.Context) -> bool:
     """Say whether a configuration is named, or lies in one of the usual places."""
-    from plait.config.locate import ENVIRONMENT_VARIABLE, config_places
+    from plait.client.config.locate import ENVIRONMENT_VARIABLE, config_places
 
     named = settings_of(ctx).config is not None or bool(os.environ.get(ENVIRONMENT_VARIABLE))
     return named or any(place.is_file() for place in config_places())
@@ -156,7 +156,7 @@ def run_with(
 ) -> T:
     """Do the work in a toolbox of a configuration that has been read already."""
     from plait.cli.connecting import Progress
-    from plait.execution.toolbox import Toolbox
+    from plait.client.toolbox import Toolbox
 
     show_progress = show_progress and not settings_of(ctx).quiet
 

@@ -6,9 +6,9 @@ import shlex
 from urllib.parse import urlsplit
 
 from plait._support.redact import HIDDEN, Redactor
-from plait.config.secrets import secret_values
-from plait.config.servers import RemoteOptions, ServerConfig, StdioServer
-from plait.config.urls import public_url
+from plait.client.config.secrets import secret_values
+from plait.client.config.servers import RemoteOptions, ServerConfig, StdioServer
+from plait.client.config.urls import public_url
 
 
 def target_of(server: ServerConfig) -> str:

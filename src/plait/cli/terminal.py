@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from plait._support.harmless import escaped, on_terminal
+from plait._support.sanitize import escaped, on_terminal
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

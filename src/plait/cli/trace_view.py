@@ -11,8 +11,6 @@ from rich.table import Table
 from rich.text import Text
 
 from plait.cli.terminal import count_label, seconds_label, visible
-from plait.messages.lists import to_prompt_string
-from plait.messages.usage import UsageMetadata
 from plait.traces.events import (
     Elicited,
     Healed,
@@ -25,6 +23,8 @@ from plait.traces.events import (
     TraceEvent,
     Turn,
 )
+from plait.traces.messages.lists import to_prompt_string
+from plait.traces.messages.usage import UsageMetadata
 from plait.traces.trace import Trace
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import StateSnapshot
 
-from plait.connections.handover import Handover
+from plait.client.connections.loop_bridge import Handover
 from plait.gateway.chat import ChatSender
 from plait.gateway.configuration import McpToolServerConfigurationService
 from plait.gateway.headers import ToolOptions

@@ -16,22 +16,22 @@ import httpx2
 from plait._support.clock import Clock, SystemClock
 from plait._support.redact import Redactor
 from plait._support.threads import in_thread
-from plait.catalog.tool import Tool
-from plait.config.policies import ReconnectPolicy
-from plait.config.servers import HttpServer
-from plait.config.urls import public_url
+from plait.client.catalog.tool import Tool
+from plait.client.config.servers import HttpServer
+from plait.client.config.timing import ReconnectPolicy
+from plait.client.config.urls import public_url
+from plait.client.toolbox import Toolbox
 from plait.errors import ChatHistoryError, ConfigError, DiscoveryError, OutboxError, TokenError
-from plait.execution.toolbox import Toolbox
 from plait.gateway.entries import McpServerConfig, ServerList, entries_of, servers_from
 from plait.gateway.headers import ToolOptions, discovery_headers, history_headers
 from plait.gateway.history import ChatHistory, ChatHistoryMessage, Redact, history_of
 from plait.gateway.http import get_with_retries, is_refused, post, reason_of
 from plait.gateway.manifest import read_manifest
-from plait.gateway.once import SharedMemory
 from plait.gateway.outbox import Outbox
 from plait.gateway.port import TurnContext
 from plait.gateway.result import OperationError, OperationResult
 from plait.gateway.settings import NO_APPLICATION, ApiVersion, GatewaySettings, settings_from
+from plait.gateway.shared_cache import SharedMemory
 from plait.gateway.tokens import check_token, is_over
 from plait.gateway.turns import owner_of
 

@@ -15,16 +15,16 @@ from typing import Any, cast
 import httpx2
 
 from plait._support.clock import SystemClock
-from plait.adapters.langchain.client import MultiServerMCPClient
-from plait.adapters.langchain.tools import MCPTool
-from plait.catalog.names import with_public_names
-from plait.catalog.tool import Tool
-from plait.config.read import read_config
-from plait.config.servers import HttpServer
-from plait.connections.access import Access
+from plait.client.catalog.names import with_public_names
+from plait.client.catalog.tool import Tool
+from plait.client.config.read import read_config
+from plait.client.config.servers import HttpServer
+from plait.client.connections.credentials import Access
 from plait.errors import PlaitError
 from plait.gateway.entries import McpServerConfig
-from plait.gateway.once import SharedMemory
+from plait.gateway.shared_cache import SharedMemory
+from plait.langchain.client.client import MultiServerMCPClient
+from plait.langchain.tools.tool import MCPTool
 
 _MOST_USERS = 1024
 """Credentials that are kept, counted by user and server; the longest unused goes first.

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from plait._support.redact import Redactor
-from plait.config.urls import is_private, public_url
+from plait.client.config.urls import is_private, public_url
 from plait.errors import TokenError
 from plait.gateway.entries import McpServerConfig
 from plait.gateway.port import Authorization, TurnContext

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast, overload
 from urllib.parse import urlsplit
 
-from plait.config.urls import public_url
+from plait.client.config.urls import public_url
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VALUE = re.compile(r"[\t\x20-\x7e]*")

@@ -12,9 +12,9 @@ from plait._support.clock import Clock
 from plait._support.redact import Redactor
 from plait._support.retry_after import seconds_from_retry_after
 from plait._support.threads import in_thread
-from plait.config.policies import ReconnectPolicy
-from plait.config.secrets import secrets_in_headers
-from plait.config.urls import public_url
+from plait.client.config.secrets import secrets_in_headers
+from plait.client.config.timing import ReconnectPolicy
+from plait.client.config.urls import public_url
 from plait.errors import DiscoveryError, GatewayError
 from plait.models.connections import certificates
 

@@ -14,12 +14,12 @@ from langchain_core.tools import BaseTool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
-from plait.adapters.langchain.middleware import error_message, run_of, with_note
-from plait.adapters.langchain.models import profile_of, readable_by
-from plait.adapters.langchain.spec import name_of
 from plait.errors import ConfigError, GatewayError
 from plait.gateway.port import Authorization, TurnContext
 from plait.gateway.registration import McpToolRegistrationService, Registration
+from plait.langchain.client.middleware import error_message, run_of, with_note
+from plait.langchain.client.spec import name_of
+from plait.langchain.tools.model_support import profile_of, readable_by
 
 logger = logging.getLogger("plait.gateway")
 

@@ -16,7 +16,7 @@ import httpx2
 
 from plait._support.redact import Redactor
 from plait._support.retry_after import seconds_from_retry_after
-from plait.config.policies import ReconnectPolicy
+from plait.client.config.timing import ReconnectPolicy
 from plait.errors import OutboxError
 from plait.gateway.http import may_come_right, reason_of
 from plait.gateway.outbox_store import Letter, OutboxStore

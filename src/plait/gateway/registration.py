@@ -9,10 +9,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from plait.adapters.langchain.spec import Agent, AgentSpec, name_of
-from plait.adapters.langchain.tools import MCPTool
-from plait.config.urls import public_url
-from plait.connections.handover import Handover
+from plait.client.config.urls import public_url
+from plait.client.connections.loop_bridge import Handover
 from plait.errors import ClientClosedError, ConfigError, PlaitError
 from plait.gateway.chat_blocking import BlockingChatSender
 from plait.gateway.configuration import GatewayOptions, McpToolServerConfigurationService
@@ -24,6 +22,8 @@ from plait.gateway.messages import Roles
 from plait.gateway.port import Authorization, TurnContext
 from plait.gateway.settings import GatewaySettings
 from plait.gateway.turns import agent_of, user_of
+from plait.langchain.client.spec import Agent, AgentSpec, name_of
+from plait.langchain.tools.tool import MCPTool
 
 logger = logging.getLogger("plait.gateway")
 

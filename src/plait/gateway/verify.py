@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from plait.config.urls import public_url
+from plait.client.config.urls import public_url
 from plait.errors import PlaitError
 from plait.gateway.configuration import McpToolServerConfigurationService
 from plait.gateway.credentials import Credentials

@@ -17,7 +17,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from plait.errors import RefusedError
-from plait.reasoning.refusals import invalid
+from plait.reasoning.error_texts import invalid
 
 ParamsT = TypeVar("ParamsT", bound="Params")
 

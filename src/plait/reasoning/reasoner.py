@@ -19,14 +19,14 @@ from plait.reasoning.arguments import Adjustment, Params, read_arguments
 from plait.reasoning.backends.pipes import PipeNames
 from plait.reasoning.backends.port import Completer, Completion, OnProgress, Prompt
 from plait.reasoning.backends.settings import GotLimits
+from plait.reasoning.call_context import Outcome, Work
 from plait.reasoning.changes import Changes
-from plait.reasoning.refusals import session_fault
+from plait.reasoning.error_texts import session_fault
 from plait.reasoning.registry import TOOLS
 from plait.reasoning.results import Result, Shown
 from plait.reasoning.storage.port import ConflictError, Storage
 from plait.reasoning.tool import Tool
 from plait.reasoning.values import Invocation
-from plait.reasoning.work import Outcome, Work
 
 _MOST_CONFLICTS = 50
 """How often a call begins again because another process was faster."""

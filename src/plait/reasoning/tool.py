@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from plait.reasoning.arguments import Params
+from plait.reasoning.call_context import Outcome, Work
 from plait.reasoning.results import Shown
-from plait.reasoning.work import Outcome, Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 from plait.models.scripts import Call, Say
 from plait.testing.faults.options import FaultOptions
+from plait.testing.launch import fault_server, running_server, server_stdio_config, stdio_config
 from plait.testing.ports import blackhole, free_port
 from plait.testing.processes import ServerProcess, running
 from plait.testing.proxy import FaultProxy
-from plait.testing.servers import fault_server, running_server, server_stdio_config, stdio_config
 from plait.testing.state import StateDir
 from plait.testing.waiting import eventually
 
 if TYPE_CHECKING:
-    from plait.adapters.langchain.scripted_model import ScriptedChatModel, tool_call
+    from plait.agents.engines.langchain.scripted_model import ScriptedChatModel, tool_call
     from plait.gateway.mock.run import MockGateway
     from plait.testing.completer_suite import CompleterSuite, WaitingCompleterSuite
     from plait.testing.llm.anthropic import AnthropicServer
@@ -59,10 +59,10 @@ _LATER = {
     "MockGateway": "plait.gateway.mock.run",
     "OAuthServer": "plait.testing.oauth.server",
     "OpenAIServer": "plait.testing.llm.openai",
-    "ScriptedChatModel": "plait.adapters.langchain.scripted_model",
+    "ScriptedChatModel": "plait.agents.engines.langchain.scripted_model",
     "WaitingCompleterSuite": "plait.testing.completer_suite",
     "oauth_server": "plait.testing.oauth.server",
-    "tool_call": "plait.adapters.langchain.scripted_model",
+    "tool_call": "plait.agents.engines.langchain.scripted_model",
 }
 """Imported when they are first asked for: what they need is slow, or may not be installed."""
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from plait.agents.result import AgentResult
-from plait.messages.message import Message, Role
+from plait.traces.messages.message import Message, Role
 
 _CALL_ID = re.compile(r"\(call_id: (?P<result>[^)]*)\) ---|   Call ID: (?P<call>.*)")
 

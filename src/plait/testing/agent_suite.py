@@ -24,17 +24,17 @@ from plait.agents.config import AgentConfig
 from plait.agents.result import AgentResult
 from plait.agents.static_tool import StaticTool
 from plait.errors import AgentExecutionError
-from plait.messages.message import Message
-from plait.messages.usage import UsageMetadata
 from plait.models.scripts import Call, Say
 from plait.testing.agent_outline import outline, without_ids
 from plait.testing.faults.options import parse
 from plait.testing.faults.run import Run
 from plait.testing.faults.serve import build_server
+from plait.testing.launch import fault_server, stdio_config
 from plait.testing.llm.turns import Hang, Refuse
 from plait.testing.processes import ServerProcess
-from plait.testing.servers import fault_server, stdio_config
 from plait.traces.events import Healed, ToolReturned, TraceEvent
+from plait.traces.messages.message import Message
+from plait.traces.messages.usage import UsageMetadata
 from plait.traces.read import read_trace
 
 Play: TypeAlias = "Sequence[Say | Refuse | Hang]"

@@ -15,7 +15,7 @@ from mcp.server import MCPServer
 from mcp.types import ToolAnnotations
 
 from plait.testing.ports import bind
-from plait.testing.serving import (
+from plait.testing.serve import (
     MAX_REQUEST_BODY_BYTES,
     HttpServer,
     exit_when_stdin_closes,

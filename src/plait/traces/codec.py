@@ -9,9 +9,9 @@ from dataclasses import MISSING, fields
 from typing import Any, cast
 
 from plait._support.redact import HIDDEN
-from plait.messages.message import Message
-from plait.messages.usage import UsageMetadata
 from plait.traces.events import KINDS, VERSION, TraceEvent, Turn
+from plait.traces.messages.message import Message
+from plait.traces.messages.usage import UsageMetadata
 
 Redact = Callable[[str], str]
 """Returns a text without its secrets."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from difflib import unified_diff
 
-from plait.messages.content import Content, ToolResultContent, ToolUseContent
-from plait.messages.message import Message
+from plait.traces.messages.content import Content, ToolResultContent, ToolUseContent
+from plait.traces.messages.message import Message
 from plait.traces.raw import messages_to_raw_trace
 from plait.traces.trace import Trace
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from plait.messages.message import Message
-from plait.messages.usage import UsageMetadata
+from plait.traces.messages.message import Message
+from plait.traces.messages.usage import UsageMetadata
 
 VERSION = 1
 """The version of the format; a reader takes lines of this one and of earlier ones."""

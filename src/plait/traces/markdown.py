@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterator
 
-from plait.messages.message import Role
 from plait.traces.events import (
     Elicited,
     Healed,
@@ -19,6 +18,7 @@ from plait.traces.events import (
     TraceEvent,
     Turn,
 )
+from plait.traces.messages.message import Role
 from plait.traces.trace import Trace
 
 

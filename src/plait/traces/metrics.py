@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from plait.messages.message import Message, Role
+from plait.traces.messages.message import Message, Role
 
 _SUSPECT = re.compile(
     r"\b(?:error|failed|exception|traceback|stack trace|404|500|502|503|timeout|invalid|"

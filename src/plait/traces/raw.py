@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from plait.messages.content import ToolUseContent
-from plait.messages.message import Message, Role
+from plait.traces.messages.content import ToolUseContent
+from plait.traces.messages.message import Message, Role
 
 LIMIT_NOTE: Final = "[Note: Recursion limit reached - partial response shown]"
 TIMEOUT_NOTE: Final = "[Note: Agent timed out - partial response shown]"

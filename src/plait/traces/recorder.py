@@ -13,9 +13,6 @@ from uuid import uuid4
 from plait._support.clock import Clock, SystemClock
 from plait._version import __version__
 from plait.errors import PlaitError
-from plait.messages.lists import to_prompt_string
-from plait.messages.message import Message
-from plait.messages.usage import UsageMetadata
 from plait.traces.codec import Cleaner, Redact, line_from_event
 from plait.traces.events import (
     Action,
@@ -31,6 +28,9 @@ from plait.traces.events import (
     TraceEvent,
     Turn,
 )
+from plait.traces.messages.lists import to_prompt_string
+from plait.traces.messages.message import Message
+from plait.traces.messages.usage import UsageMetadata
 from plait.traces.trace import Trace
 
 logger = logging.getLogger("plait.traces")

@@ -8,9 +8,6 @@ from functools import reduce
 from operator import add
 from typing import Literal
 
-from plait.messages.content import ToolResultContent
-from plait.messages.message import Message, Role
-from plait.messages.usage import UsageMetadata
 from plait.traces.events import (
     RunEnded,
     RunFailed,
@@ -21,6 +18,9 @@ from plait.traces.events import (
     TraceEvent,
     Turn,
 )
+from plait.traces.messages.content import ToolResultContent
+from plait.traces.messages.message import Message, Role
+from plait.traces.messages.usage import UsageMetadata
 from plait.traces.raw import messages_to_raw_trace, with_note
 
 NO_RESPONSE = "[No final response extracted]"

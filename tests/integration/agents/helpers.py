@@ -10,7 +10,7 @@ from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool
 
 from plait import MCPToolsMiddleware
-from plait.adapters.langchain.scripted_model import Answer, Turn
+from plait.agents.engines.langchain.scripted_model import Answer, Turn
 from plait.testing import ScriptedChatModel, tool_call
 
 Script = Sequence[Turn] | Answer

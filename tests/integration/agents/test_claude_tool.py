@@ -25,7 +25,7 @@ from plait import (
     ToolUseContent,
     read_trace,
 )
-from plait.adapters.claude_tool.agent import ClaudeToolAgent
+from plait.agents.engines.claude_tool.agent import ClaudeToolAgent
 from plait.testing import (
     AnthropicServer,
     Call,

@@ -18,7 +18,7 @@ from plait import (
     StaticTool,
     read_trace,
 )
-from plait.adapters.claude_tool.agent import ClaudeToolAgent
+from plait.agents.engines.claude_tool.agent import ClaudeToolAgent
 from plait.testing import AnthropicServer, Call, Say, eventually, free_port
 from plait.testing.llm.turns import Cut, Hang, Raw, Refuse, Script, Turn
 

@@ -15,9 +15,9 @@ from mcp.server import MCPServer
 from typing_extensions import override
 
 from plait import MCPToolsMiddleware, MultiServerMCPClient, Toolbox
-from plait.adapters.langchain.tools import MCPTool
-from plait.catalog.schemas import PROFILES, Profile
-from plait.catalog.tokens import tokens_of
+from plait.client.catalog.schemas import PROFILES, Profile
+from plait.client.catalog.tokens import tokens_of
+from plait.langchain.tools.tool import MCPTool
 from plait.testing import ScriptedChatModel
 from tests.integration.agents.helpers import (
     END,

@@ -19,7 +19,7 @@ from plait import (
     ProtocolError,
     Toolbox,
 )
-from plait.execution.call import ToolCall
+from plait.client.calls.call import ToolCall
 from plait.testing import ServerProcess, running
 from plait.testing.fixtures import StartFaultServer
 from plait.testing.ports import free_port

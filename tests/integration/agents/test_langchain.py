@@ -22,8 +22,7 @@ from plait import (
     get_agent,
     read_trace,
 )
-from plait.adapters.langchain.agent import LangChainAgent
-from plait.messages.message import Role
+from plait.agents.engines.langchain.agent import LangChainAgent
 from plait.testing import (
     AnthropicServer,
     Call,
@@ -36,6 +35,7 @@ from plait.testing import (
 )
 from plait.testing.llm.anthropic_stream import signature_of
 from plait.testing.llm.turns import Hang, Raw
+from plait.traces.messages.message import Role
 from tests.integration.agents.langchain_models import (
     ASK,
     PNG,

@@ -8,11 +8,11 @@ import signal
 import pytest
 
 from plait.agents.recording import RunObserver
+from plait.client.toolbox import Toolbox
 from plait.errors import ConnectionLostError
-from plait.execution.toolbox import Toolbox
-from plait.telemetry.observer import CallTool
 from plait.testing import server_stdio_config
 from plait.traces.events import Healed, Retried
+from plait.traces.observer import CallTool
 from plait.traces.recorder import Recorder
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from plait import MultiServerMCPClient, ResultCaching
-from plait.telemetry.observer import Operation
 from plait.testing import eventually
 from plait.testing.fixtures import StartFaultServer
+from plait.traces.observer import Operation
 from tests.integration.agents.counting import Counting, counting
 from tests.integration.agents.helpers import END, arun, one_by_one, tool_call
 

@@ -19,7 +19,11 @@ from plait.testing.agent_outline import outline
 from tests.nursery import python, stdio_config
 
 PROGRAM = Path(__file__).with_name("stopped_run.py")
-SLOW = ("claude_agent_sdk", "plait.adapters.claude_tool.agent", "plait.adapters.langchain.agent")
+SLOW = (
+    "claude_agent_sdk",
+    "plait.agents.engines.claude_tool.agent",
+    "plait.agents.engines.langchain.agent",
+)
 SCRIPT = [
     Say("I look.", calls=(Call("echo", {"text": "one"}),), usage={"output_tokens": 5}),
     Say("I wait.", calls=(Call("hang"),), usage={"output_tokens": 7}),

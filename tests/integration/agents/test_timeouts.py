@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from plait import MultiServerMCPClient, run_deadline
-from plait.config.policies import Timeouts
-from plait.execution.call import ToolCall, deadline_of
+from plait.client.calls.call import ToolCall, deadline_of
+from plait.client.config.timing import Timeouts
 from plait.testing import ServerProcess, eventually
 from tests.integration.agents.helpers import arun, one_by_one, run, tool_call
 from tests.nursery import fault_server

@@ -21,9 +21,9 @@ from plait import (
     MultiServerMCPClient,
     finish_sign_in,
 )
+from plait.client.transports.auth.login import sign_in
+from plait.client.transports.auth.prompts import by_terminal
 from plait.testing import OAuthServer, ScriptedChatModel, oauth_server, tool_call
-from plait.transports.auth.login import sign_in
-from plait.transports.auth.persons import by_terminal
 from tests.integration.auth.helpers import Keeper, config, signed_in
 from tests.nursery import stdio_config
 

@@ -7,8 +7,8 @@ import socket
 import pytest
 
 from plait import HttpServer, OAuth
+from plait.client.transports.auth.probe import SignInFacts, look_at_sign_in
 from plait.testing import free_port, oauth_server
-from plait.transports.auth.probe import SignInFacts, look_at_sign_in
 from tests.nursery import fault_server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]

@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from plait import FileTokenStore, HttpServer, OAuth, Toolbox
+from plait.client.transports.auth.login import SignedOut, login_status, sign_out
 from plait.testing import OAuthServer, free_port, oauth_server
-from plait.transports.auth.login import SignedOut, login_status, sign_out
 from tests.integration.auth.helpers import signed_in
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]

@@ -25,10 +25,10 @@ from plait import (
     Toolbox,
     finish_sign_in,
 )
+from plait.client.transports.auth.keychain import key_for
+from plait.client.transports.auth.login import login_status, sign_in, sign_out
+from plait.client.transports.auth.prompts import by_terminal
 from plait.testing import free_port, oauth_server
-from plait.transports.auth.keychain import key_for
-from plait.transports.auth.login import login_status, sign_in, sign_out
-from plait.transports.auth.persons import by_terminal
 from tests.integration.auth.helpers import Browser, Keeper, config, signed_in
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]

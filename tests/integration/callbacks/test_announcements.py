@@ -236,7 +236,7 @@ async def test_a_callback_that_fails_fails_nothing_else(
     async def fail_later(params: object, context: CallbackContext) -> None:
         raise RuntimeError("the callback is wrong")
 
-    with caplog.at_level(logging.ERROR, "plait.connections"):
+    with caplog.at_level(logging.ERROR, "plait.client.connections"):
         async with Toolbox(
             servers(),
             on_initialized=fail,

@@ -26,9 +26,9 @@ from plait import (
     ServerError,
     Toolbox,
 )
-from plait.connections.access import Access
-from plait.execution.call import ToolCall
-from plait.execution.result_cache import ResultCache, ResultCaching
+from plait.client.calls.call import ToolCall
+from plait.client.calls.result_cache import ResultCache, ResultCaching
+from plait.client.connections.credentials import Access
 from plait.testing import ScriptedChatModel, free_port, tool_call
 from tests.integration.canaries.looking import (
     canary,

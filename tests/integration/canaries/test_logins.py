@@ -9,8 +9,8 @@ from collections.abc import Generator
 import pytest
 
 from plait import MemoryTokenStore, OAuth, PlaitError, Toolbox
-from plait.transports.auth.keychain import key_for
-from plait.transports.auth.stores.login import Login
+from plait.client.transports.auth.keychain import key_for
+from plait.client.transports.auth.stores.login import Login
 from tests.integration.canaries.looking import (
     canary,
     found_in,

@@ -10,7 +10,7 @@ from langchain.agents import create_agent
 from langchain_core.tools import tool
 
 from plait import ConfigError, GatewayToolsMiddleware, McpToolRegistrationService
-from plait.config.policies import ReconnectPolicy
+from plait.client.config.timing import ReconnectPolicy
 from plait.gateway.tokens import claim
 from plait.testing import MockGateway, ScriptedChatModel, tool_call
 from tests.integration.gateway.hosting import authorization, jwt, turn

@@ -14,7 +14,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from plait import McpToolRegistrationService, Outbox, OutboxError
-from plait.config.policies import ReconnectPolicy
+from plait.client.config.timing import ReconnectPolicy
 from plait.testing import MockGateway, eventually, free_port
 from tests.integration.gateway.conftest import MakeGateway
 from tests.integration.gateway.hosting import jwt, turn

@@ -22,9 +22,9 @@ from plait import (
     TokenError,
     create_agent,
 )
-from plait.adapters.langchain.spec import name_of
-from plait.config.policies import ReconnectPolicy
+from plait.client.config.timing import ReconnectPolicy
 from plait.gateway.tokens import claim
+from plait.langchain.client.spec import name_of
 from plait.testing import MockGateway, ScriptedChatModel, eventually, tool_call
 from tests.integration.gateway.conftest import MakeGateway
 from tests.integration.gateway.hosting import AGENT, SHARED_SCOPE, authorization, jwt, turn

@@ -164,7 +164,7 @@ async def test_a_warning_names_each_change_once_and_blocks_nothing(
         server.write(CHANGES["description"][0])
         box = Toolbox({"shop": server.config}, lockfile=server.lockfile, lock="warn")
         async with box:
-            with caplog.at_level(logging.WARNING, "plait.catalog"):
+            with caplog.at_level(logging.WARNING, "plait.client.catalog"):
                 await box.tools()
                 await box.tools(refresh=True)
             assert (await box.call("shop", "pay", {"amount": "1"})).text == "pay ran"
@@ -184,7 +184,7 @@ async def test_without_the_file_a_client_that_insists_does_not_start(
         with pytest.raises(ConfigError, match=r"there is no lockfile.*plait lock"):
             MultiServerMCPClient({"shop": config}, **options)  # pyright: ignore[reportArgumentType]
     Toolbox({"shop": config}, lockfile=True, lock="off")
-    with caplog.at_level(logging.WARNING, "plait.execution"):
+    with caplog.at_level(logging.WARNING, "plait.client.calls"):
         box = Toolbox({"shop": config}, lock="warn")
     assert "there is no lockfile" in caplog.text
     assert box.lock_report().mode == "off"
@@ -222,7 +222,7 @@ async def test_hidden_text_is_locked_as_it_is_and_shown_to_nobody(
         async with MultiServerMCPClient(
             {"shop": server.config}, lockfile=server.lockfile
         ) as client:
-            with caplog.at_level(logging.WARNING, "plait.catalog"):
+            with caplog.at_level(logging.WARNING, "plait.client.catalog"):
                 tools = await client.get_tools()
             assert tools[0].description == "Pay.\\u202e"
             assert client.lock_report().ok

@@ -91,7 +91,7 @@ async def test_more_requests_than_a_call_may_make_are_refused(
 ) -> None:
     model = echoing()
     sampling = Sampling(model, max_calls_per_call=1)
-    with caplog.at_level(logging.WARNING, "plait.execution"):
+    with caplog.at_level(logging.WARNING, "plait.client.calls"):
         async with MultiServerMCPClient({"server": server}, sampling=sampling) as client:
             for _ in range(2):
                 said = await sampled(client, "sample_twice")

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait._support.dotenv import DotenvError, parse_dotenv
-from plait.config.read import read_config
-from plait.config.servers import StdioServer
+from plait.client.config.read import read_config
+from plait.client.config.servers import StdioServer
 
 
 def test_every_usual_way_of_writing_is_understood() -> None:

@@ -15,8 +15,8 @@ from plait._support.logs import configure_logging, hide_in_logs, loggers_to_show
         (1, "", {"plait"}),
         (2, "", {""}),
         (0, "*", {"plait"}),
-        (0, "transports, connections", {"plait.transports", "plait.connections"}),
-        (0, "plait.transports", {"plait.transports"}),
+        (0, "transports, connections", {"plait.client.transports", "plait.client.connections"}),
+        (0, "plait.client.transports", {"plait.client.transports"}),
         (1, "transports", {"plait"}),
     ],
 )
@@ -40,7 +40,7 @@ def test_a_line_is_written_once_however_often_logging_is_configured(
     configure_logging(2, {})
     configure_logging(1, {})
 
-    logging.getLogger("plait.transports").debug("hello")
+    logging.getLogger("plait.client.transports").debug("hello")
 
     assert capsys.readouterr().err.count("hello") == 1
 
@@ -51,7 +51,7 @@ def test_without_verbose_warnings_of_libraries_stay_silent(
 ) -> None:
     configure_logging(0, {})
 
-    logging.getLogger("plait.transports").warning("hello")
+    logging.getLogger("plait.client.transports").warning("hello")
 
     assert capsys.readouterr().err == ""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from plait.agents.base import BaseAgent
+from plait.agents.base_agent import BaseAgent
 from plait.agents.config import AgentConfig
 from plait.agents.factory import cleanup_all_adapters, get_agent
 from plait.agents.model_config import ModelConfig
@@ -19,8 +19,8 @@ from plait.agents.result import AgentResult
 from plait.agents.servers import MCPServerConfig
 from plait.agents.static_tool import StaticTool
 from plait.errors import AdapterUnavailableError
-from plait.messages.message import Message
-from plait.messages.usage import UsageMetadata
+from plait.traces.messages.message import Message
+from plait.traces.messages.usage import UsageMetadata
 
 
 class EchoAgent(BaseAgent):
@@ -175,7 +175,7 @@ def test_what_is_no_agent_is_refused() -> None:
 
 def test_a_name_that_is_missing_in_its_module_is_said() -> None:
     registry = _registry(
-        AdapterSpec(interface="acme", agent_factory="plait.agents.base:NoSuchAgent")
+        AdapterSpec(interface="acme", agent_factory="plait.agents.base_agent:NoSuchAgent")
     )
 
     with pytest.raises(AdapterUnavailableError, match="NoSuchAgent"):

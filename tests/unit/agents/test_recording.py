@@ -10,8 +10,8 @@ import pytest
 from plait._support.redact import Redactor
 from plait.agents.config import AgentConfig
 from plait.agents.recording import recorder_for
-from plait.messages.message import Message
 from plait.traces.events import TraceEvent
+from plait.traces.messages.message import Message
 from plait.traces.read import read_trace
 
 

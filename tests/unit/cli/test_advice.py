@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from plait.cli.advice import Advice, advice_for, causes_of, command_fix
-from plait.config.servers import HttpServer, ServerConfig, StdioServer
+from plait.client.config.servers import HttpServer, ServerConfig, StdioServer
 from plait.errors import (
     AuthRequiredError,
     CallTimeoutError,

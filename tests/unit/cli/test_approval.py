@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from plait.cli.approval import TerminalApproval
-from plait.execution.approval import Approval, ApprovalRequest
+from plait.client.calls.approval import Approval, ApprovalRequest
 
 pytestmark = pytest.mark.anyio
 

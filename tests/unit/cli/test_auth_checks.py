@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from plait.cli.auth_findings import check_auth
-from plait.cli.auth_seen import AuthSeen, plain_secrets
-from plait.cli.findings import Examined, Finding
-from plait.config.oauth import OAuth
-from plait.config.servers import HttpServer, StdioServer
-from plait.connections.status import ServerStatus
+from plait.cli.doctor.auth import check_auth
+from plait.cli.doctor.auth_facts import AuthSeen, plain_secrets
+from plait.cli.doctor.findings import Examined, Finding
+from plait.client.config.oauth import OAuth
+from plait.client.config.servers import HttpServer, StdioServer
+from plait.client.connections.status import ServerStatus
+from plait.client.transports.auth.login import LoginStatus
+from plait.client.transports.auth.probe import SignInFacts
 from plait.errors import AuthRequiredError
-from plait.transports.auth.login import LoginStatus
-from plait.transports.auth.probe import SignInFacts
 
 URL = "https://shop.example/mcp"
 ISSUER = "https://login.example"

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from plait.cli import main
-from plait.config.read import read_config
+from plait.client.config.read import read_config
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import re
 from rich.console import Console, RenderableType
 
 from plait.cli.run_view import Activity, live_view, progress_text, summary_line
-from plait.messages.content import ToolUseContent
-from plait.messages.message import Message
-from plait.messages.usage import UsageMetadata
+from plait.traces.messages.content import ToolUseContent
+from plait.traces.messages.message import Message
+from plait.traces.messages.usage import UsageMetadata
 from plait.traces.recorder import Recorder
 
 

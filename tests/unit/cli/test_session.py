@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plait.cli.session import narrowed, with_servers
-from plait.config.read import read_config
+from plait.client.config.read import read_config
 
 CONFIG = read_config(
     {

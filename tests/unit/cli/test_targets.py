@@ -3,7 +3,7 @@
 from mcp.server.mcpserver import MCPServer
 
 from plait.cli.targets import address_of, target_of
-from plait.config.servers import HttpServer, InProcessServer, StdioServer
+from plait.client.config.servers import HttpServer, InProcessServer, StdioServer
 
 
 def test_a_command_line_can_be_pasted_and_holds_no_secret() -> None:

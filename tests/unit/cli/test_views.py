@@ -7,11 +7,11 @@ from io import StringIO
 from inline_snapshot import snapshot
 from rich.console import Console, RenderableType
 
-from plait.catalog.tool import Tool
 from plait.cli.commands.servers import status_table
 from plait.cli.commands.tools import marks_of, signature_text, tool_object
 from plait.cli.connecting import progress_view
-from plait.connections.status import ServerStatus, Status
+from plait.client.catalog.tool import Tool
+from plait.client.connections.status import ServerStatus, Status
 from plait.errors import ConnectError
 
 READY = ServerStatus(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from plait.messages.content import ToolUseContent
-from plait.messages.message import Message
-from plait.messages.usage import UsageMetadata
 from plait.traces.codec import Redact
+from plait.traces.messages.content import ToolUseContent
+from plait.traces.messages.message import Message
+from plait.traces.messages.usage import UsageMetadata
 from plait.traces.recorder import Listener, Recorder, Sink
 
 QUESTION = "How warm is it in Köln?"

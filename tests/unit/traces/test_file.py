@@ -14,15 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.errors import TraceFormatError
-from plait.messages.message import Message
 from plait.traces.file import TraceFile
+from plait.traces.messages.message import Message
 from plait.traces.read import read_trace, read_traces, traces_from_bytes
 from plait.traces.recorder import Recorder
 from tests.unit.traces.runs import Lines, begun
 
 _KILLED = """
 import os, signal, sys
-from plait.messages.message import Message
+from plait.traces.messages.message import Message
 from plait.traces.file import TraceFile
 from plait.traces.recorder import Recorder
 

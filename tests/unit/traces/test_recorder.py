@@ -7,11 +7,11 @@ from typing import Any
 
 from plait._support.redact import Redactor
 from plait.errors import ConnectError
-from plait.messages.content import ToolUseContent
-from plait.messages.message import Message
-from plait.messages.usage import UsageMetadata
 from plait.traces.codec import event_from_line, line_from_event
 from plait.traces.events import KINDS, RunEnded, TraceEvent
+from plait.traces.messages.content import ToolUseContent
+from plait.traces.messages.message import Message
+from plait.traces.messages.usage import UsageMetadata
 from plait.traces.recorder import Recorder, hash_question
 from plait.traces.trace import NO_RESPONSE
 from tests.unit.traces.runs import QUESTION, Lines, begun

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from plait.transports.auth.login import LoginStatus, SignedOut
-    from plait.transports.auth.persons import AskPerson
+    from plait.client.transports.auth.login import LoginStatus, SignedOut
+    from plait.client.transports.auth.prompts import AskPerson
 
 
 @click.group(
@@ -64,7 +64,7 @@ def login(
     import asyncio
 
     from plait.cli import session
-    from plait.transports.auth.login import as_user, sign_in
+    from plait.client.transports.auth.login import as_user, sign_in
 
     config = session.load_config(ctx, [server])
     wanted = as_user(config.servers[server], user)
@@ -97,7 +97,7 @@ def status(ctx: click.Context, servers: tuple[str, ...], user: str | None, as_js
 
     from plait.cli import session
     from plait.cli.terminal import print_json, print_rich
-    from plait.transports.auth.login import as_user, login_status
+    from plait.client.transports.auth.login import as_user, login_status
 
     config = session.load_config(ctx, servers)
 
@@ -132,7 +132,7 @@ def logout(ctx: click.Context, server: str, user: str | None) -> None:
     import asyncio
 
     from plait.cli import session
-    from plait.transports.auth.login import as_user, sign_out
+    from plait.client.transports.auth.login import as_user, sign_out
 
     config = session.load_config(ctx, [server])
     done = asyncio.run(sign_out(server, as_user(config.servers[server], user)))
@@ -203,8 +203,8 @@ def _asking(*, no_browser: bool) -> AskPerson:
 
     from mcp.client.auth import OAuthFlowError
 
-    from plait.transports.auth.loopback import open_browser
-    from plait.transports.auth.persons import by_browser, by_terminal
+    from plait.client.transports.auth.loopback import open_browser
+    from plait.client.transports.auth.prompts import by_browser, by_terminal
 
     def show(address: str) -> None:
         click.echo(f"Open this address in a browser, and sign in:\n\n{address}\n", err=True)

@@ -13,10 +13,10 @@ from plait.cli.options import common_options, json_option, settings_of
 from plait.errors import PermissionDeniedError, PlaitError, ToolNotFoundError
 
 if TYPE_CHECKING:
-    from plait.catalog.tool import Tool
     from plait.cli.content import Part
     from plait.cli.session import Opened
-    from plait.execution.outcome import ToolResult
+    from plait.client.calls.outcome import ToolResult
+    from plait.client.catalog.tool import Tool
 
 
 def _positive(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
@@ -156,7 +156,7 @@ async def find_tool(opened: Opened, server: str, name: str) -> Tool:
         PermissionDeniedError: The policy denies every call of it.
         ToolNotFoundError: There is none.
     """
-    from plait.cli.names import did_you_mean
+    from plait.cli.suggestions import did_you_mean
 
     tools = await opened.box.tools(server)
     for tool in tools:

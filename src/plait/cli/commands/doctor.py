@@ -17,12 +17,12 @@ from plait.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from plait.catalog.tool import Tool
-    from plait.cli.auth_seen import AuthSeen
-    from plait.cli.diagnosis import Diagnosis
-    from plait.cli.findings import Examined, Finding
+    from plait.cli.doctor.auth_facts import AuthSeen
+    from plait.cli.doctor.diagnosis import Diagnosis
+    from plait.cli.doctor.findings import Examined, Finding
     from plait.cli.session import Opened
-    from plait.config.read import ClientConfig
+    from plait.client.catalog.tool import Tool
+    from plait.client.config.read import ClientConfig
     from plait.errors import PlaitError
 
 _ROUND_TRIPS = 5
@@ -59,10 +59,10 @@ def doctor(ctx: click.Context, servers: tuple[str, ...], as_json: bool) -> None:
     Ends with code 3 when a server has an error, with 4 when the configuration
     has one or cannot be read; warnings alone end with 0.
     """
-    from plait.cli import findings as found_in
     from plait.cli import session
-    from plait.cli.answers import ask_each
-    from plait.cli.diagnosis import diagnose
+    from plait.cli.ask_servers import ask_each
+    from plait.cli.doctor import findings as found_in
+    from plait.cli.doctor.diagnosis import diagnose
 
     try:
         config = session.load_config(ctx, servers)
@@ -111,10 +111,10 @@ def _without_wishes(config: ClientConfig) -> ClientConfig:
 
 def _lock_findings(config: ClientConfig, seen: Sequence[Examined]) -> Sequence[Finding]:
     """Hold what was listed against the lockfile, if there is one."""
-    from plait.catalog.lock.file import read_lockfile
-    from plait.cli.findings import findings_from_config_error
-    from plait.cli.lock_findings import check_lock
-    from plait.execution.options import lock_mode, lockfile_path
+    from plait.cli.doctor.findings import findings_from_config_error
+    from plait.cli.doctor.lock import check_lock
+    from plait.client.catalog.lock.file import read_lockfile
+    from plait.client.options import lock_mode, lockfile_path
 
     path = lockfile_path(config.options, config.source)
     if not path.exists() and lock_mode(config.options) != "block":
@@ -137,7 +137,7 @@ async def _look_at_all(
     """Look at how each server is signed in to, all at the same time."""
     import asyncio
 
-    from plait.cli.auth_seen import look_at_auth
+    from plait.cli.doctor.auth_facts import look_at_auth
 
     written = _written(config.source)
     looks = (
@@ -163,7 +163,7 @@ def _report_config(findings: Sequence[Finding], as_json: bool) -> None:
         described = [finding.to_dict() for finding in findings]
         print_json({"ok": False, "servers": [], "tokens": None, "findings": described})
         return
-    from plait.cli.report import print_section, print_summary
+    from plait.cli.doctor.report import print_section, print_summary
 
     print_section("configuration", "", findings)
     print_summary([], findings)
@@ -172,7 +172,7 @@ def _report_config(findings: Sequence[Finding], as_json: bool) -> None:
 def _report(
     ctx: click.Context, seen: Sequence[Examined], diagnosis: Diagnosis, as_json: bool
 ) -> None:
-    from plait.cli.findings import worst_level
+    from plait.cli.doctor.findings import worst_level
     from plait.cli.terminal import print_json
 
     if as_json:
@@ -185,7 +185,7 @@ def _report(
             }
         )
         return
-    from plait.cli.report import print_diagnosis
+    from plait.cli.doctor.report import print_diagnosis
 
     print_diagnosis(diagnosis, seen, verbose=bool(settings_of(ctx).verbosity))
 

@@ -256,7 +256,7 @@ async def _available(service: McpToolServerConfigurationService, _: str | None) 
 async def _verified(
     service: McpToolServerConfigurationService, agent: str | None, names: Sequence[str]
 ) -> list[Verdict]:
-    from plait.cli.names import did_you_mean
+    from plait.cli.suggestions import did_you_mean
     from plait.errors import UnknownServerError
     from plait.gateway.credentials import TokenSource
     from plait.gateway.verify import verify_servers
@@ -288,7 +288,7 @@ def servers_table(servers: Sequence[McpServerConfig]) -> Table:
     from rich.text import Text
 
     from plait.cli.terminal import visible
-    from plait.config.urls import public_url
+    from plait.client.config.urls import public_url
 
     table = _table("server", "address", "scope", "audience", "tools")
     for one in servers:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from plait.cli.importing import Draft
-    from plait.config.editors import EditorConfig
+    from plait.client.config.editors import EditorConfig
 
 EDITORS = {
     "claude-desktop": "Claude Desktop",
@@ -67,7 +67,7 @@ def init(source: str | None, path: Path, force: bool, yes: bool, lift_secrets: b
     --force. A file that holds credentials is readable only by you.
     """
     from plait.cli.importing import draft_from_editors, starter_draft
-    from plait.config.editors import discover_editor_configs
+    from plait.client.config.editors import discover_editor_configs
 
     path = path.expanduser()
     if path.exists() and not force:
@@ -147,7 +147,7 @@ def _tell(draft: Draft, path: Path) -> None:
 
 
 def _is_found_by_itself(path: Path) -> bool:
-    from plait.config.locate import config_places
+    from plait.client.config.locate import config_places
 
     return path.resolve() in {place.resolve() for place in config_places()}
 

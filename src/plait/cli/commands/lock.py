@@ -16,11 +16,11 @@ from plait.cli.options import common_options, json_option, server_arguments, set
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from plait.catalog.lock.drift import Drift
-    from plait.catalog.lock.locked import LockedServer, Lockfile
-    from plait.cli.answers import Answers
+    from plait.cli.ask_servers import Answers
     from plait.cli.session import Opened
-    from plait.config.read import ClientConfig
+    from plait.client.catalog.lock.drift import Drift
+    from plait.client.catalog.lock.entries import LockedServer, Lockfile
+    from plait.client.config.read import ClientConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +76,11 @@ def lock(
     Ends with code 8 when --check finds a difference, with 3 when a server could
     not be asked; what was locked of it is kept.
     """
-    from plait.catalog.lock.file import read_lockfile, write_lockfile
-    from plait.catalog.lock.locked import Lockfile
-    from plait.catalog.lock.update import file_drift, relocked, updated
     from plait.cli import session
-    from plait.cli.answers import warn_about
+    from plait.cli.ask_servers import warn_about
+    from plait.client.catalog.lock.entries import Lockfile
+    from plait.client.catalog.lock.file import read_lockfile, write_lockfile
+    from plait.client.catalog.lock.update import file_drift, relocked, updated
 
     if check and updates:
         raise click.UsageError("--check writes nothing, so --update makes no sense with it")
@@ -111,7 +111,7 @@ def lock(
 
 def _path(config: ClientConfig, file: str | None) -> Path:
     """Find the lockfile: the one that is named, the one of the client, or the usual one."""
-    from plait.execution.options import lockfile_path
+    from plait.client.options import lockfile_path
 
     if file is not None:
         return Path(file).expanduser()
@@ -123,7 +123,7 @@ def _look(
 ) -> Answers[LockedServer]:
     """List the tools of every server exactly as they come."""
     from plait.cli import session
-    from plait.cli.answers import ask_each
+    from plait.cli.ask_servers import ask_each
 
     plain = {
         name: replace(server, include=None, exclude=()) for name, server in config.servers.items()
@@ -138,8 +138,8 @@ def _look(
 
 
 async def _look_at(opened: Opened, folder: Path, name: str) -> LockedServer:
-    from plait.catalog.lock.identity import identity_of
-    from plait.catalog.lock.locked import LockedServer
+    from plait.client.catalog.lock.entries import LockedServer
+    from plait.client.catalog.lock.identity import identity_of
 
     tools = await opened.box.tools(name)
     facts = await opened.box.server_info(name)

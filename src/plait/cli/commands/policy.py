@@ -15,11 +15,11 @@ from plait.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from plait.catalog.tool import Tool
-    from plait.cli.answers import Answers
+    from plait.cli.ask_servers import Answers
     from plait.cli.session import Opened
-    from plait.config.policy import Policy
-    from plait.config.read import ClientConfig
+    from plait.client.catalog.tool import Tool
+    from plait.client.config.policy import Policy
+    from plait.client.config.read import ClientConfig
 
 
 @click.group(
@@ -58,7 +58,7 @@ def check(ctx: click.Context, file: str | None, as_json: bool) -> None:
     read ends with 4.
     """
     from plait.cli import session
-    from plait.cli.answers import ask_each, warn_about
+    from plait.cli.ask_servers import ask_each, warn_about
 
     config, found = _policy_and_config(ctx, file)
 
@@ -144,8 +144,8 @@ def explain(
 def _policy_and_config(ctx: click.Context, file: str | None) -> tuple[ClientConfig, Policy]:
     """Read the policy, and the configuration without it, so that nothing is hidden."""
     from plait.cli import session
-    from plait.config.policy import Policy
-    from plait.config.policy_file import read_policy
+    from plait.client.config.policy import Policy
+    from plait.client.config.policy_file import read_policy
 
     named = None if file is None else read_policy(file)
     config = session.load_config(ctx)

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from mcp import types
     from rich.text import Text
 
-    from plait.cli.answers import Answers
+    from plait.cli.ask_servers import Answers
     from plait.cli.session import Opened
-    from plait.execution.features import Listed
+    from plait.client.features import Listed
 
 
 @click.command(
@@ -40,7 +40,7 @@ def prompts(ctx: click.Context, servers: tuple[str, ...], as_json: bool) -> None
     Ends with code 3 when a server is missing from the list.
     """
     from plait.cli import session
-    from plait.cli.answers import ask_each, warn_about
+    from plait.cli.ask_servers import ask_each, warn_about
     from plait.cli.terminal import print_json
 
     async def list_all(opened: Opened) -> Answers[list[Listed[types.Prompt]]]:

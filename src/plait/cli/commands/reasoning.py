@@ -170,7 +170,7 @@ def show(session: str, db: str | None) -> None:
 
     from plait.cli.reasoning_draw import drawn
     from plait.cli.terminal import print_rich
-    from plait.reasoning.export.whole import WholeSession, whole_session
+    from plait.reasoning.export.document import WholeSession, whole_session
 
     async def read() -> WholeSession:
         async with opened_store(db) as store:

@@ -12,10 +12,10 @@ from plait.cli.exits import Exit, exit_code_for
 from plait.cli.options import common_options, json_option, settings_of
 
 if TYPE_CHECKING:
-    from plait.agents.choosing import ModelChoice
+    from plait.agents.choose_model import ModelChoice
+    from plait.cli.run_agent import RunOutcome, RunPlan
     from plait.cli.run_screen import RunScreen
-    from plait.cli.running import RunOutcome, RunPlan
-    from plait.config.read import ClientConfig
+    from plait.client.config.read import ClientConfig
 
 _ENDINGS = {"limit": Exit.TURNS_USED_UP, "timeout": Exit.TIMEOUT}
 
@@ -26,7 +26,7 @@ def _known_interface(_: click.Context, __: click.Parameter, value: str | None) -
     if value is None:
         return None
     from plait.agents.registry import REGISTRY
-    from plait.cli.names import did_you_mean
+    from plait.cli.suggestions import did_you_mean
 
     known = REGISTRY.get_interfaces()
     if value not in known:
@@ -37,7 +37,7 @@ def _known_interface(_: click.Context, __: click.Parameter, value: str | None) -
 def _budget(_: click.Context, __: click.Parameter, value: str | None) -> object:
     if value is None:
         return None
-    from plait.config.read import read_options
+    from plait.client.config.read import read_options
     from plait.errors import ConfigError
 
     wanted = False if value == "off" else int(value) if value.isdecimal() else value
@@ -146,7 +146,7 @@ def run(
     With --json stdout holds one JSON object, also when the run fails.
     """
     from plait.agents.config import AgentConfig
-    from plait.cli.running import RunPlan, run_agent
+    from plait.cli.run_agent import RunPlan, run_agent
     from plait.cli.terminal import print_json
     from plait.errors import PlaitError
     from plait.traces.recorder import hash_question
@@ -205,7 +205,7 @@ def _choose(model: str | None, interface: str | None, *, look_for_ollama: bool) 
     import asyncio
     import os
 
-    from plait.agents.choosing import ModelWish, choose_here
+    from plait.agents.choose_model import ModelWish, choose_here
     from plait.models.endpoints import may_look_for_ollama
 
     set_model = os.environ.get("PLAIT_MODEL", "").strip() or None
@@ -232,7 +232,7 @@ def _configuration(
 def _policy(file: str | None) -> object:
     if file is None:
         return None
-    from plait.config.policy_file import read_policy
+    from plait.client.config.policy_file import read_policy
 
     return read_policy(file)
 
@@ -255,7 +255,7 @@ def _screen(ctx: click.Context, plan: RunPlan, *, shown: bool) -> RunScreen:
 
     from plait._support.redact import Redactor
     from plait.cli.run_screen import RunScreen
-    from plait.config.secrets import secret_values
+    from plait.client.config.secrets import secret_values
     from plait.models.providers import keys_in
 
     secrets = [secret for server in plan.servers.values() for secret in secret_values(server)]
@@ -281,7 +281,7 @@ def _print_end(plan: RunPlan, outcome: RunOutcome, screen: RunScreen, *, as_json
 
 
 def _object(plan: RunPlan, outcome: RunOutcome) -> dict[str, object]:
-    from plait.messages.lists import messages_to_dicts
+    from plait.traces.messages.lists import messages_to_dicts
 
     result, config = outcome.result, plan.choice.config
     told: dict[str, object] = {

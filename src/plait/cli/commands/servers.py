@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from plait.catalog.tool import Tool
-    from plait.cli.answers import Answers
+    from plait.cli.ask_servers import Answers
     from plait.cli.session import Opened
-    from plait.config.read import ClientConfig
-    from plait.connections.status import Status
+    from plait.client.catalog.tool import Tool
+    from plait.client.config.read import ClientConfig
+    from plait.client.connections.status import Status
     from plait.errors import PlaitError
 
 
@@ -44,7 +44,7 @@ def servers(ctx: click.Context, servers: tuple[str, ...], no_connect: bool, as_j
     Ends with code 3 when at least one server cannot be reached.
     """
     from plait.cli import session
-    from plait.cli.answers import ask_each
+    from plait.cli.ask_servers import ask_each
     from plait.cli.terminal import print_json, print_rich
 
     config = session.load_config(ctx, servers)
@@ -98,7 +98,7 @@ def status_table(status: Status, failed: Container[str] = ()) -> Table:
 
 def _explain(failed: Mapping[str, PlaitError]) -> None:
     """Print why servers are missing, below the table."""
-    from plait.cli.answers import reason_for
+    from plait.cli.ask_servers import reason_for
     from plait.cli.terminal import print_aside, print_text, wrapped
 
     if not failed:
@@ -114,7 +114,7 @@ def configured_table(config: ClientConfig) -> Table:
     from rich.text import Text
 
     from plait.cli.targets import target_of
-    from plait.config.servers import transport_of
+    from plait.client.config.servers import transport_of
 
     table = _table("server", "transport", "target")
     for name, server in config.servers.items():
@@ -127,7 +127,7 @@ def configured_table(config: ClientConfig) -> Table:
 def configured_objects(config: ClientConfig) -> list[dict[str, object]]:
     """Describe the configured servers as plain data, without secrets."""
     from plait.cli.targets import target_of
-    from plait.config.servers import transport_of
+    from plait.client.config.servers import transport_of
 
     listed: list[dict[str, object]] = [
         {

@@ -15,9 +15,9 @@ from plait.cli.options import common_options, json_option, server_arguments
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from plait.catalog.tool import Tool
-    from plait.cli.answers import Answers
+    from plait.cli.ask_servers import Answers
     from plait.cli.session import Opened
+    from plait.client.catalog.tool import Tool
 
 _PARAMETER_INDENT = 6
 
@@ -44,7 +44,7 @@ def tools(ctx: click.Context, servers: tuple[str, ...], full: bool, as_json: boo
     Ends with code 3 when a server is missing from the list.
     """
     from plait.cli import session
-    from plait.cli.answers import ask_each, warn_about
+    from plait.cli.ask_servers import ask_each, warn_about
     from plait.cli.terminal import print_json
 
     async def list_tools(opened: Opened) -> Answers[list[Tool]]:

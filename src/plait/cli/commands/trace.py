@@ -166,8 +166,8 @@ def export(file: str, run: str | None, kind: str, output: str | None) -> None:
 def _document(found: Trace, kind: str) -> str:
     import json
 
-    from plait.messages.lists import messages_to_json
     from plait.traces.markdown import trace_to_markdown
+    from plait.traces.messages.lists import messages_to_json
     from plait.traces.metrics import extract_agent_metrics
 
     match kind:

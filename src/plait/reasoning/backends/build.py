@@ -12,9 +12,9 @@ from plait.reasoning.backends.choose import Choice
 from plait.reasoning.backends.host import HostCompleter
 from plait.reasoning.backends.langbase import LangbaseCompleter
 from plait.reasoning.backends.openai_compatible import OpenAICompatibleCompleter
-from plait.reasoning.backends.patience import Patience
 from plait.reasoning.backends.pipes import pipes_of
 from plait.reasoning.backends.port import Completer
+from plait.reasoning.backends.retry import Patience
 from plait.reasoning.backends.sampling import Sample, SamplingCompleter
 from plait.reasoning.backends.scripted import ScriptedCompleter
 from plait.reasoning.backends.settings import MODEL_TIMEOUT_SECONDS, ReasoningSettings

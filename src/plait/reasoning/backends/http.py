@@ -16,7 +16,7 @@ from plait._support.redact import Redactor
 from plait._support.retry_after import seconds_from_retry_after
 from plait.errors import BackendError
 from plait.models.endpoints import is_loopback, origin_of
-from plait.reasoning.backends.patience import Patience, pause_before_next
+from plait.reasoning.backends.retry import Patience, pause_before_next
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from plait._support.redact import Redactor
 from plait.errors import BackendError, ConfigError
 from plait.reasoning.backends.http import may_pass
-from plait.reasoning.backends.patience import Patience
 from plait.reasoning.backends.port import Completion, Prompt
+from plait.reasoning.backends.retry import Patience
 
 _STATUS: dict[type[ModelError], HTTPStatus] = {
     ModelAuthenticationError: HTTPStatus.UNAUTHORIZED,

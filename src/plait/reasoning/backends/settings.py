@@ -12,8 +12,8 @@ from plait.errors import ConfigError, Problem
 from plait.models.endpoints import endpoint_fault
 from plait.models.providers import ANTHROPIC, OPENAI
 from plait.reasoning.backends.langbase import BASE_URL
-from plait.reasoning.backends.patience import Patience
 from plait.reasoning.backends.pipes import PipeNames
+from plait.reasoning.backends.retry import Patience
 from plait.reasoning.backends.variables import Variables
 
 BackendName: TypeAlias = Literal[

@@ -7,8 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Final, Literal, TypeAlias
 
+from plait.reasoning.export.document import (
+    Drawing,
+    WholeSession,
+    drawing_of,
+    label_of,
+    whole_session,
+)
 from plait.reasoning.export.svg import svg_of
-from plait.reasoning.export.whole import Drawing, WholeSession, drawing_of, label_of, whole_session
 from plait.reasoning.values import Thought
 
 __all__ = ["EXPORTERS", "Exported", "Format", "whole_session"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from plait.reasoning.export.whole import Drawing, label_of
+from plait.reasoning.export.document import Drawing, label_of
 
 _WIDTH, _HEIGHT = 260, 44
 _GAP_X, _GAP_Y = 20, 46

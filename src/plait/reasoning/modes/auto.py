@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from plait.reasoning.arguments import Key, Number, Params, Text, Words, ranged
+from plait.reasoning.call_context import Outcome, Work, session_for
 from plait.reasoning.changes import Changes
 from plait.reasoning.modes.divergent import DivergentParams, divergent
 from plait.reasoning.modes.got_graph import InitParams, got_init
@@ -22,10 +23,9 @@ from plait.reasoning.modes.routing import (
     route_by_words,
 )
 from plait.reasoning.modes.tree import TreeParams, tree
-from plait.reasoning.moves import move
+from plait.reasoning.next_moves import move
 from plait.reasoning.replies import RouterReply
 from plait.reasoning.results import Move, Result, Shown, data_of
-from plait.reasoning.work import Outcome, Work, session_for
 
 TOOLS = {
     "linear": "reasoning_linear",

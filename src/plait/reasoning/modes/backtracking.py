@@ -9,14 +9,14 @@ from typing import Any
 from pydantic import Field
 
 from plait.reasoning.arguments import Key, Number, Params, Text, ranged
+from plait.reasoning.call_context import Outcome, Work, open_session
 from plait.reasoning.context import BUDGET_TOKENS, shortened, tokens_of
-from plait.reasoning.moves import move
-from plait.reasoning.refusals import invalid, supply
+from plait.reasoning.error_texts import invalid, supply
+from plait.reasoning.next_moves import move
 from plait.reasoning.replies import BacktrackReply
 from plait.reasoning.restore import restored, whole_state
 from plait.reasoning.results import Result
 from plait.reasoning.values import Checkpoint, Session, StateSnapshot, Thought
-from plait.reasoning.work import Outcome, Work, open_session
 
 
 class BacktrackParams(Params):

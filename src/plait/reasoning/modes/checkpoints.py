@@ -7,10 +7,11 @@ from typing import Any
 from pydantic import Field
 
 from plait.reasoning.arguments import Key, Params, Text, Words
+from plait.reasoning.call_context import Outcome, Work, known_session, open_session, touched
 from plait.reasoning.changes import Changes
-from plait.reasoning.modes.shown import CheckpointList, CheckpointResult, checkpoint_shown
 from plait.reasoning.modes.tree import ListParams
-from plait.reasoning.moves import move
+from plait.reasoning.modes.views import CheckpointList, CheckpointResult, checkpoint_shown
+from plait.reasoning.next_moves import move
 from plait.reasoning.values import (
     Checkpoint,
     Session,
@@ -21,7 +22,6 @@ from plait.reasoning.values import (
     now,
     thought_json,
 )
-from plait.reasoning.work import Outcome, Work, known_session, open_session, touched
 
 
 class CheckpointParams(Params):

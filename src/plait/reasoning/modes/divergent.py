@@ -5,15 +5,15 @@ from __future__ import annotations
 from pydantic import Field
 
 from plait.reasoning.arguments import Key, Number, Params, Text, Whole, Words, ranged
+from plait.reasoning.call_context import Outcome, Work, session_for, touched
 from plait.reasoning.changes import Changes
 from plait.reasoning.context import as_lines, context_of
+from plait.reasoning.error_texts import invalid, supply
 from plait.reasoning.modes.tree import branch_of
-from plait.reasoning.moves import move
-from plait.reasoning.refusals import invalid, supply
+from plait.reasoning.next_moves import move
 from plait.reasoning.replies import DivergentReply, PerspectiveReply
 from plait.reasoning.results import Move, Result, Shown
 from plait.reasoning.values import Session, Thought
-from plait.reasoning.work import Outcome, Work, session_for, touched
 
 _CHALLENGE = (
     "\n- Name the assumptions behind the usual view, and take each of them away at least once."

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
+from plait.reasoning.call_context import Outcome, Work, known_session
+from plait.reasoning.error_texts import session_fault
 from plait.reasoning.modes.tree import ListParams
-from plait.reasoning.moves import WEAK, move
-from plait.reasoning.refusals import session_fault
+from plait.reasoning.next_moves import WEAK, move
 from plait.reasoning.results import Move, Result
 from plait.reasoning.values import Thought
-from plait.reasoning.work import Outcome, Work, known_session
 
 
 class EvaluateResult(Result):

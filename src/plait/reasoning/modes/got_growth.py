@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from plait.reasoning.arguments import Adjustment
+from plait.reasoning.call_context import Outcome, Work, touched
 from plait.reasoning.changes import Changes
 from plait.reasoning.context import BUDGET_TOKENS, shortened
+from plait.reasoning.error_texts import invalid, session_fault, supply
 from plait.reasoning.modes.got_graph import OpenGraph, graph_for, next_in
 from plait.reasoning.modes.got_shapes import (
     AggregateParams,
@@ -22,7 +24,6 @@ from plait.reasoning.modes.got_shapes import (
     ScoreParams,
     ScoreResult,
 )
-from plait.reasoning.refusals import invalid, session_fault, supply
 from plait.reasoning.replies import (
     AggregateReply,
     BreakdownReply,
@@ -32,7 +33,6 @@ from plait.reasoning.replies import (
     ScoreReply,
 )
 from plait.reasoning.values import EdgeType, GraphEdge, GraphNode
-from plait.reasoning.work import Outcome, Work, touched
 
 
 async def got_generate(params: GenerateParams, work: Work) -> Outcome[GenerateResult]:

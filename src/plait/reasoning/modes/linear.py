@@ -5,13 +5,13 @@ from __future__ import annotations
 from pydantic import Field
 
 from plait.reasoning.arguments import Key, Number, Params, Text, ranged
+from plait.reasoning.call_context import Outcome, Work, session_for, touched
 from plait.reasoning.changes import Changes
 from plait.reasoning.context import as_lines, context_of
-from plait.reasoning.moves import after_thought
+from plait.reasoning.next_moves import after_thought
 from plait.reasoning.replies import LinearReply
 from plait.reasoning.results import Result
 from plait.reasoning.values import Thought
-from plait.reasoning.work import Outcome, Work, session_for, touched
 
 
 class LinearParams(Params):

@@ -11,10 +11,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from plait._support.redact import Redactor
 from plait.errors import ConfigError
 from plait.reasoning.changes import Changes
+from plait.reasoning.storage.apply_changes import write_changes
 from plait.reasoning.storage.engine import WRITES, Database, make_engine
 from plait.reasoning.storage.migrate import migrate
 from plait.reasoning.storage.rows import TABLES, Value, ValueT, reader
-from plait.reasoning.storage.writing import write_changes
 
 
 class SqlBase:

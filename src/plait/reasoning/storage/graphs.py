@@ -9,9 +9,9 @@ from sqlalchemy import ColumnElement, Select, select
 from plait.reasoning.changes import Changes
 from plait.reasoning.graphs import closes_cycle
 from plait.reasoning.storage import tables
+from plait.reasoning.storage.apply_changes import write_changes
 from plait.reasoning.storage.base import SqlBase
 from plait.reasoning.storage.rows import reader
-from plait.reasoning.storage.writing import write_changes
 from plait.reasoning.values import Graph, GraphEdge, GraphNode
 
 _nodes = tables.graph_nodes

@@ -24,7 +24,7 @@ from plait.testing.faults.run import Run
 from plait.testing.faults.stdio_noise import NoisyStdout
 from plait.testing.faults.tools import add_tools
 from plait.testing.ports import bind
-from plait.testing.serving import (
+from plait.testing.serve import (
     MAX_REQUEST_BODY_BYTES,
     HttpServer,
     ServeStreams,

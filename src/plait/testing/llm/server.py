@@ -16,13 +16,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from plait.messages.usage import UsageMetadata
 from plait.models.scripts import Say
 from plait.testing.llm.events import EventStream
 from plait.testing.llm.turns import Cut, Hang, Raw, Refuse, Script, Turn, turns_of
 from plait.testing.llm.usage import total_of, usage_of
 from plait.testing.ports import bind
 from plait.testing.thread_server import ThreadServer
+from plait.traces.messages.usage import UsageMetadata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from plait.messages.usage import UsageMetadata
 from plait.models.scripts import USAGE_KEYS, Say
+from plait.traces.messages.usage import UsageMetadata
 
 _COUNTED = ("system", "messages", "tools")
 """The parts of a request that a model reads."""

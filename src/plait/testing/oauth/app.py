@@ -17,7 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from plait.testing.oauth.authority import Authority, RefusedError
-from plait.testing.serving import serve_with, sse_app
+from plait.testing.serve import serve_with, sse_app
 
 WRITE_SCOPE = "write"
 """What `write_note` needs besides."""

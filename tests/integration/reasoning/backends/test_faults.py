@@ -15,9 +15,9 @@ import pytest
 from plait.errors import BackendError
 from plait.reasoning.backends.langbase import LangbaseCompleter
 from plait.reasoning.backends.openai_compatible import OpenAICompatibleCompleter
-from plait.reasoning.backends.patience import Patience
 from plait.reasoning.backends.pipes import Pipe
 from plait.reasoning.backends.port import Completer
+from plait.reasoning.backends.retry import Patience
 from plait.testing import LangbaseServer, OpenAIServer, eventually, free_port
 from plait.testing.completer_suite import prompt
 from plait.testing.llm.server import ProviderServer

@@ -13,9 +13,9 @@ import pytest
 from anthropic import beta_tool
 from anthropic.types import MessageParam, ToolParam
 
-from plait.messages.usage import UsageMetadata
 from plait.testing import AnthropicServer, Call, Say, eventually
 from plait.testing.llm.turns import Cut, Refuse
+from plait.traces.messages.usage import UsageMetadata
 
 ADD: ToolParam = {
     "name": "add",

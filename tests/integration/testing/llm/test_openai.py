@@ -9,9 +9,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from plait.messages.usage import UsageMetadata
 from plait.testing import Call, OpenAIServer, Say
 from plait.testing.llm.turns import Cut
+from plait.traces.messages.usage import UsageMetadata
 
 ADD = {
     "type": "function",

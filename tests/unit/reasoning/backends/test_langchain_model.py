@@ -21,11 +21,11 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatResult
 from typing_extensions import override
 
-from plait.adapters.langchain.scripted_model import Turn
+from plait.agents.engines.langchain.scripted_model import Turn
 from plait.errors import BackendError, ConfigError
 from plait.reasoning.backends.langchain_model import LangChainCompleter
-from plait.reasoning.backends.patience import Patience
 from plait.reasoning.backends.port import Prompt
+from plait.reasoning.backends.retry import Patience
 from plait.testing import ScriptedChatModel
 
 KEY = "key-canary-90ab12"

@@ -8,8 +8,8 @@ import pytest
 from inline_snapshot import snapshot
 
 from plait.errors import ConfigError
-from plait.reasoning.backends.patience import Patience
 from plait.reasoning.backends.pipes import PipeNames
+from plait.reasoning.backends.retry import Patience
 from plait.reasoning.backends.settings import GotLimits, ReasoningSettings, Wish, read_settings
 
 CANARY = "canary-8d02c4"

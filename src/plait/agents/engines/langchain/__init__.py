@@ -1,0 +1,1 @@
+"""The engine on LangGraph agents, with any chat model of LangChain."""

@@ -1,0 +1,221 @@
+"""The chat models of a run: made of a model's configuration, and closed after the run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any, cast
+
+import httpx2
+from langchain.chat_models import init_chat_model
+from langchain_core.language_models import BaseChatModel
+from pydantic import SecretStr
+
+from plait.agents.anthropic_url import anthropic_url
+from plait.agents.engines.langchain.scripted_model import scripted_model
+from plait.agents.model_config import ModelConfig
+from plait.errors import AdapterUnavailableError, ConfigError
+from plait.models.connections import provider_client
+from plait.models.endpoints import endpoint_fault, is_loopback, with_version
+
+OPENROUTER_URL = "https://openrouter.ai/api/v1"
+
+_KEYS: Mapping[str, str] = {
+    "anthropic": "ANTHROPIC_API_KEY",
+    "openai": "OPENAI_API_KEY",
+    "openrouter": "OPENROUTER_API_KEY",
+}
+"""The environment variables that hold keys, by provider."""
+
+_PACKAGES = ("anthropic", "openai")
+"""The providers whose packages come with `plait[models]`."""
+
+_SDK_SECONDS = 600.0
+"""For one request without a `request_timeout`, as the SDKs of providers have it."""
+
+_NO_KEY = "none"
+"""Sent to endpoints on this machine that need no key: the SDKs insist on one."""
+
+
+def provider_and_name(config: ModelConfig, name: str | None = None) -> tuple[str | None, str]:
+    """Return who has the model, and what it is called there; `name` is of another model.
+
+    A name may bring its provider along, as `provider:name`.
+    """
+    if config.interface != "langchain":
+        return "openai", name or config.model_name or ""
+    model = name or config.model_name or ""
+    if config.model_provider and name is None:
+        return config.model_provider, model
+    provider, colon, rest = model.partition(":")
+    return (provider, rest) if colon else (config.model_provider, model)
+
+
+def import_provider(config: ModelConfig) -> None:
+    """Import what the model of a configuration needs, which may take seconds.
+
+    Raises:
+        AdapterUnavailableError: It is not installed, or is not to be had at all.
+    """
+    provider = provider_and_name(config)[0]
+    if provider == "local":
+        text = (
+            "plait does not run models in this process yet: serve the model at an endpoint on this "
+            "machine, such as Ollama, and set interface='openai_endpoint'"
+        )
+        raise AdapterUnavailableError(text, "local_model", "openai_endpoint")
+    if provider in _PACKAGES:
+        try:
+            import_module(f"langchain_{provider}")
+        except ImportError as error:
+            raise _missing(provider, error) from error
+
+
+def key_names(config: ModelConfig) -> str:
+    """Say where the key of a model is set."""
+    if config.interface == "openrouter":
+        return f"endpoint_api_key or {_KEYS['openrouter']}"
+    if config.interface == "openai_endpoint":
+        return "endpoint_api_key"
+    provider = provider_and_name(config)[0] or ""
+    variable = _KEYS.get(provider, "the key of the provider")
+    return f"anthropic_api_key or {variable}" if provider == "anthropic" else variable
+
+
+def base_url_of(config: ModelConfig) -> str | None:
+    """Return where requests go, if the configuration says so."""
+    match config.interface:
+        case "openai_endpoint":
+            return with_version(config.endpoint_base_url or "")
+        case "openrouter":
+            return with_version(config.endpoint_base_url or OPENROUTER_URL)
+        case _:
+            return config.anthropic_base_url
+
+
+class ChatModels:
+    """Makes chat models, each with connections of its own.
+
+    Those that LangChain would keep for the whole process belong to the loop that first used them,
+    and fail in the next one.
+    """
+
+    def __init__(self, config: ModelConfig, *, max_retries: int) -> None:
+        self._config = config
+        self._max_retries = max_retries
+        self._clients: list[httpx2.AsyncClient] = []
+
+    def make(self, name: str | None = None) -> BaseChatModel:
+        """Make the model of the configuration, or another one; this may read files.
+
+        Raises:
+            AdapterUnavailableError: A package or a key is missing.
+            ConfigError: A URL or a script is wrong.
+        """
+        provider, model = provider_and_name(self._config, name)
+        if provider == "scripted":
+            return scripted_model(model)
+        settings = self._settings(provider)
+        if provider == "openai":
+            settings.setdefault("stream_usage", True)
+            if "http_async_client" not in settings:
+                settings["http_async_client"] = self._client(base_url_of(self._config))
+        try:
+            made = _init_chat_model(model, model_provider=provider, **settings)
+        except ImportError as error:
+            raise _missing(provider, error) from error
+        if provider == "anthropic":
+            self._connect(made)
+        return made
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        for client in self._clients:
+            await client.aclose()
+
+    def _settings(self, provider: str | None) -> dict[str, Any]:
+        config = self._config
+        settings: dict[str, Any] = {
+            "max_retries": self._max_retries,
+            "timeout": config.request_timeout or _SDK_SECONDS,
+        }
+        if config.temperature is not None:
+            settings["temperature"] = config.temperature
+        if config.interface == "langchain":
+            settings["max_tokens"] = config.max_tokens
+            settings |= self._credentials(provider)
+            return settings | (config.extra_kwargs or {})
+        settings |= self._endpoint() | (config.extra_kwargs or {})
+        # The name that all endpoints know: LangChain uses a newer one of OpenAI's.
+        settings["extra_body"] = {
+            "max_tokens": config.max_tokens,
+            **(settings.get("extra_body") or {}),
+        }
+        return settings
+
+    def _credentials(self, provider: str | None) -> dict[str, Any]:
+        given: dict[str, Any] = {}
+        config = self._config
+        if provider == "anthropic":
+            anthropic_url(config)  # also where LangChain finds it by itself
+            if config.anthropic_base_url is not None:
+                given["base_url"] = config.anthropic_base_url
+            if config.anthropic_api_key is not None:
+                given["api_key"] = config.anthropic_api_key
+        variable = _KEYS.get(provider or "")
+        if variable is None or "api_key" in {**given, **(config.extra_kwargs or {})}:
+            return given
+        if not os.environ.get(variable):
+            url = given.get("base_url")
+            if url is None or not is_loopback(url):
+                raise self._keyless()
+            given["api_key"] = SecretStr(_NO_KEY)
+        return given
+
+    def _endpoint(self) -> dict[str, Any]:
+        config = self._config
+        url = base_url_of(config) or ""
+        key = config.endpoint_api_key
+        if key is None and config.interface == "openrouter":
+            key = SecretStr(os.environ.get(_KEYS["openrouter"], ""))
+        if not (key and key.get_secret_value()) and not is_loopback(url):
+            raise self._keyless()
+        fault = endpoint_fault(url, secret=key is not None)
+        if fault is not None:
+            raise ConfigError(f"endpoint_base_url cannot be used: {fault}")
+        # Without one, LangChain would send OpenAI's key to wherever the endpoint is.
+        key = key if key and key.get_secret_value() else SecretStr(_NO_KEY)
+        return {"base_url": url, "api_key": key}
+
+    def _keyless(self) -> AdapterUnavailableError:
+        config = self._config
+        text = (
+            f"{config.interface}: there is no key for {config.model_name}: set {key_names(config)}"
+        )
+        return AdapterUnavailableError(text, "missing_api_key")
+
+    def _client(self, base_url: str | None) -> httpx2.AsyncClient:
+        client = provider_client(base_url)
+        self._clients.append(client)
+        return client
+
+    def _connect(self, model: BaseChatModel) -> None:
+        """Give a model of Anthropic its own connections; it has no setting for that."""
+        from anthropic import AsyncAnthropic  # noqa: PLC0415  # there if the model could be made
+
+        settings: dict[str, Any] = getattr(model, "_client_params")  # noqa: B009
+        client = self._client(settings.get("base_url"))
+        vars(model)["_async_client"] = AsyncAnthropic(**settings, http_client=client)
+
+
+def _init_chat_model(name: str, **settings: Any) -> BaseChatModel:
+    return cast("Callable[..., BaseChatModel]", init_chat_model)(name, **settings)
+
+
+def _missing(provider: str | None, error: ImportError) -> AdapterUnavailableError:
+    if provider in _PACKAGES:
+        text = f"langchain-{provider} is not installed: pip install 'plait[models]'"
+    else:
+        text = str(error)
+    return AdapterUnavailableError(text, "missing_package")

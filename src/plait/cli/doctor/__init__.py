@@ -1,0 +1,1 @@
+"""The checks behind `plait doctor`, and how their findings are shown."""

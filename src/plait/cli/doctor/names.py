@@ -1,0 +1,104 @@
+"""Names that several tools want, and names that no model takes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from plait.cli.doctor.findings import Detail, Finding
+from plait.cli.doctor.survey import Survey
+from plait.cli.phrases import and_list, some_of
+from plait.cli.terminal import count_label
+from plait.client.catalog.names import collisions
+from plait.client.catalog.tool import Tool
+
+Clash = tuple[str, tuple[Tool, ...]]
+"""A name, and the tools that want it, with the names they get."""
+
+
+def check_names(survey: Survey) -> Iterator[Finding]:
+    """Say which names are changed, and into what."""
+    tools = survey.together
+    clashes = collisions(tools, survey.shaping.names)
+    by_servers: defaultdict[tuple[str, ...], list[Clash]] = defaultdict(list)
+    for name, claimants in clashes.items():
+        servers = tuple(dict.fromkeys(tool.server for tool in claimants))
+        by_servers[servers].append((name, claimants))
+    for servers, found in by_servers.items():
+        yield _collision(servers, found, survey)
+    if not clashes and len({tool.server for tool in tools}) > 1:
+        message = "no two servers want the same name for a tool"
+        yield Finding(server=None, level="ok", code="names", message=message)
+    clashing = {tool.full_name for claimants in clashes.values() for tool in claimants}
+    renamed = [tool for tool in tools if tool.full_name not in clashing and _is_changed(tool)]
+    if renamed:
+        yield _renaming(renamed)
+
+
+def _collision(servers: Sequence[str], clashes: Sequence[Clash], survey: Survey) -> Finding:
+    refused = survey.shaping.names.on_collision == "error"
+    _, claimants = clashes[0]
+    outcome = (
+        '"on_collision" refuses that'
+        if refused
+        else f"they become {some_of([tool.name for tool in claimants])}"
+    )
+    return Finding(
+        server=None,
+        level="error" if refused else "warn",
+        code="collision",
+        message=f"{_claim(servers, [name for name, _ in clashes])}: {outcome}",
+        fix=_advice(survey, refused=refused),
+        details=tuple(
+            Detail(
+                tool=tool.full_name,
+                name=None if refused else tool.name,
+                text=f"wants the name {wanted}" if refused else f"becomes {tool.name}",
+            )
+            for wanted, several in clashes
+            for tool in several
+        ),
+    )
+
+
+def _claim(servers: Sequence[str], names: Sequence[str]) -> str:
+    """Say who wants the names, with one as an example."""
+    who, example = and_list(servers), names[0]
+    if len(servers) == 1:
+        more = f" (and {len(names) - 1} more such names)" if len(names) > 1 else ""
+        return f"{who} has several tools that would be called {example}{more}"
+    if len(names) > 1:
+        return f"{who} share {len(names)} tool names, such as {example}"
+    return f"{who} {'both' if len(servers) == 2 else 'all'} have a tool {example}"
+
+
+def _advice(survey: Survey, *, refused: bool) -> str:
+    others = 'rename one in "tool_overrides", or leave one out with "exclude"'
+    if survey.shaping.names.separator:
+        return others
+    goal = "give every tool its server's name" if refused else "have all names made alike"
+    return f'{goal}: "prefix_tool_name_with_server_name": true; or {others}'
+
+
+def _is_changed(tool: Tool) -> bool:
+    return not tool.name.endswith(_own_name(tool))
+
+
+def _own_name(tool: Tool) -> str:
+    given = tool.override.name if tool.override is not None else None
+    return tool.wire_name if given is None else given
+
+
+def _renaming(tools: Sequence[Tool]) -> Finding:
+    changes = [f"{_own_name(tool)} → {tool.name}" for tool in tools]
+    noun = count_label(len(tools), "name")
+    return Finding(
+        server=None,
+        level="ok",
+        code="renamed",
+        message=f"{noun} made legal for models: {some_of(changes)}",
+        details=tuple(
+            Detail(tool=tool.full_name, name=tool.name, text=f"becomes {tool.name}")
+            for tool in tools
+        ),
+    )

@@ -1,0 +1,158 @@
+"""What of a client's options fits none of the tools and servers that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any
+
+from plait.cli.doctor.findings import Detail, Finding
+from plait.cli.doctor.survey import Survey
+from plait.cli.phrases import some_of
+from plait.cli.terminal import count_label
+from plait.client.catalog.filters import ToolFilter
+from plait.client.catalog.overrides import override_problems
+from plait.client.catalog.tool import Tool
+from plait.client.config.problems import did_you_mean
+
+_SPECIAL_PATTERNS = ("re:", "@")
+
+
+def check_options(survey: Survey) -> Iterator[Finding]:
+    """Check the filters, overrides and fallbacks of a client."""
+    yield from survey.refusals
+    yield from _client_filters(survey)
+    for name, tools in survey.listed.items():
+        yield from _filters(name, "include", survey.servers[name].include, tools)
+        yield from _filters(name, "exclude", survey.servers[name].exclude, tools)
+    yield from _overrides(survey)
+    yield from _fallbacks(survey)
+
+
+def _client_filters(survey: Survey) -> Iterator[Finding]:
+    """Check the client's own lists, once all tools they are for are known."""
+    # A server with an `include` of its own is not asked for what the client's one names.
+    asked = {
+        "include": [name for name in sorted(survey.known) if not _has_own_include(survey, name)],
+        "exclude": sorted(survey.known),
+    }
+    for setting, servers in asked.items():
+        patterns = survey.options.get(setting)
+        if survey.covers(servers):
+            tools = [tool for name in servers for tool in survey.listed[name]]
+            yield from _filters(None, setting, patterns, tools)
+        yield from _strangers(setting, patterns, survey)
+
+
+def _has_own_include(survey: Survey, name: str) -> bool:
+    return name in survey.servers and survey.servers[name].include is not None
+
+
+def _filters(
+    server: str | None, setting: str, patterns: Any, tools: Iterable[Tool]
+) -> Iterator[Finding]:
+    # Of an `exclude`, too, the names that no tool has are found by including them.
+    wanted = ToolFilter.of(include=_texts(patterns))
+    for name, meant in wanted.unknown_names(tools):
+        yield _unknown(server, setting, name, f'did you mean "{meant}"?' if meant else None)
+
+
+def _strangers(setting: str, patterns: Any, survey: Survey) -> Iterator[Finding]:
+    """Find names such as `server/tool` of servers that are not there."""
+    there = {tool.wire_name for tools in survey.listed.values() for tool in tools}
+    for name in _texts(patterns):
+        server, slash, _ = name.partition("/")
+        if slash and name not in there and not _is_glob(name) and server not in survey.known:
+            guess = did_you_mean(server, sorted(survey.known)) or "correct it, or take it out"
+            yield _unknown(None, setting, name, f"there is no server {server}: {guess}")
+
+
+def _unknown(server: str | None, setting: str, name: str, guess: str | None) -> Finding:
+    return Finding(
+        server=server,
+        level="warn",
+        code=f"unknown_{setting}",
+        message=f'"{setting}" names {name}, but there is no such tool',
+        fix=guess or "correct the name, or take it out; the names: plait tools",
+    )
+
+
+def _texts(patterns: Any) -> list[str]:
+    """Keep the patterns that may be names: neither functions nor regular expressions."""
+    several: Iterable[object] = patterns or ()
+    return [
+        one for one in several if isinstance(one, str) and not one.startswith(_SPECIAL_PATTERNS)
+    ]
+
+
+def _is_glob(name: str) -> bool:
+    return any(character in name for character in "*?[")
+
+
+def _overrides(survey: Survey) -> Iterator[Finding]:
+    tools = [tool for listed in survey.listed.values() for tool in listed]
+    for key in survey.shaping.overrides:
+        known = survey.covers(survey.known) or key.partition("/")[0] in survey.listed
+        if known and not any(tool.is_called(key) for tool in tools):
+            names = [tool.full_name if "/" in key else tool.wire_name for tool in tools]
+            yield _unknown(None, "tool_overrides", key, did_you_mean(key, names))
+    for name, offered in survey.offered.items():
+        problems = [
+            Detail(tool=tool.full_name, text=problem)
+            for tool in offered
+            if tool.override is not None
+            for problem in override_problems(tool, tool.override)
+        ]
+        if problems:
+            more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+            yield Finding(
+                server=name,
+                level="warn",
+                code="override_problem",
+                message=f"{problems[0].tool}: {problems[0].text}{more}",
+                fix='correct "tool_overrides"',
+                details=tuple(problems),
+            )
+
+
+def _fallbacks(survey: Survey) -> Iterator[Finding]:
+    fallbacks: Mapping[str, str] = survey.options.get("fallbacks") or {}
+    for name in dict.fromkeys(chain.from_iterable(fallbacks.items())):
+        if name not in survey.known:
+            yield _bad_fallback(*_missing_server(name, survey))
+    for server, backup in fallbacks.items():
+        if server == backup:
+            yield _bad_fallback(f"{server} cannot stand in for itself", "name another server")
+        elif survey.covers({server, backup}):
+            yield from _gaps(server, backup, survey)
+
+
+def _missing_server(name: str, survey: Survey) -> tuple[str, str]:
+    if name in survey.disabled:
+        return f"the server {name} is switched off", "switch it on, or take it out"
+    guess = did_you_mean(name, sorted(survey.known)) or "correct the name, or take it out"
+    return f"there is no server {name}", guess
+
+
+def _bad_fallback(message: str, fix: str) -> Finding:
+    text = f'"fallbacks": {message}'
+    return Finding(server=None, level="error", code="fallback", message=text, fix=fix)
+
+
+def _gaps(server: str, backup: str, survey: Survey) -> Iterator[Finding]:
+    """Find the tools that a backup cannot stand in for."""
+    others = {tool.wire_name for tool in survey.offered[backup]}
+    missing = [tool for tool in survey.offered[server] if tool.wire_name not in others]
+    if missing:
+        names = some_of([tool.wire_name for tool in missing])
+        share = f"{len(missing)} of {count_label(len(survey.offered[server]), 'tool')}"
+        yield Finding(
+            server=None,
+            level="warn",
+            code="fallback_gap",
+            message=f'"fallbacks": {backup} lacks {share} of {server}: {names}',
+            fix="when the server fails, so do calls of these tools; choose a fuller backup",
+            details=tuple(
+                Detail(tool=tool.full_name, text=f"{backup} has no such tool") for tool in missing
+            ),
+        )

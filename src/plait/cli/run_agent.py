@@ -1,0 +1,245 @@
+"""One run of an agent for the command line: its servers and options, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final, Literal, cast
+
+from mcp.client import ClientRequestContext
+from mcp.client.session import ElicitationFnT
+from mcp_types import ElicitRequestParams, ElicitResult, ErrorData
+
+from plait.agents.choose_model import ModelChoice
+from plait.agents.config import AgentConfig
+from plait.agents.factory import get_agent
+from plait.agents.result import AgentResult, result_from_trace
+from plait.agents.servers import MCPServerConfig
+from plait.cli.approval import TerminalApproval
+from plait.cli.ask_servers import reason_for
+from plait.cli.files import reader_for
+from plait.cli.questions import Questioner, person_at_terminal
+from plait.cli.run_screen import RunScreen
+from plait.client.calls.approval import Approval, ApprovalRequest
+from plait.client.config.read import ClientConfig
+from plait.client.config.servers import ServerConfig
+from plait.client.options import lock_mode, lockfile_path
+from plait.client.toolbox import Toolbox
+from plait.errors import McpError, PlaitError
+from plait.traces.events import Status, TraceEvent
+from plait.traces.messages.message import Message
+from plait.traces.trace import Trace
+
+RESULT_TOKENS: Final = 20_000
+"""What one result of a tool may take where nothing else is said: a model pays for all of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPlan:
+    """What is to be run."""
+
+    task: str
+
+    choice: ModelChoice
+
+    config: ClientConfig | None = None
+    """The servers and their options; `None` is a run without tools."""
+
+    settings: AgentConfig
+    """How; the options of the tools are added to it."""
+
+    policy: object = None
+    """Instead of the one of the configuration."""
+
+    result_budget: object = None
+    """Instead of the one of the configuration; false is none at all."""
+
+    yes: bool = False
+    """Whether calls that the policy asks about are approved without asking."""
+
+    @property
+    def servers(self) -> Mapping[str, ServerConfig]:
+        """The servers whose tools the agent has."""
+        return dict[str, ServerConfig]() if self.config is None else self.config.servers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOutcome:
+    """What came of a run."""
+
+    result: AgentResult
+    """What was said until it ended."""
+
+    trace: Trace
+
+    status: Status
+
+    stopped_by: Literal["SIGINT", "SIGTERM"] | None = None
+
+    error: PlaitError | None = None
+    """Why there is no answer, if the run failed."""
+
+
+def run_agent(plan: RunPlan, screen: RunScreen) -> RunOutcome:
+    """Run an agent to its end, which may be Ctrl-C or a failure.
+
+    Raises:
+        AdapterUnavailableError: The engine is not installed.
+    """
+    agent = get_agent(plan.choice.config, auto_fallback=False)
+    events: list[TraceEvent] = []
+    signals: list[Literal["SIGTERM"]] = []
+
+    def hear(event: TraceEvent) -> None:
+        events.append(event)
+        screen.hear(event)
+
+    async def main() -> AgentResult:
+        settings = replace(plan.settings, on_event=hear, tool_options=_options_for(plan, screen))
+        with _cancelled_by_sigterm(signals):
+            try:
+                async with screen:
+                    return await agent.arun(
+                        [Message.user(plan.task)], None, _configs(plan), settings
+                    )
+            finally:
+                await agent.aclose()
+
+    try:
+        result = asyncio.run(main())
+    except KeyboardInterrupt:
+        return _stopped(events, "cancelled", stopped_by="SIGINT")
+    except asyncio.CancelledError:
+        if not signals:
+            raise
+        return _stopped(events, "cancelled", stopped_by="SIGTERM")
+    except PlaitError as error:
+        return _stopped(events, "failed", error=_plainer(error))
+    trace = _trace(events)
+    status: Status = "timeout" if result.timeout_reached else "completed"
+    status = "limit" if result.limit_reached else status
+    return RunOutcome(result=result, trace=trace, status=status)
+
+
+def _stopped(
+    events: list[TraceEvent],
+    status: Status,
+    *,
+    stopped_by: Literal["SIGINT", "SIGTERM"] | None = None,
+    error: PlaitError | None = None,
+) -> RunOutcome:
+    trace = _trace(events)
+    result = result_from_trace(trace)
+    return RunOutcome(result=result, trace=trace, status=status, stopped_by=stopped_by, error=error)
+
+
+def _trace(events: list[TraceEvent]) -> Trace:
+    return Trace(run=events[0].run if events else "", events=tuple(events))
+
+
+def _plainer(error: PlaitError) -> PlaitError:
+    """Return what a connection said where an engine only passes it on: it knows what to do."""
+    cause = error.__cause__
+    return cause if isinstance(error, McpError) and isinstance(cause, PlaitError) else error
+
+
+@contextlib.contextmanager
+def _cancelled_by_sigterm(signals: list[Literal["SIGTERM"]]) -> Generator[None]:
+    """Have SIGTERM cancel the task at hand, so that the run ends in order; Ctrl-C does already."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+
+    def stop() -> None:
+        signals.append("SIGTERM")
+        if task is not None:
+            task.cancel()
+
+    # Neither on Windows nor outside of the main thread.
+    with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+        loop.add_signal_handler(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+            loop.remove_signal_handler(signal.SIGTERM)
+
+
+def _configs(plan: RunPlan) -> Mapping[str, MCPServerConfig]:
+    servers = plan.servers
+    if plan.result_budget is False:
+        servers = {name: replace(one, result_budget=None) for name, one in servers.items()}
+    return cast("Mapping[str, MCPServerConfig]", dict(servers))
+
+
+def tool_options(plan: RunPlan) -> dict[str, Any]:
+    """Return how tools are listed and called: as the configuration says, unless the plan does."""
+    if plan.config is None:
+        return {}
+    given = plan.config.options
+    known = Toolbox.OPTIONS | {"log_level"}
+    options: dict[str, Any] = {name: value for name, value in given.items() if name in known}
+    if plan.config.default_tool_timeout is not None:
+        options["default_tool_timeout"] = plan.config.default_tool_timeout
+    if lock_mode(options) != "off":
+        options["lockfile"] = str(lockfile_path(options, plan.config.source))
+    options.setdefault("result_budget", RESULT_TOKENS)
+    if plan.result_budget is not None:
+        options["result_budget"] = plan.result_budget
+    if plan.policy is not None:
+        options["policy"] = plan.policy
+    return options
+
+
+def _options_for(plan: RunPlan, screen: RunScreen) -> Mapping[str, Any]:
+    if plan.config is None:
+        return {}
+    approval = TerminalApproval(yes=plan.yes)
+
+    async def approve(request: ApprovalRequest) -> Approval:
+        async with screen.asking():
+            return await approval(request)
+
+    options = tool_options(plan)
+    options.setdefault("on_connection_error", _Missing(len(plan.servers), screen))
+    return {
+        **options,
+        "on_approval": approve,
+        "on_elicitation": partial(_asker, screen),
+        "on_progress": screen.progress,
+    }
+
+
+def _asker(screen: RunScreen, server: str) -> ElicitationFnT:
+    questioner = Questioner(
+        server=server, given=None, read_text=reader_for(()), read_line=person_at_terminal()
+    )
+
+    async def ask(
+        context: ClientRequestContext, params: ElicitRequestParams
+    ) -> ElicitResult | ErrorData:
+        async with screen.asking():
+            return await questioner(context, params)
+
+    return ask
+
+
+class _Missing:
+    """Hears of servers that cannot be used: some may be missing, but not all of them."""
+
+    def __init__(self, servers: int, screen: RunScreen) -> None:
+        self._servers = servers
+        self._screen = screen
+        self._missing: set[str] = set()
+
+    def __call__(self, server: str, error: PlaitError) -> None:
+        """Say that the run goes on without a server, or raise if it was the last."""
+        known = server in self._missing
+        self._missing.add(server)
+        if len(self._missing) == self._servers:
+            raise error
+        if not known:
+            self._screen.warn(f"going on without {reason_for(server, error)}")

@@ -1,0 +1,325 @@
+"""One tool call: its deadline, its attempts, its backup, and what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from mcp import Client
+from mcp_types import LOG_LEVEL_META_KEY, CallToolResult, LoggingLevel, RequestParamsMeta
+
+from plait.client.calls.arguments import argument_error_text, prepare_arguments
+from plait.client.calls.call import OnProgress, ToolCall, deadline_of, within_run
+from plait.client.calls.call_budget import RunCounters
+from plait.client.calls.call_routing import Listener, Sample, Talk
+from plait.client.calls.callbacks import OnAnyProgress, progress_callback
+from plait.client.calls.fallback import BeforeFallback, has_not_run, may_fall_back
+from plait.client.calls.outcome import ToolResult
+from plait.client.calls.output_check import output_notes
+from plait.client.calls.paused_calls import HeldCall, Holding
+from plait.client.calls.policy_check import Gate
+from plait.client.calls.result_cache import ResultCache, ResultCaching
+from plait.client.catalog.catalog import ToolCatalog, not_offered
+from plait.client.catalog.tool import Tool
+from plait.client.catalog.validation import prepare
+from plait.client.config.budgets import CallBudget
+from plait.client.connections.connection import Answer, ServerConnection
+from plait.client.connections.deadline import Deadline
+from plait.client.connections.loop_bridge import Handover
+from plait.client.connections.operations import call_tool, is_modern
+from plait.client.connections.pool import ConnectionPool
+from plait.client.connections.retry import ATTEMPTS, may_retry, pause_before_retry
+from plait.errors import (
+    ConnectionLostError,
+    InvalidArgumentsError,
+    PlaitError,
+    ToolNotFoundError,
+)
+from plait.traces.observer import CallTool, Observer, observe
+
+__all__ = ["Calling", "OnProgress", "ToolCall", "ToolExecutor"]
+
+logger = logging.getLogger("plait.client.calls")
+
+_Tell = Callable[[float, float | None, str | None], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calling:
+    """How a client makes its calls."""
+
+    default_seconds: float | None = None
+    validate_arguments: bool = True
+    fallbacks: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Which server stands in for which."""
+    before_fallback: BeforeFallback | None = None
+    result_caching: ResultCaching | None = None
+    call_budget: CallBudget | None = None
+    observers: Sequence[Observer] = ()
+    on_progress: OnAnyProgress | None = None
+    """Is told of the progress of every call, besides its caller."""
+    gate: Gate = field(default_factory=Gate)
+    """Holds calls to the policy."""
+
+
+class ToolExecutor:
+    """Makes calls; it runs where the caller is, and hands each attempt over to the connections."""
+
+    def __init__(
+        self,
+        pool: ConnectionPool,
+        catalog: ToolCatalog,
+        handover: Handover,
+        calling: Calling | None = None,
+        *,
+        talk: Talk | None = None,
+        sample: Sample | None = None,
+    ) -> None:
+        """Take the parts; `sample` is how the model is asked, where servers may use it."""
+        self._pool = pool
+        self._catalog = catalog
+        self._handover = handover
+        self._calling = calling or Calling()
+        caching = self._calling.result_caching
+        self.results = None if caching is None else ResultCache(caching)
+        self.log_level: LoggingLevel | None = None
+        """From which level on servers shall send log messages during calls."""
+        self.talk = talk or Talk()
+        self._sample = sample
+        self._holding = Holding(pool)
+        self._runs = RunCounters(self._calling.call_budget)
+
+    async def run(self, call: ToolCall) -> ToolResult:
+        """Make the call, and make it again where that can do no harm.
+
+        Raises:
+            PlaitError: The call could not be made, or its outcome is not known.
+        """
+        async with within_run(call):
+            return await self._run(call)
+
+    async def _run(self, call: ToolCall) -> ToolResult:
+        tool: Tool | None = None
+        try:
+            tool = await self._recall(call)
+            self._check_offered(call)
+            call = await self._permitted(call, tool)
+            if self.results is None:
+                return await self._run_on_server(call, tool)
+            if (kept := self.results.get(call, tool)) is not None:
+                return kept
+            before = self.results.changes(call.server)
+            result = await self._run_on_server(call, tool)
+            self.results.put(call, tool, result, since=before)
+        except PlaitError as error:
+            return await self.run_instead(call, error, tool)
+        return result
+
+    async def run_instead(
+        self, call: ToolCall, error: PlaitError, tool: Tool | None = None
+    ) -> ToolResult:
+        """Make a call that failed on the backup of its server.
+
+        Raises:
+            PlaitError: The first error, if there is no backup or it may not be asked.
+        """
+        backup = await self._backup_for(call, tool, error)
+        if backup is None:
+            raise error
+        return await self._run_on_backup(backup, error)
+
+    async def _recall(self, call: ToolCall) -> Tool | None:
+        if self._catalog.is_guarded:
+            # Before the arguments are looked at: they fit what was locked, or nothing.
+            await self._handover.run(self._catalog.approve, call.server, call.tool, call.access)
+        known = self._catalog.known(call.server, call.tool, call.access)
+        if known is not None:
+            return known
+        return await self._handover.run(self._catalog.recall, call.server, call.tool, call.access)
+
+    async def _run_on_server(self, call: ToolCall, tool: Tool | None) -> ToolResult:
+        try:
+            with self._runs.counted(call):
+                return await self._run_attempts(call, tool)
+        finally:
+            if self.results is not None and (tool is None or not tool.read_only):
+                # Whatever was read may have changed, also where the answer was lost.
+                self.results.forget(call.server)
+
+    async def _run_attempts(self, call: ToolCall, tool: Tool | None) -> ToolResult:
+        everywhere = progress_callback(self._calling.on_progress, call.server, call.tool)
+        told = [one for one in (call.on_progress, everywhere) if one is not None]
+        tell = tuple(self._handover.returning(one) for one in told)
+        listener = Listener.of(call, self._handover, self._sample)
+        began = time.perf_counter()
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                with observe(
+                    self._calling.observers,
+                    CallTool(server=call.server, tool=call.tool, attempt=attempt),
+                ):
+                    answer = await self._handover.run(self._attempt, call, tool, tell, listener)
+            except PlaitError as error:
+                pause = self._pause_before_retry(call, tool, error, attempt, began)
+                if pause is None:
+                    raise
+                logger.info("calling %s again after: %s", call.where, error)
+                await asyncio.sleep(pause)
+                continue
+            notes = () if tool is None else await output_notes(tool, answer.value)
+            for note in notes:
+                logger.warning("%s: %s", call.where, note)
+            return ToolResult.from_mcp(
+                call.server,
+                call.tool,
+                answer.value,
+                attempts=attempt,
+                notes=(*answer.notes, *notes),
+                seconds=time.perf_counter() - began,
+            )
+
+    async def _attempt(
+        self, call: ToolCall, tool: Tool | None, told: Sequence[_Tell], listener: Listener
+    ) -> Answer[CallToolResult]:
+        """Make one attempt; runs in the loop that owns the connections."""
+        connection = self._pool.connection(call.server, call.access)
+        deadline = deadline_of(call, connection.server.timeouts, self._calling.default_seconds)
+
+        if call.pause is None or not await self._asks_meanwhile(call, connection):
+            return await self._send(call, tool, connection, deadline, told, listener)
+
+        async def send(held: HeldCall) -> Answer[CallToolResult]:
+            listener.ask, listener.pausing = held.ask, True
+            bare = replace(call, given=None, pause=None)
+            return await self._send(bare, tool, connection, deadline, told, listener)
+
+        idempotent = tool is not None and tool.idempotent
+        return await self._holding.run(call, send, idempotent=idempotent)
+
+    async def _asks_meanwhile(self, call: ToolCall, connection: ServerConnection) -> bool:
+        """Say whether the server asks in the middle of a call, not by answering with a question."""
+        if self._holding.holds(call):
+            return True
+        return not is_modern((await connection.unreserved_session()).client)
+
+    async def _send(
+        self,
+        call: ToolCall,
+        tool: Tool | None,
+        connection: ServerConnection,
+        deadline: Deadline,
+        told: Sequence[_Tell],
+        listener: Listener,
+    ) -> Answer[CallToolResult]:
+        approved = None
+        if self._catalog.is_guarded:
+            approved = await self._catalog.approve(call.server, call.tool, call.access)
+
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            deadline.extend()
+            for tell in told:
+                tell(progress, total, message)
+
+        async def operation(client: Client) -> CallToolResult:
+            if approved not in (None, connection.generation):
+                # What was approved is not what would run: look again.
+                text = f"{call.where}: the server was restarted before the call"
+                raise ConnectionLostError(text, server=call.server, tool=call.tool)
+            meta: RequestParamsMeta | None = None
+            if self.log_level is not None and is_modern(client):
+                meta = {LOG_LEVEL_META_KEY: self.log_level}
+            with self.talk.heard_by(listener, client.session, deadline):
+                return await call_tool(
+                    client,
+                    call.tool,
+                    call.arguments,
+                    mirrored=tool is not None and tool.mirrors_arguments,
+                    on_progress=on_progress,
+                    meta=meta,
+                    given=call.given,
+                    hand_back=call.pause is not None,
+                )
+
+        return await connection.request(operation, deadline, method="tools/call", tool=call.tool)
+
+    def _pause_before_retry(
+        self, call: ToolCall, tool: Tool | None, error: PlaitError, attempt: int, began: float
+    ) -> float | None:
+        """Say how long to wait before the next attempt, or `None` when there must be none."""
+        idempotent = tool is not None and tool.idempotent
+        if attempt >= ATTEMPTS or not may_retry(error, idempotent=idempotent):
+            return None
+        timeouts = self._pool[call.server].server.timeouts
+        limit = deadline_of(call, timeouts, self._calling.default_seconds).seconds
+        return pause_before_retry(error, limit - (time.perf_counter() - began))
+
+    def _check_offered(self, call: ToolCall) -> None:
+        reason = self._catalog.refusal(call.server, call.tool, call.access)
+        if reason is not None:
+            raise not_offered(call.server, call.tool, reason)
+
+    async def _permitted(self, call: ToolCall, tool: Tool | None) -> ToolCall:
+        """Return the call with valid arguments, if it may be made."""
+        call = await self._with_valid_arguments(call, tool)
+        permitted = await self._calling.gate.permit(call, tool)
+        if permitted is call:
+            return call
+        # What a person wrote may be mended, and must not turn into what a rule forbids by that.
+        changed = await self._with_valid_arguments(permitted, tool)
+        self._calling.gate.checked(changed, tool)
+        return changed
+
+    async def _with_valid_arguments(self, call: ToolCall, tool: Tool | None) -> ToolCall:
+        if tool is None or not self._calling.validate_arguments:
+            return call
+        validator = await prepare(tool.wire_schema)
+        prepared = prepare_arguments(validator, call.arguments, tool=tool.name)
+        if prepared.problems:
+            text = argument_error_text(tool.name, prepared.problems)
+            raise InvalidArgumentsError(text, server=call.server, tool=call.tool)
+        for change in prepared.changes:
+            logger.debug("%s: %s", call.where, change)
+        if prepared.arguments is call.arguments:
+            return call
+        return replace(call, arguments=prepared.arguments)
+
+    async def _backup_for(
+        self, call: ToolCall, tool: Tool | None, error: PlaitError
+    ) -> ToolCall | None:
+        """Return the call to make on the backup, if there is one and it may be asked."""
+        backup = self._calling.fallbacks.get(call.server)
+        idempotent = tool is not None and tool.idempotent
+        if backup is None or not may_fall_back(error, idempotent=idempotent):
+            return None
+        if self._calling.before_fallback is not None:
+            verdict = self._calling.before_fallback(error, call)
+            if inspect.isawaitable(verdict):
+                verdict = await verdict
+            if verdict is False:
+                return None
+        # The credentials were meant for the other server.
+        return replace(call, server=backup, access=None, instead_of=call.server)
+
+    async def _run_on_backup(self, call: ToolCall, error: PlaitError) -> ToolResult:
+        """Make the call on the backup; if that fails too, the first error is what counts."""
+        logger.warning("%s; asking %s instead", error, call.server)
+        try:
+            tool = await self._recall(call)
+            if tool is None:
+                raise ToolNotFoundError(
+                    f"{call.server} has no tool {call.tool!r}", server=call.server, tool=call.tool
+                )
+            self._check_offered(call)
+            return await self._run_on_server(await self._permitted(call, tool), tool)
+        except PlaitError as second:
+            if not has_not_run(second):
+                raise  # it may have run there, and whoever asked must know
+            logger.warning("the backup failed too: %s", second)
+            error.add_note(f"the backup failed too: {second}")
+            raise error from second

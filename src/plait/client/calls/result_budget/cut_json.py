@@ -1,0 +1,251 @@
+"""Cutting JSON: what is left is JSON of the same shape, and says what is left out of it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from json.encoder import encode_basestring, encode_basestring_ascii
+from typing import Any, cast
+
+from plait.client.calls.result_budget.cut_text import size_of_text
+from plait.client.calls.result_budget.marks import CUT, Mark
+from plait.client.calls.result_budget.paths import path_to
+
+_ELLIPSIS = "…"
+_BETWEEN = 2
+"""Bytes of `, ` and of `: `."""
+
+_FAR = 1_000_000
+"""How much larger than wanted something is said to be whose size is not looked at."""
+
+_LONGEST_FIRST = 60
+"""The path of what is left out first is named at the root if it is no longer than this."""
+
+_LEAST_VALUE = 24
+"""A key is kept only where so much of its value, or all of it, can be shown; every kind of value
+has a form that is shorter."""
+
+_DEEPEST = 60
+"""What is nested more deeply is left out: nobody reads it, and Python does not recurse for ever."""
+
+_CUT_ITEM_SHARE = 0.5
+"""An item that does not fit is cut, instead of left out, if it has so much of a list's room."""
+
+
+def parsed_json(text: str) -> Any | None:
+    """Return the object or list that a text is in JSON, or `None` if it is anything else."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return None
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(constant)
+
+
+def written_json(value: Any) -> str:
+    """Write a value as JSON, with plain letters wherever they can be sent."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return text if _can_be_sent(text) else json.dumps(value)
+
+
+def _can_be_sent(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def cut_json(value: Any, allowed_bytes: int, mark: Mark) -> Any:
+    """Shorten an object or a list until it can be written in so many bytes.
+
+    Raises:
+        ValueError: It cannot be written as JSON at all, or is nested too deeply.
+    """
+    try:
+        shorter = _Cutter(mark, encode_basestring).root(value, allowed_bytes)
+        text = json.dumps(shorter, ensure_ascii=False, allow_nan=False)
+        if _can_be_sent(text):
+            return shorter
+        return _Cutter(mark, encode_basestring_ascii).root(value, allowed_bytes)
+    except (TypeError, RecursionError) as error:
+        raise ValueError("it is not JSON, or nested too deeply") from error
+
+
+@dataclass(slots=True)
+class _Cutter:
+    """Cuts one value; it looks at no more of each part than could be kept of it."""
+
+    mark: Mark
+    quoted: Callable[[str], str]
+    _first: tuple[str, int] | None = None
+    """The path of what is left out first, and where it goes on."""
+
+    def root(self, value: Any, allowed: int) -> Any:
+        if self._size(value, allowed) <= allowed:
+            return value
+        if isinstance(value, Mapping):
+            return self._root_object(cast("Mapping[str, Any]", value), allowed)
+        return self._list(cast("Sequence[Any]", value), allowed, self.mark.base, 0)
+
+    def _size(self, value: Any, most: int, depth: int = 0) -> int:
+        """Return the bytes of a value in JSON, or any number above `most` if there are more."""
+        if depth > _DEEPEST:
+            return abs(most) + _FAR
+        if isinstance(value, str):
+            return self._text_size(value) if len(value) <= most else abs(most) + _FAR
+        if isinstance(value, Mapping):
+            size = 2
+            for key, inner in cast("Mapping[str, Any]", value).items():
+                size += self._text_size(key) + 2 * _BETWEEN
+                size += self._size(inner, most - size, depth + 1)
+                if size > most + _BETWEEN:
+                    return size
+            return max(2, size - _BETWEEN)
+        if isinstance(value, list | tuple):
+            size = 2
+            for item in cast("Sequence[Any]", value):
+                size += self._size(item, most - size, depth + 1) + _BETWEEN
+                if size > most + _BETWEEN:
+                    return size
+            return max(2, size - _BETWEEN)
+        return len(repr(value))
+
+    def _text_size(self, text: str) -> int:
+        return size_of_text(self.quoted(text))
+
+    def _cut(self, value: Any, allowed: int, path: str | None, depth: int) -> Any:
+        if self._size(value, allowed) <= allowed:
+            return value
+        if depth > _DEEPEST:
+            return _ELLIPSIS
+        match value:
+            case str():
+                return self._text(value, allowed, path)
+            case Mapping():
+                return self._object(cast("Mapping[str, Any]", value), allowed, path, depth)
+            case list():
+                return self._list(cast("Sequence[Any]", value), allowed, path, depth)
+            case _:
+                return _ELLIPSIS
+
+    def _text(self, text: str, allowed: int, path: str | None) -> str:
+        room = allowed - self._text_size(
+            self.mark.inner(f"{len(text)} characters", path, len(text))
+        )
+        if room <= 0:
+            return self._head(text, allowed - self._text_size(_ELLIPSIS)) + _ELLIPSIS
+        head = self._head(text, room)
+        left = len(text) - len(head)
+        return head + self._inner_note(f"{left} characters", path, len(head))
+
+    def _head(self, text: str, room: int) -> str:
+        head = text[: max(0, room)]
+        while head and (size := self._text_size(head) - 2) > room:
+            head = head[: min(len(head) - 1, len(head) * room // size)]
+        return head
+
+    def _root_object(self, value: Mapping[str, Any], allowed: int) -> dict[str, Any]:
+        key = CUT
+        while key in value:
+            key += "_"
+        longest_note = self._root_note("$" * _LONGEST_FIRST, _FAR)
+        taken = self._text_size(key) + self._text_size(longest_note) + 2 * _BETWEEN
+        made = self._object(value, allowed - taken, self.mark.base, 0)
+        return {**made, key: self._root_note(*(self._first or (self.mark.base, None)))}
+
+    def _root_note(self, path: str | None, start: int | None) -> str:
+        read = self.mark.to_read(path=path, start=start)
+        return f"a part of this is left out; to read on, for example: {read}"
+
+    def _inner_note(self, what: str, path: str | None, start: int) -> str:
+        self._remember(path, start)
+        return self.mark.inner(what, path, start)
+
+    def _remember(self, path: str | None, start: int) -> None:
+        if self._first is None and path is not None and len(path) <= _LONGEST_FIRST:
+            self._first = (path, start)
+
+    def _object(
+        self, value: Mapping[str, Any], allowed: int, path: str | None, depth: int
+    ) -> dict[str, Any]:
+        more = self.mark.inner(f"{len(value)} keys", path, len(value))
+        room = allowed - 2 - self._text_size(more) - self._text_size(_ELLIPSIS) - 2 * _BETWEEN
+        if room < 0:
+            return {_ELLIPSIS: _ELLIPSIS}
+        keys: list[str] = []
+        for key, inner in value.items():
+            frame = self._text_size(key) + 2 * _BETWEEN
+            least = min(self._size(inner, _LEAST_VALUE), _LEAST_VALUE)
+            if frame + least > room:
+                break
+            keys.append(key)
+            room -= frame + least
+        most = room + _LEAST_VALUE
+        wanted = [max(0, self._size(value[key], most) - _LEAST_VALUE) for key in keys]
+        made = {
+            key: self._cut(value[key], extra + _LEAST_VALUE, path_to(path, key), depth + 1)
+            for key, extra in zip(keys, shared(wanted, room), strict=True)
+        }
+        if len(keys) < len(value) and _ELLIPSIS not in made:
+            left = len(value) - len(keys)
+            made[_ELLIPSIS] = self._inner_note(f"{left} keys", path, len(keys))
+        return made
+
+    def _list(self, value: Sequence[Any], allowed: int, path: str | None, depth: int) -> list[Any]:
+        total = len(value)
+        outermost = depth == 0
+        longest_note = self._left_out(value, total, total, path, outermost=outermost)
+        room = whole = allowed - 2 - self._size(longest_note, allowed) - _BETWEEN
+        if room < 0 and not outermost:
+            return [_ELLIPSIS]
+        kept: list[Any] = []
+        for item in value:
+            size = self._size(item, room) + _BETWEEN
+            if size > room:
+                break
+            kept.append(item)
+            room -= size
+        if len(kept) < total and room > whole * _CUT_ITEM_SHARE and room > _LEAST_VALUE:
+            position = len(kept)
+            inner = path_to(path, position)
+            kept.append(self._cut(value[position], room - _BETWEEN, inner, depth + 1))
+        left = total - len(kept)
+        if left:
+            self._remember(path, len(kept))
+        if left or outermost:
+            kept.append(self._left_out(value, left, len(kept), path, outermost=outermost))
+        return kept
+
+    def _left_out(
+        self, value: Sequence[Any], left: int, start: int, path: str | None, *, outermost: bool
+    ) -> Any:
+        """Make the last item of a shortened list, of the same kind as the others."""
+        what = f"{left} of {len(value)} items" if left else "a part of the last item"
+        if outermost:
+            note = self.mark.outer(f"{what} are" if left else f"{what} is", start if left else None)
+        else:
+            note = self.mark.inner(what, path, start)
+        if value and all(isinstance(item, Mapping) for item in value[:1]):
+            return {CUT if outermost else _ELLIPSIS: note}
+        return note
+
+
+def shared(wanted: Sequence[int], room: int) -> list[int]:
+    """Share room so that all get what they want, or those that want most get equally much."""
+    given = [0] * len(wanted)
+    left = max(0, room)
+    order = sorted(range(len(wanted)), key=wanted.__getitem__)
+    for done, position in enumerate(order):
+        fair = math.floor(left / (len(wanted) - done))
+        given[position] = min(wanted[position], fair)
+        left -= given[position]
+    return given

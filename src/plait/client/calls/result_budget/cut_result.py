@@ -1,0 +1,219 @@
+"""Cutting a whole result: every block gets its share, and what is left out leaves a line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import mcp_types as types
+
+from plait.client.calls.outcome import ToolResult
+from plait.client.calls.result_budget.cut_json import cut_json, parsed_json, shared, written_json
+from plait.client.calls.result_budget.cut_text import cut_text, size_of_text
+from plait.client.calls.result_budget.marks import CUT, Mark
+from plait.client.calls.result_budget.parts import (
+    cost_of,
+    data_of,
+    said_by,
+    structured_text,
+    text_of,
+)
+from plait.client.config.budgets import Limit
+
+_STRUCTURED_SHARE = 4
+"""Structured content that says something else than the blocks gets at least one part in so many."""
+
+_LEAST_TEXT = 500
+"""Where texts would get less, the last of them are left out instead."""
+
+_LONGEST_LABEL = 60
+
+
+def cut_result(result: ToolResult, limit: Limit, allowed_bytes: int, mark: Mark) -> ToolResult:
+    """Shorten a result until its content and its structured content take so many bytes.
+
+    Pure: the same result and mark make the same answer.
+    """
+    same = said_by(result)
+    blocks = result.content
+    several = len(blocks) + (result.structured_content is not None and same is None) > 1
+    cutter = _BlockCutter(limit, mark, several=several)
+    if result.structured_content is None or same is not None:
+        content = cutter.blocks(blocks, allowed_bytes)
+        structured = result.structured_content
+        if same is not None and content[same[0] :][:1] != blocks[same[0] :][:1]:
+            index, wrapped = same
+            structured = _said(content, index, wrapped, cutter, structured, allowed_bytes)
+        return _slim(replace(result, content=content, structured_content=structured), allowed_bytes)
+    structured = result.structured_content
+    if not blocks:
+        shorter = cutter.structured(structured, allowed_bytes, block=0)
+        return _slim(replace(result, structured_content=shorter), allowed_bytes)
+    taken = sum(cost_of(block, limit) for block in blocks)
+    needed = size_of_text(structured_text(structured))
+    least = allowed_bytes // _STRUCTURED_SHARE
+    for_structured = min(needed, max(allowed_bytes - taken, least))
+    content = cutter.blocks(blocks, allowed_bytes - for_structured)
+    if needed > for_structured:
+        structured = cutter.structured(structured, for_structured, block=len(blocks))
+    return _slim(replace(result, content=content, structured_content=structured), allowed_bytes)
+
+
+def _said(
+    content: Sequence[types.ContentBlock],
+    index: int,
+    wrapped: Any,
+    cutter: _BlockCutter,
+    structured: Any,
+    allowed: int,
+) -> Any:
+    """Shorten structured content as its text was shortened, so that both still say the same."""
+    block = content[index] if index < len(content) else None
+    value = parsed_json(block.text) if isinstance(block, types.TextContent) else None
+    if value is not None:
+        return wrapped(value)
+    if isinstance(block, types.TextContent) and wrapped("") == {"result": ""}:
+        return {"result": block.text}
+    return cutter.structured(structured, allowed // _STRUCTURED_SHARE, block=index)
+
+
+@dataclass(frozen=True, slots=True)
+class _BlockCutter:
+    limit: Limit
+    mark: Mark
+    several: bool
+
+    def blocks(
+        self, blocks: Sequence[types.ContentBlock], allowed: int
+    ) -> tuple[types.ContentBlock, ...]:
+        costs = [cost_of(block, self.limit) for block in blocks]
+        if sum(costs) <= allowed:
+            return tuple(blocks)
+        least = [
+            self._least(block, cost, index)
+            for index, (block, cost) in enumerate(zip(blocks, costs, strict=True))
+        ]
+        end, room = self._that_fit(least, allowed)
+        shares = self._shares(blocks[:end], costs, least, room)
+        kept = [
+            block if cost <= share else self._cut(block, share, index)
+            for index, (block, cost, share) in enumerate(
+                zip(blocks[:end], costs, shares, strict=False)
+            )
+        ]
+        if end < len(blocks):
+            kept.append(types.TextContent(text=self.mark.blocks_line(end, len(blocks))))
+        return tuple(kept)
+
+    def structured(self, structured: Any, allowed: int, *, block: int) -> Any:
+        mark = replace(self.mark, block=block if self.several else None)
+        if isinstance(structured, dict | list):
+            try:
+                return cut_json(structured, allowed, mark)
+            except ValueError:
+                return {CUT: mark.outer("everything is", None)}
+        return {CUT: mark.outer("everything is", None)}
+
+    def _least(self, block: types.ContentBlock, cost: int, index: int) -> int:
+        """Say what a block must have: a line, or so much of a text that it is worth reading."""
+        line = size_of_text(self._line(block, index))
+        return min(cost, line if text_of(block) is None else max(line, _LEAST_TEXT))
+
+    def _that_fit(self, least: Sequence[int], allowed: int) -> tuple[int, int]:
+        """Say how many blocks can leave at least a line, and what room there is for them."""
+        if sum(least) <= allowed:
+            return len(least), allowed
+        room = allowed - size_of_text(self.mark.blocks_line(len(least), len(least) * 2))
+        used = 0
+        for index, size in enumerate(least):
+            used += size
+            if used > room:
+                return index, room
+        return len(least), room
+
+    def _shares(
+        self,
+        blocks: Sequence[types.ContentBlock],
+        costs: Sequence[int],
+        least: Sequence[int],
+        room: int,
+    ) -> list[int]:
+        """Share the room: texts by need, data in order, half of it for each where both want it."""
+        texts = [index for index, block in enumerate(blocks) if text_of(block) is not None]
+        others = [index for index in range(len(blocks)) if text_of(blocks[index]) is None]
+        free = room - sum(least[: len(blocks)])
+        wish_of_texts = sum(costs[index] - least[index] for index in texts)
+        wish_of_others = sum(costs[index] - least[index] for index in others)
+        for_texts = min(wish_of_texts, max(free // 2, free - wish_of_others))
+        for_others = free - for_texts
+        shares = list(least[: len(blocks)])
+        for index in others:
+            more = costs[index] - least[index]
+            if more <= for_others:
+                shares[index] += more
+                for_others -= more
+        wanted = [costs[index] - least[index] for index in texts]
+        for index, more in zip(texts, shared(wanted, for_texts + for_others), strict=True):
+            shares[index] += more
+        return shares
+
+    def _cut(self, block: types.ContentBlock, share: int, index: int) -> types.ContentBlock:
+        mark = replace(self.mark, block=index if self.several else None)
+        match block:
+            case types.TextContent():
+                text = _shortened(block.text, share, mark)
+                if text is not None:
+                    return block.model_copy(update={"text": text})
+            case types.EmbeddedResource(resource=types.TextResourceContents() as resource):
+                text = _shortened(resource.text, share - size_of_text(resource.uri), mark)
+                if text is not None:
+                    shorter = resource.model_copy(update={"text": text})
+                    return block.model_copy(update={"resource": shorter})
+            case _:
+                pass
+        return types.TextContent(text=self._line(block, index))
+
+    def _line(self, block: types.ContentBlock, index: int) -> str:
+        return self.mark.block_line(label_of(block), index)
+
+
+def _shortened(text: str, share: int, mark: Mark) -> str | None:
+    value = parsed_json(text)
+    if value is not None:
+        try:
+            written = written_json(cut_json(value, share, mark))
+        except ValueError:
+            written = None
+        if written is not None and size_of_text(written) <= share:
+            return written
+    return cut_text(text, share, mark)
+
+
+def label_of(block: types.ContentBlock) -> str:
+    """Describe a block in few words: what it is, and how large."""
+    match block:
+        case types.TextContent():
+            return f"text of {len(block.text)} characters"
+        case types.ImageContent() | types.AudioContent():
+            kind = block.mime_type or block.type
+        case types.ResourceLink():
+            kind = "resource link"
+        case types.EmbeddedResource(resource=types.TextResourceContents(text=text)):
+            return f"resource of {len(text)} characters"
+        case types.EmbeddedResource():
+            kind = block.resource.mime_type or "resource"
+    size = len(data_of(block).rstrip("=")) * 3 // 4
+    return f"{kind[:_LONGEST_LABEL]} of {size} bytes" if size else kind[:_LONGEST_LABEL]
+
+
+def _slim(result: ToolResult, allowed: int) -> ToolResult:
+    """Leave out metadata that is larger than everything else may be."""
+    metas = [result.meta, *(block.meta for block in result.content)]
+    if sum(size_of_text(structured_text(meta)) for meta in metas if meta) <= allowed:
+        return result
+    content = tuple(
+        block if block.meta is None else block.model_copy(update={"meta": None})
+        for block in result.content
+    )
+    return replace(result, content=content, meta=None)

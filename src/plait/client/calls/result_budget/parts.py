@@ -1,0 +1,153 @@
+"""What a result is made of, as texts and data: how large each part is, and what it says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import mcp_types as types
+
+from plait.client.calls.outcome import ToolResult
+from plait.client.calls.result_budget.cut_json import written_json
+from plait.client.calls.result_budget.cut_text import size_of_text
+from plait.client.catalog.tokens import TokenCounter
+from plait.client.config.budgets import Limit
+
+_MOST_IMAGE_BYTES = 6400
+"""A picture counts as 1,600 tokens at most: models scale it down, and look at no bytes."""
+
+_MOST_BYTES_PER_TOKEN = 32
+"""No text has tokens so long on average; some tokenizers take minutes to find that out."""
+
+_UNSENDABLE = "a value that cannot be written as JSON"
+
+
+def text_of(block: types.ContentBlock) -> str | None:
+    """Return what can be read of a block, or `None` if it is data."""
+    match block:
+        case types.TextContent():
+            return block.text
+        case types.EmbeddedResource(resource=types.TextResourceContents(text=text)):
+            return text
+        case types.ResourceLink():
+            told = block.model_dump(by_alias=True, exclude_none=True, mode="json", exclude={"meta"})
+            return json.dumps(told, ensure_ascii=False)
+        case _:
+            return None
+
+
+def data_of(block: types.ContentBlock) -> str:
+    """Return the base64 text of a block with data, as the server sent it."""
+    match block:
+        case types.ImageContent() | types.AudioContent():
+            return block.data
+        case types.EmbeddedResource(resource=types.BlobResourceContents(blob=blob)):
+            return blob
+        case _:
+            return ""
+
+
+def raw_text_of(result: ToolResult, part: int) -> str:
+    """Return a part of a result as one text: data as base64, structured content as JSON."""
+    if part == len(result.content):
+        return structured_text(result.structured_content)
+    block = result.content[part]
+    text = text_of(block)
+    return data_of(block) if text is None else text
+
+
+def structured_text(structured: Any) -> str:
+    """Write structured content as JSON."""
+    try:
+        return written_json(structured)
+    except (TypeError, ValueError, RecursionError):
+        return _UNSENDABLE
+
+
+def count_of_parts(result: ToolResult) -> int:
+    """Count the blocks; structured content is one more, the last."""
+    return len(result.content) + (result.structured_content is not None)
+
+
+def cost_of(block: types.ContentBlock, limit: Limit) -> int:
+    """Say how many bytes of a limit a block takes."""
+    text = text_of(block)
+    if text is not None:
+        uri = block.resource.uri if isinstance(block, types.EmbeddedResource) else ""
+        return size_of_text(text) + size_of_text(uri)
+    size = len(data_of(block))
+    return min(size, _MOST_IMAGE_BYTES) if limit.bytes is None and is_image(block) else size
+
+
+def is_image(block: types.ContentBlock) -> bool:
+    """Say whether a block is a picture."""
+    if isinstance(block, types.ImageContent):
+        return True
+    kind = block.resource.mime_type if isinstance(block, types.EmbeddedResource) else None
+    return (kind or "").lower().startswith("image/")
+
+
+def is_within(result: ToolResult, limit: Limit, counter: TokenCounter | None = None) -> bool:
+    """Say whether the content of a result, and its structured content, are within a limit."""
+    size = sum(cost_of(block, limit) for block in result.content)
+    if size > limit.most_bytes and counter is None:
+        return False
+    shown = structured_text_beside(result)
+    size += size_of_text(shown)
+    if limit.bytes is not None and size > limit.bytes:
+        return False
+    if limit.tokens is None:
+        return True
+    if counter is None or size > limit.tokens * _MOST_BYTES_PER_TOKEN:
+        return -(-size // 4) <= limit.tokens
+    return _tokens(result, shown, limit, counter) <= limit.tokens
+
+
+def structured_text_beside(result: ToolResult) -> str:
+    """Write the structured content, or nothing if a text of the result says the same."""
+    if result.structured_content is None or said_by(result) is not None:
+        return ""
+    return structured_text(result.structured_content)
+
+
+def _tokens(result: ToolResult, shown: str, limit: Limit, counter: TokenCounter) -> int:
+    total = counter(shown) if shown else 0
+    for block in result.content:
+        text = text_of(block)
+        total += -(-cost_of(block, limit) // 4) if text is None else counter(text)
+    return total
+
+
+def said_by(result: ToolResult) -> tuple[int, Callable[[Any], Any]] | None:
+    """Find the only text, if it says the same as the structured content, and what wraps it.
+
+    Servers repeat structured content as JSON; where it is no object they wrap it as
+    `{"result": value}`, and write the bare value.
+    """
+    texts = [
+        (index, block.text)
+        for index, block in enumerate(result.content)
+        if isinstance(block, types.TextContent)
+    ]
+    if len(texts) != 1 or result.structured_content is None:
+        return None
+    index, text = texts[0]
+    structured: Any = result.structured_content
+    if _is_json_of(text, structured):
+        return index, lambda value: value
+    if isinstance(structured, Mapping):
+        wrapped = cast("Mapping[str, Any]", structured)
+        inner = wrapped.get("result")
+        if len(wrapped) == 1 and (inner == text or _is_json_of(text, inner)):
+            return index, lambda value: {"result": value}
+    return None
+
+
+def _is_json_of(text: str, value: Any) -> bool:
+    if not isinstance(value, Mapping | list):
+        return False
+    try:
+        return json.loads(text) == value
+    except (ValueError, RecursionError):
+        return False

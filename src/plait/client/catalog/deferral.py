@@ -1,0 +1,108 @@
+"""Deciding which tools are shown at once, and which are only found by searching."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from plait.client.catalog.filters import ToolFilter
+from plait.client.catalog.search import ToolIndex
+from plait.client.catalog.tokens import TokenCounter, tokens_of
+from plait.client.catalog.tool import Tool
+from plait.client.config.deferral import Deferral
+from plait.client.config.servers import ServerConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The tools of one list, in their order."""
+
+    shown: tuple[Tool, ...]
+    deferred: tuple[Tool, ...] = ()
+
+
+class Deferring:
+    """Knows what a client and its servers say about deferring tools; what a server says wins."""
+
+    def __init__(
+        self,
+        common: Deferral | None,
+        servers: Mapping[str, ServerConfig],
+        *,
+        counter: TokenCounter | None = None,
+    ) -> None:
+        """Take what the client says, and the servers, which may change."""
+        self._common = common
+        self._servers = servers
+        self._counter = counter
+        self._tokens: dict[str, tuple[Tool, int]] = {}
+        self._index: ToolIndex | None = None
+
+    @property
+    def is_set(self) -> bool:
+        """Whether any tool may be deferred."""
+        own = (server.defer for server in self._servers.values())
+        return any(one is not None and not one.is_off for one in (self._common, *own))
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the search of a model's provider is wanted."""
+        return self._common is not None and self._common.native
+
+    def split(self, tools: Iterable[Tool]) -> Split:
+        """Part tools into those that are shown and those that are deferred."""
+        listed = tuple(tools)
+        if not self.is_set:
+            return Split(listed)
+        deferred = {tool.full_name for tool in listed if self._is_chosen(tool)}
+        limit = self._common.over_tokens if self._common is not None else None
+        if limit is not None:
+            own = {tool.full_name for tool in listed if self._server_says(tool) is not None}
+            shown = (tool for tool in listed if tool.full_name not in deferred & own)
+            if sum(map(self._tokens_of, shown)) <= limit:
+                deferred &= own
+        return Split(
+            tuple(tool for tool in listed if tool.full_name not in deferred),
+            tuple(tool for tool in listed if tool.full_name in deferred),
+        )
+
+    def index(self, tools: Sequence[Tool]) -> ToolIndex:
+        """Return what searches these tools; the last one is kept for as long as they stay alike."""
+        before = self._index
+        if before is not None and _are_alike(before.tools, tools):
+            return before
+        self._index = made = ToolIndex(tools)
+        return made
+
+    def _is_chosen(self, tool: Tool) -> bool:
+        own = self._server_says(tool)
+        deferral = self._common if own is None else own
+        return deferral is not None and _names(deferral.tools, tool)
+
+    def _server_says(self, tool: Tool) -> Deferral | None:
+        server = self._servers.get(tool.server)
+        return None if server is None else server.defer
+
+    def _tokens_of(self, tool: Tool) -> int:
+        """Count the tokens of a tool, once for as long as its list holds."""
+        before = self._tokens.get(tool.full_name)
+        if before is not None and _is_alike(before[0], tool):
+            return before[1]
+        tokens = tokens_of(tool, counter=self._counter)
+        self._tokens[tool.full_name] = (tool, tokens)
+        return tokens
+
+
+def _names(patterns: tuple[Any, ...] | None, tool: Tool) -> bool:
+    return patterns is None or ToolFilter.of(include=patterns).offers(tool)
+
+
+def _are_alike(some: Sequence[Tool], others: Sequence[Tool]) -> bool:
+    return len(some) == len(others) and all(map(_is_alike, some, others))
+
+
+def _is_alike(one: Tool, other: Tool) -> bool:
+    same_names = one.full_name == other.full_name and one.name == other.name
+    same_texts = one.title == other.title and one.description == other.description
+    return same_names and same_texts and one.input_schema is other.input_schema

@@ -1,0 +1,254 @@
+"""Which tools are offered: those that `include` names, less `exclude`, if `tool_filter` agrees."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self, cast
+
+from plait.client.catalog.tool import Tool
+from plait.client.config.problems import did_you_mean, nearest
+from plait.client.config.raw_value import as_list, describe
+from plait.client.config.tool_hints import TRAITS, Trait, trait_named
+from plait.errors import ConfigError
+
+logger = logging.getLogger("plait.client.catalog")
+
+Matches = Callable[[Tool], bool]
+"""Says whether a tool is meant."""
+
+ToolPattern = str | re.Pattern[str] | Mapping[str, bool] | Matches
+"""One way to name tools.
+
+A string is a wire name or a glob, `server/tool` to be specific, `re:` and a regular expression,
+or `@read_only`, `@destructive`, `@idempotent`, `@open_world`, each also as `@!…` or `@not …`.
+A pattern with a slash is compared with `server/tool` too, one without only with the wire name.
+A mapping names traits, all of which must be as it says. A function gets the tool.
+"""
+
+_REGEX = "re:"
+_TRAIT = "@"
+_GLOB_CHARACTERS = frozenset("*?[")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFilter:
+    """Decides which tools are offered; the patterns are compiled once.
+
+    Raises:
+        ConfigError: A pattern cannot be understood.
+    """
+
+    include: tuple[ToolPattern, ...] | None = None
+    """What to offer; `None` is every tool, an empty tuple none."""
+
+    exclude: tuple[ToolPattern, ...] = ()
+
+    predicate: Matches | None = None
+    """Asked last; a tool for which it fails is not offered."""
+
+    _included: Matches | None = field(init=False, repr=False, compare=False)
+    _excluded: Matches = field(init=False, repr=False, compare=False)
+    _agreed: Matches | None = field(init=False, repr=False, compare=False)
+    _reported: set[tuple[str, str]] = field(
+        default_factory=set[tuple[str, str]], init=False, repr=False, compare=False
+    )
+    """The tools for which a failing function was logged."""
+
+    def __post_init__(self) -> None:
+        included = None if self.include is None else _any_of(self.include, "include")
+        agreed = None if self.predicate is None else _function(self.predicate, "tool_filter")
+        object.__setattr__(self, "_included", included)
+        object.__setattr__(self, "_excluded", _any_of(self.exclude, "exclude"))
+        object.__setattr__(self, "_agreed", agreed)
+
+    @classmethod
+    def of(cls, include: Any = None, exclude: Any = (), tool_filter: Any = None) -> Self:
+        """Make a filter of what a user wrote: one pattern, or a list of them, or `None`.
+
+        Raises:
+            ConfigError: A pattern cannot be understood.
+        """
+        return cls(
+            None if include is None else _patterns(include, "include"),
+            () if exclude is None else _patterns(exclude, "exclude"),
+            tool_filter,
+        )
+
+    def offers(self, tool: Tool) -> bool:
+        """Say whether the tool is offered."""
+        return self.refusal(tool) is None
+
+    def refusal(self, tool: Tool) -> str | None:
+        """Say what refuses the tool, or `None` if it is offered."""
+        stage = "include"
+        try:
+            if self._included is not None and not self._included(tool):
+                return "not in include"
+            stage = "exclude"
+            if self._excluded(tool):
+                return "in exclude"
+            stage = "tool_filter"
+            if self._agreed is not None and not self._agreed(tool):
+                return "refused by tool_filter"
+        except Exception:  # noqa: BLE001  # boundary: the functions belong to the user
+            self._report(tool, stage)
+            return f"{stage} failed"
+        return None
+
+    def _report(self, tool: Tool, stage: str) -> None:
+        if (tool.server, tool.wire_name) in self._reported:
+            return
+        self._reported.add((tool.server, tool.wire_name))
+        logger.warning(
+            "%s/%s is not offered: %s failed", tool.server, tool.wire_name, stage, exc_info=True
+        )
+
+    def unknown_names(self, tools: Iterable[Tool]) -> list[tuple[str, str | None]]:
+        """List the names in `include` that none of the tools has, each with the nearest one.
+
+        Globs and the like may well match nothing, and `server/tool` is left alone if none of
+        the tools is of that server; so give the tools of all servers that share the filter.
+        """
+        listed = list(tools)
+        servers = {tool.server for tool in listed}
+        wire_names = {tool.wire_name for tool in listed}
+        known = wire_names | {tool.full_name for tool in listed}
+        unknown: dict[str, str | None] = {}
+        for name in self.include or ():
+            if not isinstance(name, str) or not _is_plain(name) or name in known:
+                continue
+            server = next((one for one in sorted(servers) if name.startswith(f"{one}/")), None)
+            if server is not None:
+                own = {tool.wire_name for tool in listed if tool.server == server}
+                meant = nearest(name.removeprefix(f"{server}/"), sorted(own))
+                unknown[name] = meant and f"{server}/{meant}"
+            elif "/" not in name:
+                unknown[name] = nearest(name, sorted(wire_names))
+        return list(unknown.items())
+
+
+def _patterns(given: Any, setting: str) -> tuple[ToolPattern, ...]:
+    several = as_list(given)
+    if several is not None:
+        return cast("tuple[ToolPattern, ...]", tuple(several))
+    if isinstance(given, (str, re.Pattern, Mapping)) or callable(given):
+        return (cast("ToolPattern", given),)
+    raise ConfigError(f"{setting}: expected a list of patterns, found {describe(given)}")
+
+
+def _any_of(patterns: Iterable[ToolPattern], setting: str) -> Matches:
+    tests = [_compiled(pattern, setting) for pattern in patterns]
+    return lambda tool: any(test(tool) for test in tests)
+
+
+def _compiled(pattern: object, setting: str) -> Matches:
+    match pattern:
+        case str():
+            return _text(pattern, setting)
+        case re.Pattern(pattern=str()):
+            return _search(cast("re.Pattern[str]", pattern))
+        case Mapping():
+            return _traits(cast("Mapping[object, object]", pattern), setting)
+        case _:
+            return _function(pattern, setting)
+
+
+def _text(text: str, setting: str) -> Matches:
+    """Compile a string; a tool that is really called like this is always meant."""
+    if text.startswith(_REGEX):
+        matches = _regex(text, setting)
+    elif text.startswith(_TRAIT):
+        matches = _signed_trait(text, setting)
+    else:
+        return lambda tool: tool.is_called(text)
+    return lambda tool: text == tool.wire_name or matches(tool)
+
+
+def _regex(text: str, setting: str) -> Matches:
+    try:
+        return _search(re.compile(text.removeprefix(_REGEX)))
+    except re.error as error:
+        raise ConfigError(
+            f"{setting}: {_quoted(text)} is not a regular expression: {error} "
+            '(without "re:" it is a name or a glob)'
+        ) from error
+
+
+def _search(regex: re.Pattern[str]) -> Matches:
+    specific = "/" in regex.pattern
+
+    def matches(tool: Tool) -> bool:
+        found = regex.search(tool.wire_name) or (specific and regex.search(tool.full_name))
+        return bool(found)
+
+    return matches
+
+
+def _signed_trait(text: str, setting: str) -> Matches:
+    name = text.removeprefix(_TRAIT)
+    positive = re.sub(r"^(!\s*|not\s+)", "", name)
+    trait = _known_trait(positive, text, setting)
+    return lambda tool: tool.has_trait(trait) is (positive == name)
+
+
+def _traits(wanted: Mapping[object, object], setting: str) -> Matches:
+    if not wanted:
+        raise ConfigError(f'{setting}: {{}} means nothing (for every tool, write "*")')
+    traits: dict[Trait, bool] = {}
+    for key, value in wanted.items():
+        trait = _known_trait(str(key), str(key), setting)
+        if not isinstance(value, bool):
+            found = describe(value)
+            raise ConfigError(f"{setting}: {trait} is true or false, found {found}")
+        if traits.setdefault(trait, value) is not value:
+            raise ConfigError(f"{setting}: {trait} is asked for as true and as false")
+    return lambda tool: all(tool.has_trait(trait) is value for trait, value in traits.items())
+
+
+def _known_trait(name: str, written: str, setting: str) -> Trait:
+    trait = trait_named(name)
+    if trait is not None:
+        return trait
+    hint = did_you_mean(name, TRAITS) or f"known are {', '.join(TRAITS)}"
+    if written.startswith(_TRAIT):
+        hint += f"; for a tool of that name, write {_quoted(f'[@]{written[1:]}')}"
+    raise ConfigError(f"{setting}: {_quoted(written)} is not an annotation ({hint})")
+
+
+def _function(function: object, setting: str) -> Matches:
+    if not callable(function):
+        raise ConfigError(
+            f"{setting}: expected {_expected(setting)}, found {describe(function)}",
+        )
+    if inspect.iscoroutinefunction(function):
+        raise ConfigError(f"{setting}: the function must answer at once (write def, not async def)")
+
+    def matches(tool: Tool) -> bool:
+        answer = function(tool)
+        if inspect.isawaitable(answer):
+            if inspect.iscoroutine(answer):
+                answer.close()
+            raise TypeError("the function is async, but a filter must answer at once")
+        return bool(answer)
+
+    return matches
+
+
+def _expected(setting: str) -> str:
+    if setting == "tool_filter":
+        return "a function that gets the tool"
+    return "a name, a glob, a regular expression, annotations or a function"
+
+
+def _is_plain(text: str) -> bool:
+    """Say whether a string can only be a name."""
+    return not (text.startswith((_REGEX, _TRAIT)) or _GLOB_CHARACTERS & set(text))
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

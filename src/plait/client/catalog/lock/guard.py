@@ -1,0 +1,95 @@
+"""Holding what servers list against the lockfile, on every listing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from plait.client.catalog.lock.drift import Drift, server_drift
+from plait.client.catalog.lock.entries import Identity, LockedServer, Lockfile
+from plait.client.catalog.tool import Tool
+
+LockMode = Literal["off", "warn", "block"]
+"""What is done about tools that are not as they were locked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was found when one listing was held against the lockfile."""
+
+    server: str
+    drift: tuple[Drift, ...] = ()
+    blocks: bool = False
+    """Whether tools that drifted are kept from everybody."""
+
+    locked: frozenset[str] = frozenset()
+    """The names in the lockfile."""
+
+    def refusal(self, wire_name: str) -> str | None:
+        """Say why a tool must not be used, or `None` if it may be."""
+        if not self.blocks:
+            return None
+        for one in self.drift:
+            if one.tool == wire_name or _condemns(one):
+                return f"{one.label}; to accept it: plait lock --update {one.where}"
+            if one.kind == "renamed" and one.other == wire_name:
+                return (
+                    f"the server lists it under another name; see: plait lock --check {one.server}"
+                )
+        if wire_name not in self.locked:
+            # The server does not list it, and would run it all the same.
+            return f"it is not in the lockfile; see: plait lock --check {self.server}"
+        return None
+
+
+NO_VERDICT = Verdict("")
+
+
+def _condemns(drift: Drift) -> bool:
+    """Say whether every tool of the server is in doubt: a new version alone is no reason."""
+    return drift.kind == "server_added" or (drift.kind == "identity" and drift.loud)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolLock:
+    """A lockfile, and how much it is insisted on."""
+
+    mode: LockMode
+    path: Path
+    file: Lockfile = field(repr=False)
+
+    def verdict(self, server: str, identity: Identity, tools: Iterable[Tool]) -> Verdict:
+        """Compare what a server lists with what was locked."""
+        before = self.file.servers.get(server)
+        now = LockedServer.of(identity, tools)
+        known = frozenset(before.tools if before is not None else ())
+        drift = tuple(server_drift(server, before, now))
+        return Verdict(server, drift, self.mode == "block", known)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockReport:
+    """How the tools that were listed stand to the lockfile."""
+
+    mode: LockMode = "off"
+    file: str | None = None
+    drift: tuple[Drift, ...] = ()
+    unchecked: tuple[str, ...] = ()
+    """Servers that did not list their tools yet."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is known to differ."""
+        return not self.drift
+
+    def to_dict(self) -> Mapping[str, Any]:
+        """Describe the report as plain data."""
+        return {
+            "ok": self.ok,
+            "mode": self.mode,
+            "file": self.file,
+            "drift": [one.to_dict() for one in self.drift],
+            "unchecked": list(self.unchecked),
+        }

@@ -1,0 +1,312 @@
+"""Changes to what a model sees of a tool, and their way back into what the server gets."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+from plait.client.catalog.argument_overrides import (
+    ArgumentOverride,
+    declared_arguments,
+    replaced_text,
+    required_arguments,
+    shown_names,
+    shown_schema,
+    takes_argument,
+)
+from plait.client.catalog.tool import Tool
+from plait.client.config.key_table import Key, KeyTable, read_table
+from plait.client.config.problems import Place, Problems, did_you_mean, nearest
+from plait.client.config.raw_value import UNSET, Given, Unset
+from plait.client.config.tool_hints import TRAITS, trait_named
+from plait.client.config.variables import Variables
+from plait.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolOverride:
+    """What is changed about one tool; `None` leaves a thing as it is."""
+
+    name: str | None = None
+    """Used without the server's name in front, but made legal and unique."""
+
+    description: str | None = None
+    """`{description}` in it stands for the original."""
+
+    title: str | None = None
+
+    arguments: Mapping[str, ArgumentOverride] = field(default_factory=dict[str, ArgumentOverride])
+    """By the names that the server uses."""
+
+    annotations: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Hints that count instead of the server's; `None` takes one away."""
+
+    input_schema: Mapping[str, Any] | None = None
+    """Shown instead of the server's own; `arguments` are applied to it."""
+
+
+def override_for(overrides: Mapping[str, ToolOverride], tool: Tool) -> ToolOverride | None:
+    """Find the override of a tool: under `server/tool`, under `tool`, or under a glob.
+
+    Globs with a slash come before others; of several of a kind, the first counts.
+    """
+    for key in (tool.full_name, tool.wire_name):
+        if key in overrides:
+            return overrides[key]
+    by_kind = sorted(overrides, key=lambda key: "/" not in key)
+    return next((overrides[key] for key in by_kind if tool.is_called(key)), None)
+
+
+def apply_override(tool: Tool, override: ToolOverride) -> Tool:
+    """Return the tool as the model shall see it; arguments it does not have are passed over.
+
+    Raises:
+        ConfigError: A required argument is hidden and never sent, or two get the same name.
+    """
+    _check_hidden(tool, override)
+    _check_names(tool, override)
+    description = tool.description
+    if override.description is not None:
+        description = replaced_text(override.description, tool.description)
+    hints = {_hint_name(name): value for name, value in override.annotations.items()}
+    merged = {**tool.annotations, **hints}
+    return replace(
+        tool,
+        name=tool.name if override.name is None else override.name,
+        title=tool.title if override.title is None else override.title,
+        description=description,
+        input_schema=shown_schema(_base_schema(tool, override), override.arguments),
+        annotations={name: value for name, value in merged.items() if value is not None},
+        override=override,
+    )
+
+
+def override_problems(tool: Tool, override: ToolOverride) -> tuple[str, ...]:
+    """Say what of an override does not fit the tool, though it can be applied."""
+    declared = declared_arguments(tool.wire_schema)
+    problems: list[str] = []
+    for name in override.arguments:
+        if name not in declared:
+            meant = nearest(name, declared)
+            hint = f' (did you mean "{meant}"?)' if meant else ""
+            problems.append(f'the override is for an argument "{name}", which is not there{hint}')
+    if override.input_schema is not None:
+        filled = {name for name, rule in override.arguments.items() if rule.filled_in}
+        sent = filled.union(_wire_names(tool, override).values())
+        problems += (
+            f'the server requires "{name}", which the schema of the override does not have'
+            for name in required_arguments(tool.wire_schema)
+            if name not in sent
+        )
+    return tuple(problems)
+
+
+async def complete_arguments(
+    tool: Tool, arguments: Mapping[str, Any], context: object = None
+) -> dict[str, Any]:
+    """Turn what the model sent into what the server gets.
+
+    Names go back to the server's, and what is injected or left out is filled in; a function gets
+    the context if it takes an argument. What the model sends for a hidden argument is dropped.
+    """
+    override = tool.override
+    if override is None:
+        return dict(arguments)
+    wire_names = _wire_names(tool, override)
+    hidden = {name for name, rule in override.arguments.items() if rule.hidden}
+    completed = {
+        name: value
+        for name, value in arguments.items()
+        if name not in wire_names and name not in hidden
+    }
+    for name, value in arguments.items():
+        if name in wire_names:
+            completed[wire_names[name]] = value
+    for name, rule in override.arguments.items():
+        if name in completed or not rule.filled_in or not takes_argument(tool.wire_schema, name):
+            continue
+        given = rule.default if rule.value is UNSET else rule.value
+        completed[name] = await _worked_out(given, context)
+    return completed
+
+
+def _base_schema(tool: Tool, override: ToolOverride) -> Mapping[str, Any]:
+    return tool.wire_schema if override.input_schema is None else override.input_schema
+
+
+def _wire_names(tool: Tool, override: ToolOverride) -> dict[str, str]:
+    """Map the names that the model uses to those of the server."""
+    shown = shown_names(_base_schema(tool, override), override.arguments)
+    names = {name: wire_name for wire_name, name in shown.items()}
+    if override.input_schema is not None:
+        # A schema of the user's own may be written with the new names.
+        declared = declared_arguments(tool.wire_schema)
+        names |= {
+            rule.name: wire_name
+            for wire_name, rule in override.arguments.items()
+            if rule.name in names and wire_name in declared and not rule.hidden
+        }
+    return names
+
+
+def _check_hidden(tool: Tool, override: ToolOverride) -> None:
+    required = required_arguments(tool.wire_schema)
+    for name, rule in override.arguments.items():
+        if name in required and rule.hidden and not rule.filled_in:
+            raise ConfigError(
+                f'{tool.full_name}: the argument "{name}" is hidden, but the server requires it '
+                "(give it a value or a default)",
+                server=tool.server,
+            )
+
+
+def _check_names(tool: Tool, override: ToolOverride) -> None:
+    shown = shown_names(_base_schema(tool, override), override.arguments)
+    for name, times in Counter(shown.values()).items():
+        if times > 1:
+            claimants = ", ".join(f'"{one}"' for one, other in shown.items() if other == name)
+            raise ConfigError(
+                f'{tool.full_name}: the arguments {claimants} would all be called "{name}" '
+                "(choose another name for one of them)",
+                server=tool.server,
+            )
+
+
+def _hint_name(spelling: str) -> str:
+    trait = trait_named(spelling)
+    return spelling if trait is None else f"{trait}_hint"
+
+
+async def _worked_out(value: Any, context: object) -> Any:
+    if not callable(value):
+        # The caller may change what it gets; the next call must not see that.
+        return deepcopy(value)
+    answer = value(context) if _takes_context(value) else value()
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+def _takes_context(function: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(function).bind(None)
+    except (TypeError, ValueError):  # ValueError: some builtins have no signature
+        return False
+    return True
+
+
+def read_overrides(given: Mapping[str, Any]) -> Mapping[str, ToolOverride]:
+    """Read overrides by tool: plain objects, a text for a new description, or `ToolOverride`s.
+
+    Raises:
+        ConfigError: Something is wrong; `problems` lists all of it.
+    """
+    problems = Problems()
+    nothing = Variables(environ={}, folder=Path(), home=Path())
+    whole = Given(given, Place(problems, path="tool_overrides"), nothing)
+    overrides: dict[str, ToolOverride] = {}
+    if whole.is_object("an object of overrides, by tool"):
+        for name, entry in whole.entries():
+            override = _read_tool(entry)
+            if override is not UNSET:
+                overrides[name] = override
+    problems.raise_errors()
+    return overrides
+
+
+def _read_tool(given: Given) -> ToolOverride | Unset:
+    if isinstance(given.value, ToolOverride):
+        return given.value
+    if isinstance(given.value, str):
+        return ToolOverride(description=given.value)
+    unwanted = given.value is None or given.value is False
+    hint = 'to leave the tool out, use "exclude"' if unwanted else None
+    if not given.is_object("an object or a description", hint):
+        return UNSET
+    return ToolOverride(**read_table(given, _TOOL_KEYS))
+
+
+def _read_arguments(given: Given) -> dict[str, ArgumentOverride] | Unset:
+    if not given.is_object("an object of overrides, by argument"):
+        return UNSET
+    read = {name: _read_argument(entry) for name, entry in given.entries()}
+    return {name: override for name, override in read.items() if override is not UNSET}
+
+
+def _read_argument(given: Given) -> ArgumentOverride | Unset:
+    if isinstance(given.value, ArgumentOverride):
+        return given.value
+    if given.value is False:
+        return ArgumentOverride(hide=True)
+    hint = 'write {"value": …}, {"default": …} or {"description": …}'
+    if not given.is_object("an object, or false to hide it", hint):
+        return UNSET
+    values = read_table(given, _ARGUMENT_KEYS)
+    if "value" in values and "default" in values:
+        return given.refuse("conflict", "has a value and a default", "keep one of them")
+    return ArgumentOverride(**values)
+
+
+def _read_annotations(given: Given) -> dict[str, Any] | Unset:
+    if not given.is_object("an object of hints"):
+        return UNSET
+    hints: dict[str, Any] = {}
+    for name, entry in given.entries():
+        if name == "title":
+            hints[name] = _read_text(entry)
+        elif trait_named(name) is None:
+            known = did_you_mean(name, TRAITS) or f"known are title, {', '.join(TRAITS)}"
+            entry.refuse("unknown_key", "is not an annotation", known)
+        else:
+            hints[_hint_name(name)] = _read_flag(entry) if entry.value is not None else None
+    return hints
+
+
+def _read_text(given: Given) -> str | Unset:
+    return given.value if isinstance(given.value, str) else given.wrong_type("a string")
+
+
+def _read_name(given: Given) -> str | Unset:
+    text = _read_text(given)
+    if text is not UNSET and not text.strip():
+        return given.refuse("empty_value", "must not be empty")
+    return text
+
+
+def _read_flag(given: Given) -> bool | Unset:
+    return given.value if isinstance(given.value, bool) else given.wrong_type("true or false")
+
+
+def _read_schema(given: Given) -> Mapping[str, Any] | Unset:
+    return cast("Mapping[str, Any]", given.value) if given.is_object("a JSON schema") else UNSET
+
+
+def _read_any(given: Given) -> object:
+    return given.value
+
+
+_ARGUMENT_KEYS = KeyTable(
+    [
+        Key("hide", _read_flag, "hide"),
+        Key("value", _read_any, "value", takes_null=True),
+        Key("default", _read_any, "default", takes_null=True),
+        Key("description", _read_text, "description"),
+        Key("name", _read_name, "name"),
+    ],
+    noun="changed argument",
+)
+
+_TOOL_KEYS = KeyTable(
+    [
+        Key("name", _read_name, "name"),
+        Key("description", _read_text, "description"),
+        Key("title", _read_text, "title"),
+        Key("arguments", _read_arguments, "arguments"),
+        Key("annotations", _read_annotations, "annotations"),
+        Key("input_schema", _read_schema, "input_schema"),
+    ],
+    noun="tool override",
+)

@@ -1,0 +1,156 @@
+"""Turn any schema into a valid one of JSON Schema 2020-12, whatever stands in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from plait.client.catalog.schemas.keywords import (
+    ADDRESSES,
+    HOLD_LIST,
+    HOLD_MAP,
+    HOLD_SCHEMA,
+    REFERENCES,
+    TYPES,
+    map_children,
+    step_into,
+)
+from plait.client.catalog.schemas.provider_schema import Notes
+from plait.client.catalog.schemas.values import (
+    MOST_DEPTH,
+    Schema,
+    as_list,
+    distinct,
+    is_list,
+    is_number,
+    is_schema,
+)
+
+_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_BROKEN: Final = object()
+
+
+def clean(schema: Schema, notes: Notes) -> Schema:
+    """Return the schema with older spellings renewed and broken keywords left out."""
+    return cast("Schema", _clean(schema, "", notes, 0))
+
+
+def _clean(schema: Any, path: str, notes: Notes, depth: int) -> Schema | bool:
+    if isinstance(schema, bool):
+        return schema
+    if not is_schema(schema) or depth > MOST_DEPTH:
+        notes.add(
+            path, "not a schema, so anything is allowed" if depth <= MOST_DEPTH else "too deep"
+        )
+        return {}
+    kept: Schema = {}
+    for key, value in _renewed(schema).items():
+        mended = _mended(key, value)
+        if mended is _BROKEN:
+            notes.add(path, f"{key} is broken, left out")
+        elif key not in ADDRESSES and key not in REFERENCES:
+            kept[key] = mended
+    return map_children(
+        kept, lambda inner, step: _clean(inner, step_into(path, step), notes, depth + 1)
+    )
+
+
+def _renewed(schema: Schema) -> Schema:
+    """Spell in the way of 2020-12 what earlier drafts spell otherwise."""
+    renewed = dict(schema)
+    if renewed.get("$schema") != _DIALECT:
+        renewed.pop("$schema", None)
+    for exclusive, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+        if isinstance(flag := renewed.get(exclusive), bool):
+            del renewed[exclusive]
+            if flag and is_number(renewed.get(bound)):
+                renewed[exclusive] = renewed.pop(bound)
+    rest = renewed.pop("additionalItems", None)
+    if isinstance(renewed.get("items"), list):
+        first = renewed.pop("items")
+        if first:
+            renewed["prefixItems"] = first
+        if rest is not None:
+            renewed["items"] = rest
+    if is_schema(dependencies := renewed.pop("dependencies", None)):
+        for name, needed in dependencies.items():
+            key = "dependentRequired" if isinstance(needed, list) else "dependentSchemas"
+            if is_schema(known := renewed.setdefault(key, {})):
+                renewed[key] = {**known, name: needed}
+    return renewed
+
+
+def _mended(key: str, value: Any) -> Any:
+    if key in HOLD_SCHEMA:
+        return value if isinstance(value, bool) or is_schema(value) else _BROKEN
+    if key in HOLD_LIST:
+        return value if is_list(value) and value else _BROKEN
+    if key in HOLD_MAP:
+        return value if is_schema(value) else _BROKEN
+    check = _CHECKS.get(key)
+    return value if check is None else check(value)
+
+
+def _count(value: Any) -> Any:
+    return int(value) if is_number(value) and value >= 0 and value == int(value) else _BROKEN
+
+
+def _number(value: Any) -> Any:
+    return value if is_number(value) else _BROKEN
+
+
+def _step(value: Any) -> Any:
+    return value if is_number(value) and value > 0 else _BROKEN
+
+
+def _text(value: Any) -> Any:
+    return value if isinstance(value, str) else _BROKEN
+
+
+def _flag(value: Any) -> Any:
+    return value if isinstance(value, bool) else _BROKEN
+
+
+def _values(value: Any) -> Any:
+    return distinct(as_list(value)) or _BROKEN
+
+
+def _any_list(value: Any) -> Any:
+    return value if is_list(value) else _BROKEN
+
+
+def _names(value: Any) -> Any:
+    if not is_list(value):
+        return _BROKEN
+    return list(dict.fromkeys(name for name in value if isinstance(name, str)))
+
+
+def _name_lists(value: Any) -> Any:
+    if not is_schema(value):
+        return _BROKEN
+    return {name: _names(needed) for name, needed in value.items() if isinstance(needed, list)}
+
+
+def _type(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.lower() if value.lower() in TYPES else _BROKEN
+    return (
+        [name for name in _names(value) if name in TYPES] or _BROKEN if as_list(value) else _BROKEN
+    )
+
+
+_CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
+    "type": _type,
+    "enum": _values,
+    "examples": _any_list,
+    "required": _names,
+    "dependentRequired": _name_lists,
+    "multipleOf": _step,
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _number),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), _count),
+    **dict.fromkeys(("minProperties", "maxProperties", "minContains", "maxContains"), _count),
+    **dict.fromkeys(("title", "description", "pattern", "format", "$schema", "$comment"), _text),
+    **dict.fromkeys(("contentEncoding", "contentMediaType"), _text),
+    **dict.fromkeys(("uniqueItems", "deprecated", "readOnly", "writeOnly"), _flag),
+}
+"""What makes each keyword's value right; `_BROKEN` when nothing can."""

@@ -1,0 +1,37 @@
+"""Shape the schema of a tool's arguments for the models of one provider."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Literal, get_args
+
+from plait.client.catalog.schemas.clean import clean
+from plait.client.catalog.schemas.profiles import anthropic, default, gemini, openai, openai_strict
+from plait.client.catalog.schemas.provider_schema import Notes, Shaped
+from plait.client.catalog.schemas.refs import inline_refs
+from plait.client.catalog.schemas.values import Schema
+
+Profile = Literal["default", "openai", "openai_strict", "anthropic", "gemini"]
+"""What a schema may say, by who reads it."""
+
+PROFILES: Final[tuple[Profile, ...]] = get_args(Profile)
+
+_SHAPES: Final[dict[Profile, Callable[[Schema, Notes], Schema]]] = {
+    "default": default.shape,
+    "openai": openai.shape,
+    "openai_strict": openai_strict.shape,
+    "anthropic": anthropic.shape,
+    "gemini": gemini.shape,
+}
+
+
+def shape_schema(schema: object, profile: Profile | None = None) -> Shaped:
+    """Return the schema of an object that the models of a profile accept.
+
+    No profile is the default one: references written out, everything else kept. Any input is
+    taken; what cannot be said in the profile's subset is said in descriptions, and noted.
+    """
+    inlined = inline_refs(schema)
+    notes = Notes(inlined.notes)
+    shaped = _SHAPES[profile or "default"](clean(inlined.schema, notes), notes)
+    return Shaped(shaped, notes.found())

@@ -1,0 +1,119 @@
+"""The keywords of JSON Schema 2020-12 by what they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from plait.client.catalog.schemas.values import Schema, is_schema
+
+TYPES: Final = ("string", "number", "integer", "boolean", "array", "object", "null")
+
+HOLD_SCHEMA: Final = frozenset(
+    {
+        "additionalProperties",
+        "unevaluatedProperties",
+        "propertyNames",
+        "items",
+        "additionalItems",
+        "unevaluatedItems",
+        "contains",
+        "not",
+        "if",
+        "then",
+        "else",
+        "contentSchema",
+    }
+)
+HOLD_LIST: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+HOLD_MAP: Final = frozenset({"properties", "patternProperties", "dependentSchemas"})
+HOLD_VALUE: Final = frozenset({"enum", "const", "default", "examples", "example"})
+"""What stands in these is data; a `$ref` in it is no reference."""
+
+REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+DEFINITIONS: Final = ("$defs", "definitions")
+ADDRESSES: Final = frozenset(
+    {"$id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary", *DEFINITIONS}
+)
+"""Only references need these."""
+
+ANNOTATIONS: Final = frozenset(
+    {
+        "title",
+        "description",
+        "default",
+        "examples",
+        "deprecated",
+        "readOnly",
+        "writeOnly",
+        "$comment",
+        "$schema",
+    }
+)
+"""These say something about a value, and forbid none."""
+
+UNIONS: Final = ("anyOf", "oneOf")
+
+_STRING: Final = frozenset({"minLength", "maxLength", "pattern", "format"}) | {
+    "contentEncoding",
+    "contentMediaType",
+    "contentSchema",
+}
+_NUMBER: Final = frozenset(
+    {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "format"}
+)
+ARRAY_SHAPE: Final = frozenset({"items", "prefixItems", "unevaluatedItems"})
+OBJECT_SHAPE: Final = frozenset(
+    {"properties", "patternProperties", "additionalProperties", "unevaluatedProperties"}
+)
+
+KEYWORDS_OF: Final[dict[str, frozenset[str]]] = {
+    "string": _STRING,
+    "number": _NUMBER,
+    "integer": _NUMBER,
+    "boolean": frozenset(),
+    "null": frozenset(),
+    "array": ARRAY_SHAPE
+    | {"minItems", "maxItems", "uniqueItems", "contains", "minContains", "maxContains"},
+    "object": OBJECT_SHAPE
+    | {"required", "minProperties", "maxProperties", "propertyNames"}
+    | {"dependentRequired", "dependentSchemas"},
+}
+"""The keywords that only say something about values of one type."""
+
+CONDITION: Final = frozenset({"if", "then", "else"})
+GENERAL: Final = CONDITION | {"type", "enum", "const", "not", "allOf", "anyOf", "oneOf"}
+CONSTRAINTS: Final = GENERAL.union(*KEYWORDS_OF.values())
+
+
+def types_of(schema: Schema) -> list[str]:
+    """List the types that a schema names; none when it does not say."""
+    named = schema.get("type")
+    if isinstance(named, str):
+        return [named]
+    return [name for name in cast("list[object]", named) if isinstance(name, str)] if named else []
+
+
+def map_children(schema: Schema, visit: Callable[[Any, str], Any]) -> Schema:
+    """Return the schema with every schema in it replaced; `visit` gets it and the step to it."""
+    changed: Schema = {}
+    for key, value in schema.items():
+        if key in HOLD_SCHEMA:
+            changed[key] = visit(value, "[]" if key == "items" else f".{key}")
+        elif key in HOLD_LIST and isinstance(value, list):
+            start = "" if key == "prefixItems" else f".{key}"
+            changed[key] = [
+                visit(inner, f"{start}[{index}]")
+                for index, inner in enumerate(cast("list[Any]", value))
+            ]
+        elif key in HOLD_MAP and is_schema(value):
+            start = "" if key == "properties" else f".{key}"
+            changed[key] = {name: visit(inner, f"{start}.{name}") for name, inner in value.items()}
+        else:
+            changed[key] = value
+    return changed
+
+
+def step_into(path: str, step: str) -> str:
+    """Extend a path: `filter` and `.tags` give `filter.tags`."""
+    return path + step if path else step.removeprefix(".")

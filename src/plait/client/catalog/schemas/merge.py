@@ -1,0 +1,282 @@
+"""Make one schema of several that must all hold."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from plait.client.catalog.schemas.describe import both_said
+from plait.client.catalog.schemas.keywords import (
+    ARRAY_SHAPE,
+    CONDITION,
+    CONSTRAINTS,
+    OBJECT_SHAPE,
+    types_of,
+)
+from plait.client.catalog.schemas.values import (
+    MOST_DEPTH,
+    Schema,
+    as_list,
+    as_schema,
+    canonical,
+    distinct,
+    is_list,
+    is_schema,
+    same,
+)
+
+NEVER: Final[Schema] = {"not": {}}
+"""The schema that nothing fits."""
+
+_CONTAINS: Final = frozenset({"contains", "minContains", "maxContains"})
+_UNEVALUATED: Final = (
+    ("unevaluatedProperties", "additionalProperties"),
+    ("unevaluatedItems", "items"),
+)
+_MOST_COMPARED: Final = 16
+_LOOKS_INSIDE: Final = frozenset({"allOf", "anyOf", "oneOf", "if", "dependentSchemas"})
+
+
+def is_never(schema: Any) -> bool:
+    """Say whether nothing can fit a schema, as far as that is easily seen."""
+    return schema is False or (is_schema(schema) and schema.get("not") in ({}, True))
+
+
+def merge_members(schema: Schema, depth: int = 0) -> Schema:
+    """Return the schema with the members of `allOf` merged into it.
+
+    What cannot be said in one schema, such as two patterns, stays behind in `allOf`.
+    """
+    merged = {key: value for key, value in schema.items() if key != "allOf"}
+    for member in as_list(schema.get("allOf")):
+        inner = as_schema(member)
+        if depth < MOST_DEPTH:
+            inner = merge_members(inner, depth + 1)
+        merged = merge(merged, inner)
+    return evaluated(merged)
+
+
+def evaluated(schema: Schema) -> Schema:
+    """Spell `unevaluated…` as the simpler keyword that means the same, where there is one."""
+    if not any(key in schema for key, _ in _UNEVALUATED) or _LOOKS_INSIDE & schema.keys():
+        return schema
+    changed = dict(schema)
+    for key, simpler in _UNEVALUATED:
+        rule = changed.pop(key, None)
+        if rule is not None and "contains" not in changed:
+            changed.setdefault(simpler, rule)
+        elif rule is not None:
+            changed[key] = rule
+    return changed
+
+
+def merge(first: Any, second: Any, depth: int = 0) -> Schema:
+    """Return one schema for the values that fit both; where they only comment, the first wins."""
+    first, second = as_schema(first), evaluated(as_schema(second))
+    if not second or same(first, second):
+        return first
+    if not first:
+        return second
+    if depth > MOST_DEPTH or any(key in second for key, _ in _UNEVALUATED):
+        return _with_member(first, second)
+    merged, left = dict(first), dict(second)
+    behind: Schema = {}
+    _merge_objects(merged, left, behind, depth)
+    _merge_arrays(merged, left, behind, depth)
+    _merge_values(merged, left)
+    for group in (CONDITION, _CONTAINS):
+        _merge_group(merged, left, behind, group)
+    for key, value in left.items():
+        _merge_keyword(merged, key, value, behind, depth)
+    return _with_member(merged, behind) if behind else merged
+
+
+def _with_member(schema: Schema, member: Schema) -> Schema:
+    return {**schema, "allOf": _union(as_list(schema.get("allOf")), [member])}
+
+
+def _merge_keyword(merged: Schema, key: str, value: Any, behind: Schema, depth: int) -> None:
+    if key not in merged:
+        merged[key] = value
+    elif same(merged[key], value) or (key not in CONSTRAINTS and key != "description"):
+        return
+    elif key == "type":
+        _merge_types(merged, types_of({"type": value}))
+    elif key == "description":
+        merged[key] = both_said(merged[key], value)
+    elif key == "not":
+        merged[key] = {"anyOf": [merged[key], value]}
+    elif key == "propertyNames":
+        merged[key] = merge(merged[key], value, depth + 1)
+    elif key in ("dependentSchemas", "dependentRequired"):
+        merged[key] = _merge_maps(merged[key], value, depth)
+    elif (rule := _RULES.get(key)) and (both := rule(merged[key], value)) is not None:
+        merged[key] = both
+    else:
+        behind[key] = value
+
+
+def _merge_types(merged: Schema, others: list[str]) -> None:
+    own = types_of(merged)
+    both = [name for name in own if name in others]
+    if "integer" not in both and (
+        ("integer" in own and "number" in others) or ("number" in own and "integer" in others)
+    ):
+        both.append("integer")
+    if "number" in both and "integer" in both:
+        both.remove("integer")
+    if both:
+        merged["type"] = both[0] if len(both) == 1 else both
+    else:
+        merged.update(NEVER)
+
+
+def _merge_values(merged: Schema, left: Schema) -> None:
+    own, other = values_of(merged), values_of(left)
+    if own is None or other is None:
+        return
+    left.pop("enum", None)
+    left.pop("const", None)
+    allowed = {canonical(value) for value in other}
+    both = [value for value in own if canonical(value) in allowed]
+    if both and "const" not in merged:
+        merged["enum"] = both
+    elif not both:
+        merged.update(NEVER)
+
+
+def values_of(schema: Schema) -> list[Any] | None:
+    """Return the only values that a schema allows, if it lists them."""
+    listed = as_list(schema.get("enum")) or None
+    if "const" not in schema:
+        return listed
+    only = schema["const"]
+    return [only] if listed is None or any(same(only, value) for value in listed) else []
+
+
+def _merge_group(merged: Schema, left: Schema, behind: Schema, group: frozenset[str]) -> None:
+    own, other = _part(merged, group), _part(left, group)
+    if own and other:
+        for key in other:
+            del left[key]
+        if not same(own, other):
+            behind.update(other)
+
+
+def _merge_objects(merged: Schema, left: Schema, behind: Schema, depth: int) -> None:
+    own, other = _part(merged, OBJECT_SHAPE), _part(left, OBJECT_SHAPE)
+    if not own or not other:
+        return
+    for key in other:
+        del left[key]
+    if not (_patterns_fit(own, other) and _patterns_fit(other, own)):
+        behind.update(other)
+        return
+    names = {**as_schema(own.get("properties")), **as_schema(other.get("properties"))}
+    if names:
+        merged["properties"] = {
+            name: merge(_rule_for(own, name), _rule_for(other, name), depth + 1) for name in names
+        }
+    patterns = _merge_maps(own.get("patternProperties"), other.get("patternProperties"), depth)
+    if patterns:
+        merged["patternProperties"] = patterns
+    if "additionalProperties" in own and "additionalProperties" in other:
+        rules = own["additionalProperties"], other["additionalProperties"]
+        merged["additionalProperties"] = (
+            False if False in rules else merge(rules[0], rules[1], depth + 1)
+        )
+    elif "additionalProperties" in other:
+        merged["additionalProperties"] = other["additionalProperties"]
+
+
+def _patterns_fit(first: Schema, second: Schema) -> bool:
+    """Say whether the first's rule for other names leaves the patterns of the second alone."""
+    if first.get("additionalProperties", True) in (True, {}):
+        return True
+    patterns = as_schema(second.get("patternProperties")).keys()
+    return patterns <= as_schema(first.get("patternProperties")).keys()
+
+
+def _rule_for(shape: Schema, name: str) -> Any:
+    properties = as_schema(shape.get("properties"))
+    if name in properties:
+        return properties[name]
+    for pattern in as_schema(shape.get("patternProperties")):
+        try:
+            if re.search(pattern, name):
+                return True  # the pattern itself stays, and still says what it says
+        except re.error:
+            return True
+    return shape.get("additionalProperties", True)
+
+
+def _merge_arrays(merged: Schema, left: Schema, behind: Schema, depth: int) -> None:
+    own, other = _part(merged, ARRAY_SHAPE), _part(left, ARRAY_SHAPE)
+    if not own or not other:
+        return
+    for key in other:
+        del left[key]
+    if "unevaluatedItems" in own:
+        behind.update(other)
+        return
+    firsts = as_list(own.get("prefixItems")), as_list(other.get("prefixItems"))
+    rests = own.get("items", True), other.get("items", True)
+    length = max(map(len, firsts))
+    if length:
+        merged["prefixItems"] = [
+            merge(_at(firsts[0], rests[0], index), _at(firsts[1], rests[1], index), depth + 1)
+            for index in range(length)
+        ]
+    if "items" in own or "items" in other:
+        merged["items"] = False if False in rests else merge(rests[0], rests[1], depth + 1)
+
+
+def _at(first: list[Any], rest: Any, index: int) -> Any:
+    return first[index] if index < len(first) else rest
+
+
+def _merge_maps(first: Any, second: Any, depth: int) -> Schema:
+    merged = dict(as_schema(first))
+    for name, inner in as_schema(second).items():
+        if name not in merged:
+            merged[name] = inner
+        elif is_list(inner):
+            merged[name] = distinct([*as_list(merged[name]), *inner])
+        else:
+            merged[name] = merge(merged[name], inner, depth + 1)
+    return merged
+
+
+def _part(schema: Schema, keys: frozenset[str]) -> Schema:
+    return {key: value for key, value in schema.items() if key in keys}
+
+
+def _common_multiple(first: Any, second: Any) -> Any:
+    if isinstance(first, int) and isinstance(second, int):
+        return math.lcm(first, second)
+    if first % second == 0:
+        return first
+    return second if second % first == 0 else None
+
+
+def _union(first: list[Any], second: list[Any]) -> list[Any]:
+    both = [*first, *second]
+    # Long lists only arise from schemas made to be long, and repetition does no harm.
+    return distinct(both) if len(both) <= _MOST_COMPARED else both
+
+
+def _names(first: list[str], second: list[str]) -> list[str]:
+    return list(dict.fromkeys([*first, *second]))
+
+
+_RULES: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "required": _names,
+    "allOf": _union,
+    "multipleOf": _common_multiple,
+    "uniqueItems": lambda first, second: first or second,
+    **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"), max),
+    **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), min),
+}
+"""How to say with one value what two values of a keyword say together."""

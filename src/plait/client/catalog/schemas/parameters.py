@@ -1,0 +1,210 @@
+"""The arguments of a tool as a list of plain values, made from a schema and made into one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from plait.client.catalog.schemas.clean import clean
+from plait.client.catalog.schemas.describe import limits, with_words
+from plait.client.catalog.schemas.keywords import CONSTRAINTS, UNIONS, types_of
+from plait.client.catalog.schemas.merge import values_of
+from plait.client.catalog.schemas.provider_schema import Notes
+from plait.client.catalog.schemas.refs import inline_refs
+from plait.client.catalog.schemas.roots import plain_root
+from plait.client.catalog.schemas.values import (
+    Schema,
+    as_list,
+    as_schema,
+    is_mapping,
+    is_schema,
+    plain,
+    same,
+)
+from plait.client.config.raw_value import UNSET
+
+_SPOKEN: Final = frozenset(
+    {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "pattern"}
+) | {"minLength", "maxLength", "minItems", "maxItems"}
+"""Limits that a description tells."""
+
+_OWN: Final = frozenset({"type", "description", "enum", "default", "properties", "required"})
+"""Keywords that have a field of their own, and are not kept among the others."""
+
+_NULL: Final[Schema] = {"type": "null"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One argument of a tool, or one item of a list."""
+
+    name: str
+
+    type: str = "any"
+    """A type of JSON Schema; `any` when it is not a single one."""
+
+    description: str = ""
+    """What the schema says, and its limits in words."""
+
+    required: bool = False
+
+    enum: tuple[Any, ...] | None = None
+
+    default: Any = UNSET
+    """`UNSET` when there is none; `None` is a default like any other."""
+
+    item_type: str | None = None
+    """The type of a list's items, if the schema says."""
+
+    items: Parameter | None = None
+    """The items of a list, if there is more to say than their type; it has no name."""
+
+    properties: tuple[Parameter, ...] = ()
+
+    nullable: bool = False
+
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """All other keywords of the schema."""
+
+
+def parameters_from_schema(schema: object) -> list[Parameter]:
+    """List the arguments that a schema describes; none if it does not describe an object."""
+    if not is_mapping(schema):
+        return []
+    root = clean(inline_refs(schema).schema, Notes())
+    if types_of(root) and "object" not in types_of(root):
+        return []
+    return list(_properties(plain_root(root, Notes())))
+
+
+def schema_from_parameters(parameters: Iterable[Parameter]) -> Schema:
+    """Return the schema of an object with these arguments."""
+    listed = list(parameters)
+    return {"type": "object", "properties": {}, **_object(listed)}
+
+
+convert_input_schema = parameters_from_schema
+to_json_schema = schema_from_parameters
+
+
+def _properties(schema: Schema) -> tuple[Parameter, ...]:
+    required = as_list(schema.get("required"))
+    return tuple(
+        _parameter(name, inner, required=name in required)
+        for name, inner in as_schema(schema.get("properties")).items()
+    )
+
+
+def _parameter(name: str, given: Any, *, required: bool) -> Parameter:
+    schema, has_null = _without_null(as_schema(given))
+    kinds = types_of(schema)
+    kind = kinds[0] if len(kinds) == 1 else "any"
+    values = values_of(schema)
+    properties = _properties(schema)
+    extra = _others(schema, kinds, properties)
+    description = with_words(schema.get("description"), _limits(extra)) or ""
+    if "description" in schema and schema["description"] != description:
+        extra["description"] = schema["description"]
+    item_type, items = _items(extra)
+    return Parameter(
+        name=name,
+        type=kind,
+        description=description,
+        required=required,
+        enum=None if values is None else tuple(plain(values)),
+        default=plain(schema["default"]) if "default" in schema else UNSET,
+        item_type=item_type,
+        items=items,
+        properties=properties,
+        nullable=has_null or kind == "null",
+        extra=extra,
+    )
+
+
+def _others(schema: Schema, kinds: list[str], properties: tuple[Parameter, ...]) -> Schema:
+    """Return what has no field of its own."""
+    others = {key: plain(value) for key, value in schema.items() if key not in _OWN}
+    if len(kinds) > 1:
+        others["type"] = list(kinds)
+    if "properties" in schema and not properties:
+        others["properties"] = {}
+    named = {parameter.name for parameter in properties}
+    if unnamed := [name for name in as_list(schema.get("required")) if name not in named]:
+        others["required"] = unnamed
+    return others
+
+
+def _without_null(schema: Schema) -> tuple[Schema, bool]:
+    """Take null out of a schema's types, and say whether it was there."""
+    for key in UNIONS:
+        branches = as_list(schema.get(key))
+        others = [branch for branch in branches if branch != _NULL]
+        if len(branches) == 2 and len(others) == 1 and is_schema(others[0]):
+            rest = {name: value for name, value in schema.items() if name != key}
+            named = types_of(others[0])
+            # Of exactly one that fits, null must not be another.
+            apart = bool(named) or key == "anyOf"
+            if apart and "null" not in named and not rest.keys() & CONSTRAINTS:
+                return {**others[0], **rest}, True
+    kinds = types_of(schema)
+    left = [kind for kind in kinds if kind != "null"]
+    if not left or len(left) == len(kinds):
+        return schema, False
+    values = values_of(schema)
+    return {**schema, "type": left[0] if len(left) == 1 else left}, values is None or None in values
+
+
+def _items(extra: Schema) -> tuple[str | None, Parameter | None]:
+    """Take the items out of the other keywords, and describe them."""
+    if "items" not in extra or isinstance(extra["items"], bool):
+        return None, None
+    item = _parameter("", extra.pop("items"), required=False)
+    if item == Parameter(name="", type=item.type):
+        return item.type, None
+    return item.type, item
+
+
+def _limits(extra: Mapping[str, Any]) -> list[str]:
+    return limits({key: value for key, value in extra.items() if key in _SPOKEN})
+
+
+def _object(parameters: Iterable[Parameter]) -> Schema:
+    listed = list(parameters)
+    if not listed:
+        return {}
+    schema: Schema = {"properties": {one.name: _schema(one) for one in listed}}
+    if required := [one.name for one in listed if one.required]:
+        schema["required"] = required
+    return schema
+
+
+def _schema(parameter: Parameter) -> Schema:
+    extra: Schema = plain(parameter.extra)
+    own = extra.pop("description", None)
+    schema: Schema = {} if parameter.type == "any" else {"type": parameter.type}
+    schema |= extra
+    nested = _object(parameter.properties)
+    if "required" in nested and "required" in extra:
+        nested["required"] = [*nested["required"], *extra["required"]]
+    schema |= nested
+    if parameter.items is not None:
+        schema["items"] = _schema(parameter.items)
+    elif parameter.item_type is not None:
+        schema["items"] = {} if parameter.item_type == "any" else {"type": parameter.item_type}
+    if parameter.enum is not None and not (
+        "const" in extra and same(list(parameter.enum), [extra["const"]])
+    ):
+        schema["enum"] = plain(parameter.enum)
+    description = parameter.description
+    if description == (with_words(own, _limits(extra)) or ""):
+        description = own or ""
+    about: Schema = {"description": description} if description else {}
+    if parameter.default is not UNSET:
+        about["default"] = plain(parameter.default)
+    if not parameter.nullable or parameter.type == "null":
+        return {**schema, **about}
+    kinds = types_of(schema)
+    if not kinds or (parameter.enum is not None and None not in parameter.enum):
+        return {"anyOf": [schema, dict(_NULL)], **about}
+    return {**schema, **about, "type": [*kinds, "null"]}

@@ -1,0 +1,180 @@
+"""Write out the references of a schema, so that it stands by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plait.client.catalog.schemas.describe import both_said
+from plait.client.catalog.schemas.keywords import (
+    ADDRESSES,
+    ANNOTATIONS,
+    ARRAY_SHAPE,
+    CONDITION,
+    HOLD_LIST,
+    HOLD_MAP,
+    HOLD_SCHEMA,
+    HOLD_VALUE,
+    OBJECT_SHAPE,
+    REFERENCES,
+    TYPES,
+    UNIONS,
+    map_children,
+    step_into,
+)
+from plait.client.catalog.schemas.pointers import Document, Target, base_of
+from plait.client.catalog.schemas.provider_schema import Notes, Shaped
+from plait.client.catalog.schemas.values import (
+    MOST_DEPTH,
+    Schema,
+    as_list,
+    is_list,
+    is_mapping,
+    is_schema,
+    plain,
+)
+
+_MOST_WRITTEN_OUT = 5_000
+"""References to references can stand for more than fits into memory; no model reads this much."""
+
+_MOST_LOOKED_INTO = 8
+
+_GROUPS = (OBJECT_SHAPE, ARRAY_SHAPE | {"contains", "minContains", "maxContains"}, CONDITION)
+"""Keywords that look at each other, and so cannot come from two schemas."""
+
+
+def inline_refs(schema: object) -> Shaped:
+    """Write out every reference in a schema, and keep everything else.
+
+    A schema that contains itself is left open at that point, and its description says so.
+    Nothing is ever fetched: what is not in the schema allows anything.
+    """
+    notes = Notes()
+    if isinstance(schema, bool):
+        return Shaped({} if schema else {"not": {}})
+    if not is_mapping(schema):
+        notes.add("", "not a schema, so anything is allowed")
+        return Shaped({}, notes.found())
+    written = _Writer(Document(schema), notes).write(schema, "", "", ())
+    if is_schema(written):
+        return Shaped(written, notes.found())
+    return Shaped({} if written else {"not": {}}, notes.found())
+
+
+class _Writer:
+    def __init__(self, document: Document, notes: Notes) -> None:
+        self._document = document
+        self._notes = notes
+        self._left = document.size + _MOST_WRITTEN_OUT
+
+    def write(self, node: Any, path: str, outer: str, above: tuple[int, ...]) -> Any:
+        """Return a schema without references; `above` are the schemas around it."""
+        if not is_mapping(node):
+            return plain(node)
+        self._left -= 1
+        if self._left < 0 or len(above) >= MOST_DEPTH or id(node) in above:
+            self._notes.add(path, "too large or too deep, left open")
+            return {}
+        base = base_of(node, outer)
+        above = (*above, id(node))
+        own = {
+            key: value
+            for key, value in node.items()
+            if isinstance(key, str)  # pyright: ignore[reportUnnecessaryIsInstance]  # not JSON
+            and key not in ADDRESSES
+            and key not in REFERENCES
+        }
+        written = self._with_parts(own, path, base, above)
+        for keyword in REFERENCES:
+            if isinstance(reference := node.get(keyword), str):
+                target = self._target(reference, path, base, above)
+                written = _combined(target, written)
+        return written
+
+    def _with_parts(self, own: Schema, path: str, base: str, above: tuple[int, ...]) -> Schema:
+        kept: Schema = {}
+        for key, value in own.items():
+            if key in HOLD_SCHEMA or key in HOLD_MAP or key in HOLD_LIST or key in HOLD_VALUE:
+                kept[key] = dict(value) if key in HOLD_MAP and is_mapping(value) else value
+            elif not _has_reference(value):  # else it holds definitions, whatever its name
+                kept[key] = value
+
+        def visit(inner: Any, step: str) -> Any:
+            if is_list(inner):  # the tuples of older drafts: `items: [...]`
+                return [
+                    self.write(each, step_into(path, f"{step}[{index}]"), base, above)
+                    for index, each in enumerate(inner)
+                ]
+            return self.write(inner, step_into(path, step), base, above)
+
+        written = map_children(kept, visit)
+        if is_mapping(dependencies := written.get("dependencies")):
+            written["dependencies"] = {
+                name: visit(inner, f".dependencies.{name}") for name, inner in dependencies.items()
+            }
+        untouched = written.keys() - HOLD_SCHEMA - HOLD_MAP - HOLD_LIST - {"dependencies"}
+        return {key: plain(value) if key in untouched else value for key, value in written.items()}
+
+    def _target(self, reference: str, path: str, base: str, above: tuple[int, ...]) -> Any:
+        target = self._document.find(reference, base)
+        if target is None:
+            self._notes.add(path, f"{reference!r} is not in the schema, so anything is allowed")
+            return {}
+        if id(target.schema) in above and not isinstance(target.schema, bool):
+            self._notes.add(path, f"recursive, left open: same shape as {target.name}")
+            return _opened(target)
+        return self.write(target.schema, path, target.base, above)
+
+
+def _opened(target: Target) -> Schema:
+    kinds = sorted(_kinds(target.schema))
+    opened: Schema = {"type": kinds[0] if len(kinds) == 1 else kinds} if kinds else {}
+    return {**opened, "description": f"recursive: same shape as {target.name}"}
+
+
+def _kinds(schema: object, depth: int = 0) -> frozenset[str]:
+    """Name the types of a schema, as far as it says so itself; none when it does not."""
+    if not is_mapping(schema) or depth > _MOST_LOOKED_INTO:
+        return frozenset()
+    kind = schema.get("type")
+    if named := [kind] if isinstance(kind, str) else as_list(kind):
+        return frozenset(name for name in named if name in TYPES)
+    if "properties" in schema:
+        return frozenset({"object"})
+    for keyword in UNIONS:
+        if found := [_kinds(branch, depth + 1) for branch in as_list(schema.get(keyword))]:
+            return frozenset[str]().union(*found) if all(found) else frozenset()
+    return frozenset()
+
+
+def _combined(target: Any, siblings: Schema) -> Any:
+    """Put a schema and what stands beside its reference into one, without a change in meaning."""
+    if not siblings:
+        return target
+    if isinstance(target, bool):
+        return siblings if target else {**siblings, "not": {}}
+    if not is_schema(target):
+        return siblings
+    description = _description(siblings, target)
+    demands = siblings.keys() - ANNOTATIONS
+    mixed = any(group & demands and group & target.keys() for group in _GROUPS)
+    if mixed or demands & target.keys():
+        members = [target, *as_list(siblings.get("allOf"))]
+        return {**siblings, "allOf": members}
+    return {**target, **siblings, **description}
+
+
+def _description(siblings: Schema, target: Schema) -> Schema:
+    own, other = siblings.get("description"), target.get("description")
+    if isinstance(own, str) and isinstance(other, str):
+        return {"description": both_said(own, other)}
+    return {}
+
+
+def _has_reference(value: object, depth: int = 0) -> bool:
+    if depth > MOST_DEPTH:
+        return True
+    if is_mapping(value):
+        return any(isinstance(value.get(keyword), str) for keyword in REFERENCES) or any(
+            _has_reference(each, depth + 1) for each in value.values()
+        )
+    return is_list(value) and any(_has_reference(each, depth + 1) for each in value)

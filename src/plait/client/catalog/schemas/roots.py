@@ -1,0 +1,173 @@
+"""The top of a tool's schema: always an object with properties, for some without alternatives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plait.client.catalog.schemas.describe import both_said, listed, with_words
+from plait.client.catalog.schemas.keywords import ANNOTATIONS, UNIONS, types_of
+from plait.client.catalog.schemas.merge import is_never, merge, merge_members, values_of
+from plait.client.catalog.schemas.provider_schema import Notes
+from plait.client.catalog.schemas.sentences import about_union, sentences_for
+from plait.client.catalog.schemas.types import says_nothing
+from plait.client.catalog.schemas.values import (
+    MOST_DEPTH,
+    Schema,
+    as_list,
+    as_schema,
+    distinct,
+    json_type,
+    same,
+)
+
+_MOST_FORMS = 256
+"""After this many alternatives, the rest is only described: they multiply when they nest."""
+
+
+def object_root(schema: Schema, notes: Notes) -> Schema:
+    """Return the schema of an object with properties: arguments are never anything else."""
+    named = types_of(schema)
+    if named and "object" not in named:
+        notes.add("", f"arguments are an object, not {' or '.join(named)}")
+    return {**schema, "type": "object", "properties": as_schema(schema.get("properties"))}
+
+
+def plain_root(schema: Schema, notes: Notes) -> Schema:
+    """Return an object schema without `allOf`, `anyOf` and `oneOf` at the top.
+
+    Alternatives become one object with the arguments of all of them; which belong together is
+    said in the description.
+    """
+    root = _Joiner(notes).join(object_root(schema, notes), 0)
+    if is_never(root):
+        root = {key: value for key, value in root.items() if key != "not"}
+        notes.add("", "no arguments can fit the schema")
+    return said_at_root(object_root(root, notes), ("allOf", *UNIONS), notes)
+
+
+def said_at_root(root: Schema, keys: tuple[str, ...], notes: Notes) -> Schema:
+    """Move keywords of the top to the description."""
+    moved = {key: root[key] for key in keys if key in root}
+    if not moved:
+        return root
+    notes.add("", f"{', '.join(moved)} moved to the description")
+    text = with_words(root.get("description"), sentences_for(moved))
+    kept = {key: value for key, value in root.items() if key not in moved}
+    return kept if text is None else {**kept, "description": text}
+
+
+class _Joiner:
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+        self._left = _MOST_FORMS
+
+    def join(self, schema: Schema, depth: int) -> Schema:
+        node = merge_members(schema)
+        for key in UNIONS:
+            if key in node and depth < MOST_DEPTH:
+                node = self._joined(node, key, depth)
+        return node
+
+    def _joined(self, node: Schema, key: str, depth: int) -> Schema:
+        branches: list[Any] = node[key]
+        rest = {name: value for name, value in node.items() if name != key}
+        usable = [branch for branch in branches if _may_be_object(branch)]
+        if key == "anyOf" and any(_adds_nothing(branch) for branch in usable):
+            return rest
+        self._left -= len(usable)
+        if not usable or self._left < 0:
+            self._notes.add("", f"{key} moved to the description")
+            text = with_words(rest.get("description"), [about_union(key, branches)])
+            return rest if text is None else {**rest, "description": text}
+        about = {name: value for name, value in rest.items() if name in ANNOTATIONS}
+        base = {name: value for name, value in rest.items() if name not in ANNOTATIONS}
+        forms = distinct(
+            form
+            for branch in usable
+            if not is_never(form := self.join(merge(base, branch), depth + 1))
+        )
+        if not forms:
+            return {**rest, "not": {}}
+        if len(forms) == 1:
+            if key == "oneOf" and len(usable) > 1:
+                self._notes.add("", "oneOf left out: its alternatives ask for the same")
+            text = both_said(about.get("description"), forms[0].get("description"))
+            return {**forms[0], **about, **({} if text is None else {"description": text})}
+        self._notes.add("", f"{key} became one object; its description says what goes together")
+        return _united(forms, about)
+
+
+def _united(forms: list[Schema], about: Schema) -> Schema:
+    names = dict.fromkeys(name for form in forms for name in as_schema(form.get("properties")))
+    shared = {
+        key: value
+        for key, value in forms[0].items()
+        if key not in ("properties", "required", *ANNOTATIONS)
+        and all(key in form and same(form[key], value) for form in forms)
+    }
+    needed = [
+        name
+        for name in as_list(forms[0].get("required"))
+        if all(name in as_list(form.get("required")) for form in forms)
+    ]
+    text = f"Use one of these forms: {'; '.join(_form(form, shared) for form in forms)}"
+    return {
+        **about,
+        **shared,
+        "properties": {
+            name: _either(
+                [form["properties"][name] for form in forms if name in form.get("properties", {})]
+            )
+            for name in names
+        },
+        **({"required": needed} if needed else {}),
+        "description": with_words(about.get("description"), [text]),
+    }
+
+
+def _either(variants: list[Any]) -> Any:
+    kinds = distinct(variants)
+    if len(kinds) == 1:
+        return kinds[0]
+    lists = [values_of(as_schema(variant)) for variant in kinds]
+    if all(
+        values is not None and as_schema(variant).keys() <= {"type", "enum", "const", *ANNOTATIONS}
+        for values, variant in zip(lists, kinds, strict=True)
+    ):
+        values = distinct(value for found in lists for value in found or [])
+        types = list(dict.fromkeys(json_type(value) for value in values))
+        return {"type": types[0] if len(types) == 1 else types, "enum": values}
+    return {"anyOf": kinds}
+
+
+def _form(form: Schema, shared: Schema) -> str:
+    properties = as_schema(form.get("properties"))
+    parts: list[str] = []
+    for name in as_list(form.get("required")):
+        values = values_of(as_schema(properties.get(name)))
+        parts.append(f"{name} = {listed(values)}" if values and len(values) == 1 else str(name))
+    text = ", ".join(parts) or "nothing needed"
+    own = {
+        key: value
+        for key, value in form.items()
+        if key not in shared and key not in ("properties", "required", "type", *ANNOTATIONS)
+    }
+    about = form.get("description") or form.get("title")
+    comments = [*sentences_for(own), *([about] if isinstance(about, str) else [])]
+    return f"{text} ({'; '.join(comments)})" if comments else text
+
+
+def _may_be_object(branch: Any) -> bool:
+    schema = as_schema(branch)
+    named = types_of(schema)
+    values = values_of(schema)
+    return (
+        not is_never(schema)
+        and (not named or "object" in named)
+        and (values is None or any(json_type(value) == "object" for value in values))
+    )
+
+
+def _adds_nothing(branch: Any) -> bool:
+    schema = {key: value for key, value in as_schema(branch).items() if key != "type"}
+    return branch is not False and says_nothing(schema)

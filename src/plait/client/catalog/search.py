@@ -1,0 +1,172 @@
+"""Finding tools by what they do: BM25F over names, descriptions and parameters."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final, Literal, cast
+
+from plait.client.catalog.stemming import query_words_of, similar_to, stem, words_of
+from plait.client.catalog.tool import Tool
+
+Field = Literal["name", "title", "description", "server", "parameters", "parameter_texts"]
+"""Where words about a tool stand."""
+
+_WEIGHTS: Final[Mapping[Field, float]] = {
+    "name": 2.0,
+    "title": 1.0,
+    "description": 1.0,
+    "server": 0.5,
+    "parameters": 0.5,
+    "parameter_texts": 0.3,
+}
+"""How much a word counts, by where it stands."""
+
+_SIMILAR: Final = 0.7
+"""How much a word of the same meaning counts, of what the word itself would."""
+
+_SATURATION: Final = 1.2
+_LENGTH: Final = 0.5
+"""The k1 and b of BM25F; texts about tools are short, and their length says less than in prose."""
+
+_MOST_LEVELS: Final = 4
+_LEAST_PART: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A tool that was found, and how well it fits; scores of one search can be compared."""
+
+    tool: Tool
+    score: float
+
+
+class ToolIndex:
+    """The words of some tools, counted; tools with equal scores keep their order."""
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        self.tools = tuple(tools)
+        fields = [_words_by_field(tool) for tool in self.tools]
+        usual: dict[Field, float] = {
+            name: _mean(len(one[name]) for one in fields) for name in _WEIGHTS
+        }
+        self._counts = [_weighted(one, usual) for one in fields]
+        self._spread = Counter(word for counts in self._counts for word in counts)
+
+    def search(self, query: str, limit: int = 5) -> list[Match]:
+        """Return the tools that fit best, the best first; those without any word in common not."""
+        words = list(self._wanted(query))
+        scores = [self._score(index, words) for index in range(len(self.tools))]
+        ranked = sorted(range(len(scores)), key=lambda index: -scores[index])
+        return [
+            Match(self.tools[index], scores[index]) for index in ranked[:limit] if scores[index] > 0
+        ]
+
+    def _wanted(self, query: str) -> Iterator[Mapping[str, float]]:
+        """Yield, for each word of the query, what may stand for it, and how much that counts."""
+        words = query_words_of(query)
+        for written in dict.fromkeys(words):
+            word = stem(written)
+            wanted = {word: 1.0}
+            if word not in self._spread:
+                wanted.update(dict.fromkeys(self._parts(written), _SIMILAR))
+            for other in similar_to(word):
+                wanted.setdefault(other, _SIMILAR)
+            yield wanted
+        for first, second in pairwise(words):
+            if (joined := stem(first + second)) in self._spread:  # "time zone" and "timezone"
+                yield {joined: 1.0}
+
+    def _parts(self, word: str) -> Sequence[str]:
+        """Split a word that no tool has into two that some have."""
+        for cut in range(_LEAST_PART, len(word) - _LEAST_PART + 1):
+            parts = stem(word[:cut]), stem(word[cut:])
+            if all(part in self._spread for part in parts):
+                return parts
+        return ()
+
+    def _score(self, index: int, words: Iterable[Mapping[str, float]]) -> float:
+        counts = self._counts[index]
+        return sum(
+            max(
+                share * self._rarity(word) * counts[word] / (counts[word] + _SATURATION)
+                for word, share in wanted.items()
+                if word in counts
+            )
+            for wanted in words
+            if not counts.keys().isdisjoint(wanted)
+        )
+
+    def _rarity(self, word: str) -> float:
+        spread = self._spread[word]
+        return math.log(1 + (len(self.tools) - spread + 0.5) / (spread + 0.5))
+
+
+def _words_by_field(tool: Tool) -> dict[Field, list[str]]:
+    texts: dict[Field, list[str]] = {
+        "name": [tool.name],
+        "title": [tool.title or ""],
+        "description": [tool.description],
+        "server": [tool.server],
+        "parameters": [],
+        "parameter_texts": [],
+    }
+    for text, field in _parameter_texts(tool.input_schema, _MOST_LEVELS):
+        texts[field].append(text)
+    return {
+        field: [word for text in some for word in words_of(text)] for field, some in texts.items()
+    }
+
+
+def _weighted(
+    fields: Mapping[Field, Sequence[str]], usual: Mapping[Field, float]
+) -> dict[str, float]:
+    """Count words by their weight; each counts less in a field that is longer than usual.
+
+    Fields are compared with their like, so that many parameters are not held against a name.
+    """
+    counts: dict[str, float] = {}
+    for field, words in fields.items():
+        norm = 1 - _LENGTH + _LENGTH * len(words) / (usual[field] or 1.0)
+        for word in words:
+            counts[word] = counts.get(word, 0.0) + _WEIGHTS[field] / norm
+    return counts
+
+
+def _mean(numbers: Iterable[int]) -> float:
+    some = list(numbers)
+    return sum(some) / len(some) if some else 0.0
+
+
+def _parameter_texts(schema: Any, levels: int) -> Iterator[tuple[str, Field]]:
+    """Yield the names, descriptions and choices of parameters, also those inside of others."""
+    if levels == 0 or not isinstance(schema, Mapping):
+        return
+    node = cast("Mapping[str, Any]", schema)
+    properties = node.get("properties")
+    if isinstance(properties, Mapping):
+        for name, inner in cast("Mapping[str, Any]", properties).items():
+            yield str(name), "parameters"
+            yield from _told_by(inner)
+            yield from _parameter_texts(inner, levels - 1)
+    yield from _parameter_texts(node.get("items"), levels - 1)
+    for key in ("anyOf", "oneOf", "allOf"):
+        members = node.get(key)
+        for member in cast("list[Any]", members) if isinstance(members, list) else ():
+            yield from _told_by(member)
+            yield from _parameter_texts(member, levels - 1)
+
+
+def _told_by(schema: Any) -> Iterator[tuple[str, Field]]:
+    if not isinstance(schema, Mapping):
+        return
+    node = cast("Mapping[str, Any]", schema)
+    if isinstance(text := node.get("description"), str):
+        yield text, "parameter_texts"
+    choices = node.get("enum")
+    for choice in cast("list[Any]", choices) if isinstance(choices, list) else ():
+        if isinstance(choice, str):
+            yield choice, "parameter_texts"

@@ -1,0 +1,375 @@
+"""Checking values against JSON schemas that others wrote: compiled once, and never fetching.
+
+The library behind it takes 0.1 s to import and reads files then, so inside a loop `prepare` comes
+first.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import Any, TypeVar, cast
+
+from plait._support.exception_groups import one_line
+from plait._support.threads import in_thread
+
+T = TypeVar("T")
+
+Path = tuple[str | int, ...]
+"""The keys and indexes that lead to a value."""
+
+Test = Callable[[Any], bool]
+"""Says whether a value plainly keeps a rule; no means unsure."""
+
+_PLAIN_NAME = re.compile(r"[\w$@-]{1,60}")
+
+_MOST_SCHEMAS = 256
+"""Enough for the tools of a dozen servers."""
+
+
+class BrokenSchemaError(ValueError):
+    """A schema cannot be used to check a value; the text says why, and quotes no value."""
+
+
+def place_of(path: Path) -> str:
+    """Write a path as people do: `items[0].id`; the empty path is `arguments`."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif _PLAIN_NAME.fullmatch(step):
+            text += f".{step}" if text else step
+        else:
+            text += f"[{one_line(json.dumps(step, ensure_ascii=False), 60)}]"
+    return text or "arguments"
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One rule of a schema that a value breaks."""
+
+    path: Path
+    keyword: str
+    """The rule, such as `type`; empty where the schema is `false`."""
+
+    expected: Any
+    """What the schema says beside the keyword."""
+
+    value: Any = field(repr=False)
+    schema: Any = field(repr=False)
+    """The part of the schema that holds the rule."""
+
+    branches: tuple[tuple[Violation, ...], ...] = ()
+    """For `anyOf` and `oneOf`: why each alternative fails, with paths from `value` on."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaValidator:
+    """A compiled schema; one that is broken reports that about every value."""
+
+    schema: Any = None
+    broken: str | None = None
+    """Why the schema can check nothing, if that was found while compiling it."""
+
+    _rules: Any = field(default=None, repr=False)
+    _quick: Test | None = field(default=None, repr=False)
+
+    def surely_accepts(self, value: object) -> bool:
+        """Say yes fast where that is plain to see; no means only that `violations` must be asked.
+
+        A number such as 3.0 is never plainly an integer.
+        """
+        return self._quick is not None and self._quick(value)
+
+    def violations(self, value: object) -> tuple[Violation, ...]:
+        """Find every rule that a value breaks.
+
+        Raises:
+            BrokenSchemaError: The schema cannot say.
+        """
+        return self._ask(lambda: tuple(map(_violation, self._rules.iter_errors(value))))
+
+    def problem(self, value: object) -> str | None:
+        """Describe the first thing that is wrong, in one line that may quote the value."""
+        if self.surely_accepts(value):
+            return None
+        try:
+            first = self._ask(lambda: next(self._rules.iter_errors(value), None))
+        except BrokenSchemaError as error:
+            return f"the schema itself is broken: {error}"
+        return None if first is None else one_line(str(first.message))
+
+    def _ask(self, question: Callable[[], T]) -> T:
+        if self.broken is not None:
+            raise BrokenSchemaError(self.broken)
+        return _guarded(question)
+
+    def exact(self) -> SchemaValidator:
+        """Return a validator for which 3.0 is a number but no integer."""
+        if self.broken is not None:
+            return self
+        exact: Any = _exact_class(self._rules.__class__)
+        rules = exact(self._rules.schema, registry=_no_registry())
+        return SchemaValidator(schema=self.schema, _rules=rules)
+
+    def narrowed(self, schema: object) -> SchemaValidator:
+        """Return a validator for a part of this schema; its references keep their meaning."""
+        if self.broken is not None:
+            return self
+        rules = _guarded(lambda: self._rules.evolve(schema=schema))
+        return SchemaValidator(schema=schema, _rules=rules)
+
+
+_lock = threading.Lock()
+_compiled: OrderedDict[str, SchemaValidator] = OrderedDict()
+"""By canonical JSON, the least recently used first."""
+
+_recent: dict[int, tuple[Mapping[str, Any], SchemaValidator]] = {}
+"""By the identity of a schema, which is held so that no other takes its place."""
+
+
+def validator_for_schema(schema: Mapping[str, Any]) -> SchemaValidator:
+    """Return the validator of a schema, compiling it if it is new."""
+    if (known := _known(schema)) is not None:
+        return known
+    try:
+        key = _key(schema)
+    except (TypeError, ValueError, RecursionError):
+        return SchemaValidator(broken="it is not JSON")
+    validator = _compile(json.loads(key))
+    with _lock:
+        _compiled[key] = validator
+        while len(_compiled) > _MOST_SCHEMAS:
+            _compiled.popitem(last=False)
+    return validator
+
+
+def is_prepared(schema: Mapping[str, Any]) -> bool:
+    """Say whether the validator of a schema can be had without blocking."""
+    return _known(schema) is not None
+
+
+async def prepare(schema: Mapping[str, Any]) -> SchemaValidator:
+    """Return the validator of a schema; if it is new, it is compiled in a thread."""
+    return _known(schema) or await in_thread(_compile_and_use, schema)
+
+
+def _compile_and_use(schema: Mapping[str, Any]) -> SchemaValidator:
+    validator = validator_for_schema(schema)
+    # What the library loads late, it loads with the first value.
+    validator.problem({})
+    return validator
+
+
+def _known(schema: Mapping[str, Any]) -> SchemaValidator | None:
+    """Find a compiled schema; comparing with the one seen last is cheaper than writing JSON."""
+    try:
+        seen = _recent.get(id(schema))
+        if seen is not None and seen[1].schema == schema:
+            return seen[1]
+        key = _key(schema)
+    except (TypeError, ValueError, RecursionError):
+        return None  # not even JSON: compiling reports that
+    with _lock:
+        known = _compiled.get(key)
+        if known is not None:
+            _compiled.move_to_end(key)
+            if len(_recent) >= _MOST_SCHEMAS:
+                _recent.clear()
+            _recent[id(schema)] = (schema, known)
+    return known
+
+
+def _key(schema: Mapping[str, Any]) -> str:
+    return json.dumps(schema, sort_keys=True, default=_plain)
+
+
+def _plain(value: object) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[str, Any]", value))
+    raise TypeError(f"a {type(value).__name__} is not JSON")
+
+
+def _compile(schema: Any) -> SchemaValidator:
+    try:
+        return _guarded(lambda: _compile_unguarded(schema))
+    except BrokenSchemaError as error:
+        return SchemaValidator(schema=schema, broken=str(error))
+
+
+def _compile_unguarded(schema: Any) -> SchemaValidator:
+    from jsonschema import validators  # noqa: PLC0415  # 0.1 s many never need
+
+    rules: Any = validators.validator_for(schema)
+    rules.check_schema(schema)
+    # The dialect is chosen; a reference to the root must not choose it again.
+    root = {key: part for key, part in schema.items() if key != "$schema"}
+    # Older dialects give some keywords another meaning.
+    modern = rules.__name__ not in {"Draft3Validator", "Draft4Validator"}
+    return SchemaValidator(
+        schema=schema,
+        _rules=rules(root, registry=_no_registry()),
+        _quick=_test_of(root, rules.VALIDATORS) if modern else None,
+    )
+
+
+def _guarded(work: Callable[[], T]) -> T:
+    """Use the library; whatever it raises says that a schema is broken."""
+    try:
+        return work()
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # noqa: BLE001  # boundary: a panic of its Rust parts is one
+        raise BrokenSchemaError(_reason(error)) from None
+
+
+def _no_registry() -> Any:
+    """Return an empty registry: a schema may not make this client fetch anything."""
+    import referencing  # noqa: PLC0415
+
+    return cast("Any", referencing).Registry()
+
+
+@lru_cache(maxsize=16)
+def _exact_class(rules: Any) -> Any:
+    from jsonschema import validators  # noqa: PLC0415
+
+    types = rules.TYPE_CHECKER.redefine("integer", _is_exact_integer)
+    return cast("Any", validators).extend(rules, type_checker=types)
+
+
+def _is_exact_integer(_checker: object, value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _violation(error: Any) -> Violation:
+    branches: list[tuple[Violation, ...]] = []
+    if error.validator in {"anyOf", "oneOf"} and error.context:
+        for index, part in enumerate(error.validator_value):
+            # The library gives no place to what a part that is `false` says.
+            where = () if part is False else (index,)
+            found = [each for each in error.context if (*each.relative_schema_path,)[:1] == where]
+            branches.append(tuple(map(_violation, found)))
+    return Violation(
+        path=tuple(error.relative_path),
+        keyword=error.validator or "",
+        expected=error.validator_value,
+        value=error.instance,
+        schema=error.schema,
+        branches=tuple(branches),
+    )
+
+
+def _reason(error: BaseException) -> str:
+    """Say why checking failed, without the values that the library's own texts quote."""
+    from jsonschema.exceptions import SchemaError, UnknownType  # noqa: PLC0415
+    from referencing.exceptions import Unresolvable  # noqa: PLC0415
+
+    match error:
+        case SchemaError():
+            return one_line(f"{error.json_path}: {error.message}")
+        case Unresolvable():
+            return one_line(f"the reference {error.ref!r} leads nowhere in it")
+        case UnknownType():
+            return one_line(f"there is no type {cast('Any', error).type!r}")
+        case RecursionError():
+            return "nesting or references go too deep"
+        case _:
+            return f"checking with it fails ({type(error).__name__})"
+
+
+_TYPES: dict[str, frozenset[type]] = {
+    "string": frozenset({str}),
+    "integer": frozenset({int}),
+    "number": frozenset({int, float}),
+    "boolean": frozenset({bool}),
+    "object": frozenset({dict}),
+    "array": frozenset({list}),
+    "null": frozenset({type(None)}),
+}
+
+
+def _test_of(schema: Any, known: Container[str]) -> Test | None:
+    """Compile the fast test of a schema, or `None` if one of its rules has none.
+
+    `known` are the keywords of the dialect.
+    """
+    if not isinstance(schema, dict):
+        return _always if schema is True else None
+    tests: list[Test] = []
+    for keyword, expected in cast("dict[str, Any]", schema).items():
+        # A word the dialect does not know is no rule, and formats are not checked.
+        if keyword in known and keyword != "format":
+            test = _test_of_rule(keyword, expected, cast("dict[str, Any]", schema), known)
+            if test is None:
+                return None
+            tests.append(test)
+    return tests[0] if len(tests) == 1 else partial(_keeps_all, tests)
+
+
+def _test_of_rule(
+    keyword: str, expected: Any, schema: dict[str, Any], known: Container[str]
+) -> Test | None:
+    match keyword:
+        case "type":
+            names: list[str] = [expected] if isinstance(expected, str) else expected
+            types = frozenset[type]().union(*(_TYPES[name] for name in names))
+            return lambda value: type(value) in types
+        case "enum":
+            texts = frozenset(option for option in expected if isinstance(option, str))
+            return lambda value: type(value) is str and value in texts
+        case "minimum":
+            return lambda value: type(value) in _TYPES["number"] and value >= expected
+        case "maximum":
+            return lambda value: type(value) in _TYPES["number"] and value <= expected
+        case "minLength":
+            return lambda value: type(value) is str and len(value) >= expected
+        case "maxLength":
+            return lambda value: type(value) is str and len(value) <= expected
+        case "anyOf":
+            options = [test for part in expected if (test := _test_of(part, known)) is not None]
+            return lambda value: any(test(value) for test in options)
+        case "items":
+            each = _test_of(expected, known)
+            return each and partial(_keeps_everywhere, each)
+        case "properties":
+            by_name = {name: _test_of(part, known) for name, part in expected.items()}
+            return partial(_keeps_each, by_name)
+        case "required":
+            return lambda value: type(value) is dict and all(name in value for name in expected)
+        case "additionalProperties":
+            given = frozenset(schema.get("properties", ()))
+            return lambda value: expected is True or (type(value) is dict and value.keys() <= given)
+        case _:
+            return None
+
+
+def _always(_value: object) -> bool:
+    return True
+
+
+def _keeps_all(tests: list[Test], value: object) -> bool:
+    for test in tests:  # noqa: SIM110  # a generator costs more than the tests themselves
+        if not test(value):
+            return False
+    return True
+
+
+def _keeps_everywhere(test: Test, value: Any) -> bool:
+    return type(value) is list and all(map(test, cast("list[Any]", value)))
+
+
+def _keeps_each(tests: dict[str, Test | None], value: Any) -> bool:
+    if type(value) is not dict:
+        return False
+    for name, inner in cast("dict[str, Any]", value).items():
+        if name in tests:
+            test = tests[name]
+            if test is None or not test(inner):
+                return False
+    return True

@@ -1,0 +1,76 @@
+"""The environment that a server program is started with."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Final
+
+from plait.client.config.servers import StdioServer
+
+_POSIX_NAMES: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
+
+_WINDOWS_NAMES: Final = (
+    "APPDATA",
+    "HOMEDRIVE",
+    "HOMEPATH",
+    "LOCALAPPDATA",
+    "PATH",
+    "PATHEXT",
+    "PROCESSOR_ARCHITECTURE",
+    "SYSTEMDRIVE",
+    "SYSTEMROOT",
+    "TEMP",
+    "USERNAME",
+    "USERPROFILE",
+)
+
+_USUAL_NAMES: Final = (
+    "LANG",
+    "LC_*",
+    "TMPDIR",
+    "TEMP",
+    "TMP",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "NODE_EXTRA_CA_CERTS",
+    "NPM_CONFIG_*",
+    "UV_*",
+    "XDG_*",
+)
+"""What `npx`, `uvx` and servers behind a proxy need; compared without regard to case."""
+
+
+def child_environment(
+    server: StdioServer, environ: Mapping[str, str], *, windows: bool = sys.platform == "win32"
+) -> dict[str, str]:
+    """Choose the variables a server program gets: few by default, plus what its settings say.
+
+    Secrets of the parent stay with the parent unless `inherit_env` (names or globs, or `True` for
+    everything) or `env` hands them over.
+    """
+    wanted = ("*",) if server.inherit_env is True else server.inherit_env or ()
+    exact = (*(_WINDOWS_NAMES if windows else _POSIX_NAMES), *wanted)
+    inherited = {
+        name: value
+        for name, value in environ.items()
+        if not _is_function(value)
+        and (_matches(name.upper(), _USUAL_NAMES) or _matches(name, exact, any_case=windows))
+    }
+    return {**inherited, **server.fixed_env}
+
+
+def _matches(name: str, patterns: Iterable[str], *, any_case: bool = False) -> bool:
+    if any_case:
+        return _matches(name.upper(), [pattern.upper() for pattern in patterns])
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _is_function(value: str) -> bool:
+    """Say whether a shell exported a function here, which could run code in the child."""
+    return value.startswith("()")

@@ -1,0 +1,232 @@
+"""How to sign in to a server with OAuth, as typed and checked settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
+
+from plait.client.config.key_table import Key, KeyTable, read_table
+from plait.client.config.raw_value import UNSET, Given, Unset
+from plait.client.config.urls import LOOPBACK
+from plait.client.config.value_types import one_of, read_count, read_object, read_text, read_texts
+from plait.errors import ConfigError
+
+Grant = Literal["authorization_code", "client_credentials"]
+
+CLIENT_AUTH_METHODS: Final = ("client_secret_basic", "client_secret_post", "none")
+
+STORE_NAMES: Final = ("file", "keyring", "memory")
+
+_LAST_PORT: Final = 65535
+
+_SENDS_AWAY: Final = ("redirect_to_authorization", "redirectToAuthorization")
+"""What the method of a provider object is called that asks a person."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuth:
+    """How to sign in; without any setting a person signs in, and the client registers itself.
+
+    Raises:
+        ConfigError: The settings do not go together.
+    """
+
+    grant: Grant = "authorization_code"
+    """A person signs in in a browser, or the program has credentials of its own."""
+
+    client_id: str | None = None
+    """The client as it was registered by hand; without one it registers itself."""
+
+    client_secret: str | None = field(default=None, repr=False)
+
+    scopes: Sequence[str] = ()
+    """Scopes to ask for, besides those the server names."""
+
+    client_metadata_url: str | None = None
+    """An `https` address of a document that describes this client, in place of registration."""
+
+    client_name: str = "plait"
+    """What people are told who signs in."""
+
+    client_metadata: Mapping[str, Any] | None = None
+    """More about the client for its registration, in the protocol's own words."""
+
+    redirect_port: int | None = None
+    """The port of this machine to which the browser returns; `None` takes a free one."""
+
+    redirect_uri: str | None = None
+    """The whole address to return to, where the port alone does not say it."""
+
+    issuer: str | None = None
+    """The only authorization server that may be used; by default the one the server names."""
+
+    private_key: str | None = field(default=None, repr=False)
+    """A PEM key that signs the client's requests, in place of a secret."""
+
+    private_key_file: str | None = None
+
+    key_id: str | None = None
+    """Which of the client's keys it is, if there are several."""
+
+    algorithm: str = "RS256"
+
+    token_endpoint_auth_method: str | None = None
+    """How a client with a secret proves that it has it."""
+
+    user: str = ""
+    """Whose login it is, where several people share a machine account."""
+
+    store: Any = "file"
+    """Where logins are kept: `file`, `keyring`, `memory`, or a `TokenStore`."""
+
+    on_redirect: Callable[[str], Any] | None = field(default=None, repr=False)
+    """Takes a person to an address, in place of the browser; sync or async."""
+
+    on_callback: Callable[[], Any] | None = field(default=None, repr=False)
+    """Returns the address the person was sent back to, or the code in it; sync or async."""
+
+    interactive: bool = False
+    """Whether a browser may be opened when a login is needed; else connecting fails at once."""
+
+    wait_seconds: float = 300.0
+    """How long a person may take."""
+
+    def __post_init__(self) -> None:
+        fault = _fault_of(self)
+        if fault is not None:
+            raise ConfigError(f"oauth: {fault}")
+
+    @property
+    def may_ask(self) -> bool:
+        """Whether a person can be asked to sign in."""
+        return self.grant == "authorization_code" and (
+            self.interactive or self.on_redirect is not None
+        )
+
+    @property
+    def scope(self) -> str | None:
+        """The scopes as the protocol writes them."""
+        return " ".join(self.scopes) or None
+
+
+def may_ask_person(auth: object) -> bool:
+    """Say whether signing in with this may involve a person: by these settings, or by an object."""
+    if isinstance(auth, OAuth):
+        return auth.may_ask
+    return any(hasattr(auth, name) for name in _SENDS_AWAY)
+
+
+def person_seconds(auth: object) -> float:
+    """Say how much longer connecting may take because a person may have to sign in."""
+    return auth.wait_seconds if isinstance(auth, OAuth) and auth.may_ask else 0.0
+
+
+def _fault_of(settings: OAuth) -> str | None:
+    """Say what does not go together, if anything."""
+    keys = [key for key in (settings.private_key, settings.private_key_file) if key]
+    if settings.grant == "client_credentials":
+        if not settings.client_id:
+            return "client_credentials needs a client_id"
+        if not settings.client_secret and not keys:
+            return "client_credentials needs a client_secret or a private_key"
+        if settings.client_secret and keys:
+            return "give a client_secret or a private_key, not both"
+    elif keys:
+        return "a private_key is only used by client_credentials"
+    if len(keys) > 1:
+        return "give a private_key or a private_key_file, not both"
+    if settings.client_secret and not settings.client_id:
+        return "a client_secret needs its client_id"
+    if settings.on_callback is not None and settings.on_redirect is None:
+        return "on_callback needs on_redirect: somebody has to show the address"
+    return _address_fault(settings)
+
+
+def _address_fault(settings: OAuth) -> str | None:
+    if settings.redirect_port is not None and not 0 <= settings.redirect_port <= _LAST_PORT:
+        return f"redirect_port must be from 0 to {_LAST_PORT}"
+    if settings.issuer and urlsplit(settings.issuer).scheme not in {"http", "https"}:
+        return "issuer must be the http(s) address of the authorization server"
+    document = urlsplit(settings.client_metadata_url or "https://host/path")
+    if document.scheme != "https" or document.path in {"", "/"}:
+        return "client_metadata_url must be an https address with a path"
+    if settings.redirect_uri and settings.on_callback is None:
+        address = urlsplit(settings.redirect_uri)
+        if address.scheme != "http" or address.hostname not in LOOPBACK or not address.port:
+            return (
+                "redirect_uri must be http://127.0.0.1:PORT/…, unless on_callback takes the answer"
+            )
+    return None
+
+
+def _read_scopes(given: Given) -> tuple[str, ...] | Unset:
+    """Read scopes: a list, or one string with blanks between them."""
+    if isinstance(given.value, str):
+        text = given.text()
+        return UNSET if text is UNSET else tuple(text.split())
+    return read_texts(given)
+
+
+def _read_store(given: Given) -> object:
+    """Read the name of a store, or take an object that is one."""
+    return one_of(*STORE_NAMES)(given) if isinstance(given.value, str) else read_object(given)
+
+
+OAUTH_KEYS = KeyTable(
+    keys=(
+        Key("grant", one_of("authorization_code", "client_credentials"), "grant", ("grant_type",)),
+        Key("client_id", read_text, "client_id"),
+        Key("client_secret", read_text, "client_secret"),
+        Key("scopes", _read_scopes, "scopes", ("scope",)),
+        Key("client_metadata_url", read_text, "client_metadata_url"),
+        Key("client_name", read_text, "client_name"),
+        Key("redirect_port", read_count, "redirect_port"),
+        Key("redirect_uri", read_text, "redirect_uri"),
+        Key("issuer", read_text, "issuer"),
+        Key("private_key", read_text, "private_key"),
+        Key("private_key_file", read_text, "private_key_file"),
+        Key("key_id", read_text, "key_id"),
+        Key("algorithm", read_text, "algorithm"),
+        Key(
+            "token_endpoint_auth_method",
+            one_of(*CLIENT_AUTH_METHODS),
+            "token_endpoint_auth_method",
+        ),
+        Key("user", read_text, "user"),
+        Key("store", _read_store, "store"),
+    ),
+    noun="oauth",
+    ignored=("type",),
+)
+"""The keys of an `auth` object of type `oauth`."""
+
+
+def read_auth(given: Given) -> object:
+    """Read who the client is: the word `oauth`, settings of it, or an object of a library."""
+    if isinstance(given.value, str):
+        text = given.text()
+        if text is UNSET or text == "oauth":
+            return UNSET if text is UNSET else OAuth()
+        hint = 'write "oauth"; a fixed key goes into "headers"'
+        return given.refuse("unknown_value", "is no way to sign in", hint)
+    entries = dict(given.entries())
+    if not entries:
+        return read_object(given)
+    kind = entries.get("type")
+    if kind is not None and kind.text() != "oauth":
+        return kind.refuse("unknown_value", "is no way to sign in", 'write "oauth"')
+    known = len(given.place.problems.errors)
+    values = read_table(given, OAUTH_KEYS)
+    if len(given.place.problems.errors) > known:
+        return UNSET
+    if file := values.get("private_key_file"):
+        home = str(given.variables.home)
+        values["private_key_file"] = str(
+            given.variables.folder / (home + file[1:] if file.startswith("~/") else file)
+        )
+    try:
+        return OAuth(**values)
+    except ConfigError as error:
+        return given.refuse("bad_value", error.message)

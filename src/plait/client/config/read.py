@@ -1,0 +1,151 @@
+"""Reading a whole configuration, from a file or from Python values, into typed servers."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from plait.client.config.document import Document, load_document
+from plait.client.config.file_layouts import Shape, find_shape
+from plait.client.config.key_table import read_table
+from plait.client.config.keys import CLIENT_KEYS
+from plait.client.config.problems import Place, Problems
+from plait.client.config.raw_value import Given, describe
+from plait.client.config.read_server import is_disabled, read_server
+from plait.client.config.servers import ServerConfig
+from plait.client.config.variables import Ask, InputRequest, Variables
+from plait.errors import Problem
+
+__all__ = ["Ask", "ClientConfig", "ConfigSource", "InputRequest", "read_config"]
+
+logger = logging.getLogger("plait.client.config")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """A configuration that has been read: the servers, and the options beside them."""
+
+    servers: Mapping[str, ServerConfig]
+
+    disabled: tuple[str, ...] = ()
+    """Servers that are configured but switched off."""
+
+    default_tool_timeout: float | None = None
+    """Seconds for one call on servers that set none; `None` is 60."""
+
+    options: Mapping[str, object] = field(default_factory=dict[str, object])
+    """The other options of the client, by their snake_case names, durations in seconds."""
+
+    warnings: tuple[Problem, ...] = ()
+
+    source: str | None = None
+    """The file it was read from."""
+
+
+ConfigSource = Mapping[str, object] | str | os.PathLike[str] | ClientConfig
+"""What a configuration can be read from."""
+
+
+def read_config(
+    source: ConfigSource,
+    *,
+    base: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    ask: Ask | None = None,
+) -> ClientConfig:
+    """Read servers, or a whole configuration, from a mapping or from the file at a path.
+
+    `base` is the folder that relative paths and `${workspaceFolder}` refer to, by default that of
+    the file, or the current one. `environ` replaces the process environment. `ask` gets the value
+    of an `${input:…}` from a person.
+
+    Raises:
+        ConfigError: Anything is wrong; `problems` lists all of it.
+    """
+    if isinstance(source, ClientConfig):
+        return source
+    problems = Problems()
+    document = load_document(source, problems, base)
+    shape = find_shape(document.value, document.place) if document else None
+    if document is None or shape is None:
+        problems.raise_errors()
+        raise AssertionError("unreachable: a source that cannot be read has recorded why")
+    variables = _variables_for(document, shape, environ, ask)
+    options = read_table(Given(shape.options, document.place, variables), CLIENT_KEYS)
+    servers, disabled = _read_servers(shape, variables)
+    problems.raise_errors()
+    for warning in problems.warnings:
+        logger.warning("%s", warning)
+    return ClientConfig(
+        servers=servers,
+        disabled=disabled,
+        default_tool_timeout=options.pop("default_tool_timeout", None),
+        options=options,
+        warnings=tuple(problems.warnings),
+        source=document.place.file,
+    )
+
+
+def read_options(options: Mapping[str, object]) -> dict[str, Any]:
+    """Check options of a client that were given in Python, under the names they have in files.
+
+    Raises:
+        ConfigError: Anything is wrong with them.
+    """
+    if not options:
+        return {}
+    problems = Problems()
+    place = Place(problems)
+    variables = _variables_for(Document(options, place, Path()), Shape({}, place), None, None)
+    read = read_table(Given(options, place, variables), CLIENT_KEYS)
+    problems.raise_errors()
+    for warning in problems.warnings:
+        logger.warning("%s", warning)
+    return read
+
+
+def _variables_for(
+    document: Document, shape: Shape, environ: Mapping[str, str] | None, ask: Ask | None
+) -> Variables:
+    known = os.environ if environ is None else environ
+    home = known.get("HOME") or known.get("USERPROFILE")
+    return Variables(
+        environ=known,
+        folder=document.folder,
+        home=Path(home) if home else Path.home(),
+        inputs=shape.inputs,
+        ask=ask,
+    )
+
+
+def _read_servers(
+    shape: Shape, variables: Variables
+) -> tuple[dict[str, ServerConfig], tuple[str, ...]]:
+    servers: dict[str, ServerConfig] = {}
+    disabled: list[str] = []
+    for name, value in shape.servers.items():
+        if not _is_server_name(name, shape.place):
+            continue
+        given = Given(value, shape.place.at(name), variables.for_server())
+        if is_disabled(given):
+            disabled.append(name)
+        elif (server := read_server(given)) is not None:
+            servers[name] = server
+    return servers, tuple(disabled)
+
+
+def _is_server_name(name: object, place: Place) -> TypeGuard[str]:
+    if not isinstance(name, str):
+        place.error("bad_name", f"the name of a server is a string, found {describe(name)}")
+    elif not name.strip():
+        place.error("bad_name", "the name of a server must not be empty")
+    elif "/" in name:
+        hint = f'such as "{name.replace("/", "-")}"; a tool is named server/tool'
+        place.at(name).error("bad_name", 'the name of a server has no "/"', hint)
+    else:
+        return True
+    return False

@@ -1,0 +1,217 @@
+"""The servers a client talks to, as typed and validated values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+from plait._support.redact import Redactor
+from plait.client.config.budgets import ResultBudget
+from plait.client.config.deferral import Deferral
+from plait.client.config.oauth import person_seconds
+from plait.client.config.timing import ReconnectPolicy, Timeouts
+from plait.client.config.urls import public_url
+
+if TYPE_CHECKING:
+    from mcp.server import MCPServer, Server
+
+Protocol = Literal["auto", "legacy", "2026-07-28"]
+"""Which protocol era to speak: probe for it, the `initialize` handshake, or the modern one."""
+
+TransportName = Literal["stdio", "http", "sse", "websocket", "in-process"]
+
+Seconds = float | int | timedelta
+
+Headers = Mapping[str, str] | Callable[..., Any]
+"""Fixed headers, or a function that gives them for a run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ServerOptions:
+    """What every kind of server may set."""
+
+    required: bool = False
+    """Whether a client without this server must fail."""
+
+    protocol: Protocol = "auto"
+
+    timeouts: Timeouts = field(default_factory=Timeouts)
+
+    reconnect: ReconnectPolicy = field(default_factory=ReconnectPolicy)
+
+    idle_seconds: float | None = None
+    """Close the session after this long without a call; it is opened again on the next."""
+
+    max_concurrency: int | None = None
+    """Calls in flight at once; `None` is no limit."""
+
+    scope: Literal["client", "thread"] = "client"
+    """Who shares a session: everyone with the same credentials, or only one conversation."""
+
+    include: Sequence[str] | None = None
+    """Tools to offer, by wire name or glob; `None` is all of them, an empty list none."""
+
+    exclude: Sequence[str] = ()
+
+    output_handling: str | Mapping[str, str] | None = None
+
+    sampling: bool | None = None
+    """Whether the server may use the client's model; `None` leaves it to the client's list."""
+    trust_instructions: bool = False
+    """Whether what the server says about its use may stand in the prompts of agents."""
+    result_budget: ResultBudget | None = None
+    """How large results may be; `None` is what the client says."""
+    defer: Deferral | None = None
+    """Which tools are found only by searching; `None` is what the client says."""
+
+    client_options: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    """Further keyword arguments for the MCP SDK's client (`session_kwargs` of other adapters)."""
+
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
+    """Values that came from variables whose name looks secret; they are never shown."""
+
+    source: str | None = None
+    """The file this server was read from."""
+
+    def __repr__(self) -> str:
+        """Show what is set and may be seen; arguments, headers and environment may not."""
+        shown = [
+            f"{item.name}={value!r}"
+            for item in fields(self)
+            if item.repr and (value := getattr(self, item.name)) != _default_of(item)
+        ]
+        return f"{type(self).__name__}({', '.join([*self._address(), *shown])})"
+
+    def _address(self) -> tuple[str, ...]:
+        """Show where the server is, without what may be secret in it."""
+        return ()
+
+
+def _default_of(item: Field[Any]) -> object:
+    return item.default if item.default_factory is MISSING else item.default_factory()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class StdioServer(ServerOptions):
+    """A program on this machine that speaks MCP on its standard input and output."""
+
+    command: str = field(repr=False)
+
+    args: Sequence[str] = field(default=(), repr=False)
+
+    env: Mapping[str, str] | Callable[..., Any] = field(default_factory=dict[str, str], repr=False)
+    """Variables, or a function of the run that gives them."""
+
+    inherit_env: bool | Sequence[str] = False
+    """Variables passed on besides the usual ones: names, or `True` for all of them."""
+
+    cwd: str | None = None
+
+    encoding: str = "utf-8"
+
+    encoding_error_handler: Literal["strict", "ignore", "replace"] = "replace"
+
+    stderr: Literal["pipe", "inherit", "ignore", "overlapped"] = "pipe"
+    """Where the child's standard error goes; with `pipe` its last lines are kept for errors."""
+
+    @property
+    def fixed_env(self) -> Mapping[str, str]:
+        """The variables that are the same for every run."""
+        return {} if callable(self.env) else self.env
+
+    def _address(self) -> tuple[str, ...]:
+        # A whole command line may have been written here by mistake, with its arguments.
+        return (f"command={Redactor()(self.command.partition(' -')[0])!r}",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class RemoteOptions(ServerOptions):
+    """What every server with a URL may set."""
+
+    url: str = field(repr=False)
+
+    headers: Headers = field(default_factory=dict[str, str], repr=False)
+
+    auth: Any = field(default=None, repr=False)
+    """An `httpx2.Auth`, `OAuth` settings, or an OAuth provider object."""
+
+    def _address(self) -> tuple[str, ...]:
+        return (f"url={public_url(self.url)!r}",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class HttpServer(RemoteOptions):
+    """A server on Streamable HTTP, with automatic fallback to the older SSE transport."""
+
+    exchange_seconds: float = 30.0
+    """One HTTP exchange: connecting, sending, and getting the first byte of a plain answer."""
+
+    stream_read_seconds: float = 300.0
+    """Silence allowed on an event stream."""
+
+    automatic_sse_fallback: bool = True
+
+    terminate_on_close: bool = True
+
+    max_sse_event_size: int | None = None
+
+    http_client_factory: Callable[..., Any] | None = field(default=None, repr=False)
+
+    idle_seconds: float | None = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SseServer(RemoteOptions):
+    """A server on the older HTTP+SSE transport."""
+
+    exchange_seconds: float = 5.0
+
+    stream_read_seconds: float = 300.0
+
+    max_sse_event_size: int | None = None
+
+    http_client_factory: Callable[..., Any] | None = field(default=None, repr=False)
+
+    idle_seconds: float | None = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class WebSocketServer(RemoteOptions):
+    """A server on a WebSocket."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class InProcessServer(ServerOptions):
+    """An MCP server object in this process."""
+
+    server: MCPServer | Server[Any] = field(repr=False)
+
+
+RemoteServer = HttpServer | SseServer | WebSocketServer
+"""Any server with a URL."""
+
+ServerConfig = StdioServer | HttpServer | SseServer | WebSocketServer | InProcessServer
+"""Any configured server."""
+
+
+def transport_of(server: ServerConfig) -> TransportName:
+    """Name the transport that reaches the server."""
+    match server:
+        case StdioServer():
+            return "stdio"
+        case HttpServer():
+            return "http"
+        case SseServer():
+            return "sse"
+        case WebSocketServer():
+            return "websocket"
+        case InProcessServer():
+            return "in-process"
+
+
+def connect_seconds_of(server: ServerConfig) -> float:
+    """Say how long opening a session may take, the time of a person who signs in included."""
+    auth = server.auth if isinstance(server, RemoteOptions) else None
+    return server.timeouts.connect_seconds + person_seconds(auth)

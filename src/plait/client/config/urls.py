@@ -1,0 +1,81 @@
+"""URLs of servers: which parts may be shown, and which are secret."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote, unquote_plus, urlsplit, urlunsplit
+
+from plait.client.config.secret_names import looks_secret
+
+_SCHEMES = ("http", "https", "ws", "wss")
+
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+"""Names of this machine."""
+
+_KEY_IN_PATH = re.compile(r"(?=(?:[^\d/]*\d){4})(?=[^/]*[A-Za-z])[A-Za-z0-9_=-]{24,}")
+"""Hosted servers put a personal key into the path; ordinary names are shorter or have no digits."""
+
+_SHORTEST_PARAMETER = 6
+"""Shorter query values would blank out ordinary words of a message."""
+
+
+_SHORTEST_USER = 8
+"""Some services take a key as the name of the user; names of people are often shorter."""
+
+
+def public_url(url: str) -> str:
+    """Return the URL as it may be shown: no user, no query, no fragment, no key in the path."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "(not a URL)"
+    path = "/".join("…" if _KEY_IN_PATH.fullmatch(step) else step for step in parts.path.split("/"))
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], path, "", ""))
+
+
+def is_private(url: str) -> bool:
+    """Say whether nobody on the way can read what is sent there: encrypted, or to this machine."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    return parts.scheme in {"https", "wss"} or host in LOOPBACK or host.startswith("127.")
+
+
+def secrets_in_url(url: str) -> frozenset[str]:
+    """Find the parts of a URL that must not be shown, as written and decoded."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return frozenset()
+    userinfo = parts.netloc.rpartition("@")[0]
+    user, _, password = userinfo.partition(":")
+    found = {userinfo, password}
+    if len(user) >= _SHORTEST_USER:
+        found.add(user)
+    found.update(step for step in parts.path.split("/") if _KEY_IN_PATH.fullmatch(step))
+    for pair in parts.query.split("&"):
+        name, _, value = pair.partition("=")
+        is_telling = looks_secret(unquote_plus(name)) and len(value) >= _SHORTEST_PARAMETER
+        if is_telling or _KEY_IN_PATH.fullmatch(value):
+            found |= {value, unquote_plus(value)}
+    return frozenset(text for one in found for text in (one, unquote(one)) if text)
+
+
+def scheme_of(url: str) -> str | None:
+    """Return the scheme of a URL that can be used, else `None`."""
+    return None if url_fault(url) else urlsplit(url).scheme
+
+
+def url_fault(url: str) -> str | None:
+    """Say what is wrong with the URL of a server, without quoting it."""
+    if re.search(r"[\s\x00-\x1f]", url):
+        return "the URL holds a blank"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return "the host or the port of the URL is not valid"
+    if "://" not in url:
+        return "the URL has no scheme"
+    if parts.scheme not in _SCHEMES:
+        return f'"{parts.scheme}" is not a scheme for a server'
+    return None if parts.hostname and port != 0 else "the URL has no host"

@@ -1,0 +1,138 @@
+"""What the variables in a configuration stand for: environment, folders, and asked-for inputs."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from plait.client.config.problems import Place
+from plait.client.config.secret_names import looks_secret
+from plait.client.config.templates import Reference, TemplateError, parse_template
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputRequest:
+    """A value that a configuration wants to be asked for, as VS Code's `inputs` describe it."""
+
+    id: str
+
+    description: str | None = None
+
+    password: bool = False
+    """Whether the answer must not be shown while it is typed."""
+
+    default: str | None = None
+
+    options: tuple[str, ...] = ()
+    """The answers to choose from; empty means free text."""
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that answers without asking."""
+        return "PLAIT_INPUT_" + re.sub(r"[^A-Za-z0-9]", "_", self.id).upper()
+
+
+Ask = Callable[[InputRequest], str]
+"""Gets an input from a person."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variables:
+    """The values that strings of one configuration may refer to."""
+
+    environ: Mapping[str, str]
+
+    folder: Path
+    """`${workspaceFolder}`, to which relative paths also refer."""
+
+    home: Path
+
+    inputs: Mapping[str, InputRequest] = field(default_factory=dict[str, InputRequest])
+
+    ask: Ask | None = None
+
+    answers: dict[str, str] = field(default_factory=dict[str, str], repr=False)
+    """What was asked already; nobody is asked twice."""
+
+    secrets: set[str] = field(default_factory=set[str], repr=False)
+    """Values that came from variables whose name looks secret."""
+
+    def for_server(self) -> Variables:
+        """Return the same values with a secret memory of its own."""
+        return replace(self, secrets=set[str]())
+
+    def expand(self, text: str, place: Place) -> str | None:
+        """Replace the variables of a string once; values are not looked into again.
+
+        Problems are recorded at the place, and the answer is then `None`.
+        """
+        try:
+            parts = parse_template(text)
+        except TemplateError as error:
+            hint = "write ${NAME}, ${env:NAME} or ${input:id}; a plain `${` is `$${`"
+            place.error("bad_variable", str(error), hint)
+            return None
+        return self._join(parts, place)
+
+    def _join(self, parts: tuple[str | Reference, ...], place: Place) -> str | None:
+        values = [part if isinstance(part, str) else self._value(part, place) for part in parts]
+        known = [value for value in values if value is not None]
+        return "".join(known) if len(known) == len(values) else None
+
+    def _value(self, reference: Reference, place: Place) -> str | None:
+        value = self._look_up(reference)
+        if reference.default is not None and not value:
+            return self._join(reference.default, place)
+        if value is None:
+            message, suggestion = _unset(reference)
+            place.error("unset_variable", message, suggestion)
+        return value
+
+    def _look_up(self, reference: Reference) -> str | None:
+        if reference.source == "input":
+            return self._input(reference.name)
+        builtin = self._builtin(reference.name) if reference.source == "variable" else None
+        if builtin is not None:
+            return builtin
+        value = self.environ.get(reference.name)
+        if value and looks_secret(reference.name):
+            self.secrets.add(value)
+        return value
+
+    def _builtin(self, name: str) -> str | None:
+        match name:
+            case "workspaceFolder":
+                return str(self.folder.absolute())
+            case "workspaceFolderBasename":
+                return self.folder.absolute().name
+            case "userHome":
+                return str(self.home)
+            case "pathSeparator" | "/":
+                return os.sep
+            case _:
+                return None
+
+    def _input(self, name: str) -> str | None:
+        request = self.inputs.get(name) or InputRequest(id=name, password=looks_secret(name))
+        value = self.environ.get(request.variable)
+        if value is None and self.ask is not None:
+            if name not in self.answers:
+                self.answers[name] = self.ask(request)
+            value = self.answers[name]
+        if value is None:
+            value = request.default
+        if value and (request.password or looks_secret(name)):
+            self.secrets.add(value)
+        return value
+
+
+def _unset(reference: Reference) -> tuple[str, str]:
+    name = reference.name
+    if reference.source == "input":
+        variable = InputRequest(id=name).variable
+        return f'the input "{name}" has no value', f"set {variable}, or run it on a terminal"
+    written = f"env:{name}" if reference.source == "env" else name
+    return f"the variable {name} is not set", f"set it, or give a default: ${{{written}:-…}}"

@@ -1,0 +1,225 @@
+"""Opening one session: which protocol era, which transport, and what earlier sessions learned."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Literal
+
+from mcp import Client, MCPError
+from mcp.client.session import (
+    ElicitationFnT,
+    IncomingMessage,
+    ListRootsFnT,
+    LoggingFnT,
+    MessageHandlerFnT,
+    SamplingFnT,
+)
+from mcp.shared.exceptions import MCPDeprecationWarning
+from mcp_types import (
+    UNSUPPORTED_PROTOCOL_VERSION,
+    DiscoverResult,
+    Implementation,
+    LoggingLevel,
+    SamplingCapability,
+    SamplingToolsCapability,
+    UnsupportedProtocolVersionErrorData,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from plait.client.config.servers import HttpServer, InProcessServer, ServerConfig, transport_of
+from plait.client.connections.error_mapping import connect_failure, leaf_of, with_cause
+from plait.client.transports.open import open_transport, sse_twin
+from plait.client.transports.wire import Wire, watched_exchanges
+from plait.errors import ConnectError, PlaitError
+
+logger = logging.getLogger("plait.client.connections")
+
+_FALLBACK_STATUS = frozenset(
+    {
+        HTTPStatus.BAD_REQUEST,
+        HTTPStatus.NOT_FOUND,
+        HTTPStatus.METHOD_NOT_ALLOWED,
+        HTTPStatus.NOT_ACCEPTABLE,
+    }
+)
+"""Answers of a server that may know only the older transport."""
+
+
+_SAMPLING_WITH_TOOLS = SamplingCapability(tools=SamplingToolsCapability())
+
+
+@dataclass(slots=True)
+class Memory:
+    """What earlier sessions found out about a server."""
+
+    era: Literal["legacy", "modern"] | None = None
+    over_sse: bool = False
+    ignored_probe: bool = False
+    """Whether the last question what the server speaks was met with silence."""
+
+    def transport(self, server: ServerConfig) -> str:
+        """Name the transport that is really used."""
+        return "sse" if self.over_sse else transport_of(server)
+
+
+@dataclass(slots=True)
+class Voice:
+    """How this client introduces itself, and who answers when a server asks something."""
+
+    client_info: Implementation | None = None
+    log_level: LoggingLevel | None = None
+    on_message: MessageHandlerFnT | None = None
+    on_untold: Callable[[str, object], None] | None = None
+    """Gets method and params of notifications that the SDK tells nobody about."""
+    on_log: LoggingFnT | None = None
+    on_elicitation: ElicitationFnT | None = None
+    on_sampling: SamplingFnT | None = None
+    sampling_tools: bool = False
+    """Whether servers may give the model tools."""
+    on_roots: ListRootsFnT | None = None
+    extra: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def options(self, own: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the keyword arguments for the SDK's client; those of the server win."""
+        options = {
+            "client_info": self.client_info,
+            "log_level": self.log_level,
+            "message_handler": self.on_message,
+            "logging_callback": self.on_log,
+            "elicitation_callback": self.on_elicitation,
+            "sampling_callback": self.on_sampling,
+            "sampling_capabilities": _SAMPLING_WITH_TOOLS if self.sampling_tools else None,
+            "list_roots_callback": self.on_roots,
+            # The catalogue caches for all sessions; a second cache below it could only be stale.
+            "cache": None,
+            **self.extra,
+            **own,
+        }
+        theirs: MessageHandlerFnT | None = own.get("message_handler")
+        if theirs is not None and self.on_message is not None:
+            options["message_handler"] = _both(self.on_message, theirs)
+        return options
+
+
+def _both(first: MessageHandlerFnT, second: MessageHandlerFnT) -> MessageHandlerFnT:
+    async def hear(message: IncomingMessage) -> None:
+        await first(message)
+        await second(message)
+
+    return hear
+
+
+async def enter_client(
+    stack: AsyncExitStack, server: ServerConfig, wire: Wire, memory: Memory, voice: Voice
+) -> Client:
+    """Open a session on the stack, in the caller's task.
+
+    Raises:
+        PlaitError: The server cannot be reached, or does not complete the handshake.
+    """
+    if isinstance(server, HttpServer) and memory.over_sse:
+        return await _enter(stack, sse_twin(server), wire, memory, voice)
+    try:
+        return await _enter(stack, server, wire, memory, voice)
+    except PlaitError as refused:
+        if not isinstance(server, HttpServer) or not _may_be_sse(server, wire):
+            raise
+        wire.reply = None
+        try:
+            client = await _enter(stack, sse_twin(server), wire, memory, voice)
+        except PlaitError as second:
+            text = f"{refused}; nor does it speak SSE: {second}"
+            raise type(refused)(text, server=wire.server, status=refused.status) from second
+        memory.over_sse = True
+        logger.info("%s speaks the older SSE transport", wire.server)
+        return client
+
+
+def _may_be_sse(server: HttpServer, wire: Wire) -> bool:
+    reply = wire.reply
+    return (
+        server.automatic_sse_fallback
+        and reply is not None
+        and reply.status in _FALLBACK_STATUS
+        and reply.error_code is None
+    )
+
+
+async def _enter(
+    stack: AsyncExitStack, server: ServerConfig, wire: Wire, memory: Memory, voice: Voice
+) -> Client:
+    # Some older servers ignore what they do not know, and the SDK waits 10 s for their answer.
+    unknown = "legacy" if memory.ignored_probe else "auto"
+    era = server.protocol if server.protocol != "auto" else memory.era or unknown
+    mode = {"legacy": "legacy", "modern": "auto"}.get(era, era)
+    memory.ignored_probe = mode == "auto"
+    try:
+        client = await _enter_as(stack, server, wire, mode, voice)
+    except ConnectError as refused:
+        if server.protocol != "auto" or memory.era != "legacy" or refused.code is None:
+            raise
+        # It answered, but not to the handshake it knew before: ask it again what it speaks.
+        memory.era = None
+        client = await _enter_as(stack, server, wire, "auto", voice)
+    memory.ignored_probe = False
+    modern = client.protocol_version in MODERN_PROTOCOL_VERSIONS
+    memory.era = "modern" if modern else "legacy"
+    if voice.log_level is not None and not modern:
+        await set_log_level(client, voice.log_level)
+    return client
+
+
+async def set_log_level(client: Client, level: LoggingLevel) -> None:
+    """Ask a handshake-era server for log messages, if it has any to give."""
+    if client.server_capabilities.logging is not None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", MCPDeprecationWarning)
+            await client.session.set_logging_level(level)  # pyright: ignore[reportDeprecated]
+
+
+async def _enter_as(
+    stack: AsyncExitStack, server: ServerConfig, wire: Wire, mode: str, voice: Voice
+) -> Client:
+    options = voice.options(server.client_options)
+    if isinstance(server, InProcessServer):
+        client = Client(server.server, mode=mode, **options)
+    else:
+        client = Client(open_transport(server, wire), mode=mode, **options)
+    with watched_exchanges() as exchanges:
+        try:
+            async with AsyncExitStack() as attempt:
+                await attempt.enter_async_context(client)
+                if mode in MODERN_PROTOCOL_VERSIONS:
+                    # The SDK takes a pinned version on trust; ask, so that a dead server is found.
+                    raw = await _discover(client, mode)
+                    client.session.adopt(DiscoverResult.model_validate(raw))
+                stack.push_async_exit(attempt.pop_all())
+        except Exception as error:  # noqa: BLE001  # boundary: transports and the SDK may raise anything
+            leaf = leaf_of(error, exchanges)
+            failure = connect_failure(error, exchanges, wire)
+        else:
+            return client
+    raise with_cause(failure, leaf, wire)
+
+
+async def _discover(client: Client, version: str) -> dict[str, Any]:
+    """Ask a modern server what it is, once more if it refuses a version that it then names."""
+    try:
+        return await client.session.send_discover(version)
+    except MCPError as error:
+        if error.code != UNSUPPORTED_PROTOCOL_VERSION or version not in _supported(error):
+            raise
+    return await client.session.send_discover(version)
+
+
+def _supported(refused: MCPError) -> list[str]:
+    try:
+        return UnsupportedProtocolVersionErrorData.model_validate(refused.error.data).supported
+    except ValidationError:
+        return []

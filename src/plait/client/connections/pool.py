@@ -1,0 +1,150 @@
+"""All connections of one client."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any
+
+from plait._support.clock import Clock
+from plait._support.gather import all_of
+from plait._support.redact import Redactor
+from plait.client.config.secrets import secret_values
+from plait.client.config.servers import ServerConfig
+from plait.client.connections.connection import ServerConnection
+from plait.client.connections.credentials import Access
+from plait.client.connections.opening import Voice
+from plait.client.connections.session import Session
+from plait.client.connections.status import Event, Status
+from plait.client.connections.task_set import Home
+from plait.errors import UnknownServerError
+
+logger = logging.getLogger("plait.client.connections")
+
+_EVENTS = 500
+"""How many events are remembered."""
+
+_MOST_PRIVATE = 128
+"""Connections with credentials of their own that are kept; the longest unused goes first."""
+
+
+class ConnectionPool:
+    """Holds one connection per server and credentials; they open when they are first used."""
+
+    def __init__(
+        self,
+        servers: Mapping[str, ServerConfig],
+        voice_for: Callable[[str], Voice],
+        *,
+        on_opened: Callable[[Session], None] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Take the servers, and how to speak to each; `on_opened` gets each session that opens."""
+        self._home = Home()
+        self._voice_for = voice_for
+        self._on_opened = on_opened
+        self._clock = clock
+        self._events: deque[Event] = deque(maxlen=_EVENTS)
+        self._private: OrderedDict[tuple[str, str, str | None], ServerConnection] = OrderedDict()
+        """By server, credentials and conversation; the longest unused first."""
+        self._warned: set[str] = set()
+        self.connections = {name: self._connection(name, one) for name, one in servers.items()}
+
+    def __getitem__(self, name: str) -> ServerConnection:
+        try:
+            return self.connections[name]
+        except KeyError:
+            raise unknown_server(name, self.connections) from None
+
+    def connection(self, name: str, access: Access | None = None) -> ServerConnection:
+        """Return the connection of a server for these credentials."""
+        shared = self[name]
+        if access is None:
+            return shared
+        key = (name, access.key, access.thread)
+        if (private := self._private.get(key)) is None:
+            server = access.applied_to(shared.server)
+            if server is None:
+                self._say_meaningless(name)
+                return shared
+            self._make_room()
+            private = self._private[key] = self._connection(name, server)
+        self._private.move_to_end(key)
+        return private
+
+    async def forget_thread(self, thread: str) -> None:
+        """Close the sessions that a conversation has to itself."""
+        leaving = [self._private.pop(key) for key in list(self._private) if key[2] == thread]
+        await all_of(connection.close() for connection in leaving)
+
+    def _say_meaningless(self, name: str) -> None:
+        if name not in self._warned:
+            self._warned.add(name)
+            logger.warning("%s takes no headers: it is not reached over HTTP", name)
+
+    def add(self, name: str, server: ServerConfig) -> None:
+        """Take one more server."""
+        self.connections[name] = self._connection(name, server)
+
+    async def remove(self, name: str) -> None:
+        """Close the connections of a server, and forget it."""
+        leaving = [self.connections.pop(name)]
+        leaving += [self._private.pop(key) for key in list(self._private) if key[0] == name]
+        await all_of(connection.close() for connection in leaving)
+
+    @property
+    def opened(self) -> bool:
+        """Whether the pool is usable."""
+        return self._home.opened
+
+    def open(self) -> None:
+        """Make the pool usable; no server is contacted."""
+        self._home.open()
+
+    def start(self, work: Callable[[], Coroutine[Any, Any, None]], *, name: str) -> None:
+        """Run something beside the connections until it ends or they are closed."""
+        self._home.start(work, name=name)
+
+    async def close(self) -> None:
+        """Close every connection at the same time, and wait for all of them."""
+        everything = [*self.connections.values(), *self._private.values()]
+        await all_of(connection.close() for connection in everything)
+        await self._home.close()
+
+    def status(self) -> Status:
+        """Describe every connection as it stands."""
+        servers = {name: one.status() for name, one in self.connections.items()}
+        return Status(servers, self.events)
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What happened to connections lately; the last is the newest."""
+        return tuple(self._events)
+
+    def _connection(self, name: str, server: ServerConfig) -> ServerConnection:
+        return ServerConnection(
+            name,
+            server,
+            home=self._home,
+            voice=self._voice_for(name),
+            redact=Redactor(secret_values(server)),
+            on_event=self._events.append,
+            on_opened=self._on_opened,
+            clock=self._clock,
+        )
+
+    def _make_room(self) -> None:
+        excess = len(self._private) + 1 - _MOST_PRIVATE
+        idle = (key for key, one in self._private.items() if not one.in_flight)
+        for key in [key for _, key in zip(range(excess), idle, strict=False)]:
+            self._home.start(self._private.pop(key).close, name=f"plait close {key[0]}")
+
+
+def unknown_server(name: str, known: Iterable[str]) -> UnknownServerError:
+    """Make the error for a server that is not configured, with the nearest names."""
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names) or 'none'}"
+    return UnknownServerError(f"no server is called {name!r} ({hint})", server=name)

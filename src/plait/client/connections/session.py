@@ -1,0 +1,185 @@
+"""One session with a server, from handshake to the last answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, AsyncExitStack, contextmanager
+
+from mcp import Client
+from mcp.client import ClientSession
+
+from plait._support.causes import without_secrets
+from plait._support.redact import Redactor
+from plait.client.config.servers import ServerConfig, connect_seconds_of
+from plait.client.connections.error_mapping import connect_timeout
+from plait.client.connections.opening import Memory, Voice, enter_client
+from plait.client.transports.wire import Wire
+from plait.errors import ClientClosedError, ConnectError, PlaitError
+
+logger = logging.getLogger("plait.client.connections")
+
+
+class Session:
+    """Holds one SDK client open; only the task that runs `live` enters and leaves its contexts."""
+
+    def __init__(
+        self, name: str, server: ServerConfig, memory: Memory, voice: Voice, redact: Redactor
+    ) -> None:
+        self._server = server
+        self._memory = memory
+        self._voice = voice
+        self._client: Client | None = None
+        self._failure: PlaitError | None = None
+        self._opening: asyncio.Timeout | None = None
+        self._opened = asyncio.Event()
+        self._leave = asyncio.Event()
+        self._free = asyncio.Event()
+        self._free.set()
+        self.wire = Wire(name, redact, self.end)
+        self.wire.on_notification = voice.on_untold
+        self.wire.on_deaf = self._deafened
+        self.ended = asyncio.Event()
+        """Set when the session is of no more use, by whichever side."""
+        self.in_flight = 0
+        self.holders: set[object] = set()
+        """Calls that wait for an answer of the user; no other call may run beside them."""
+        self._listeners = 0
+        self._deaf = False
+        self.opened_at = self.last_used = time.monotonic()
+        self.connect_seconds: float | None = None
+
+    @property
+    def client(self) -> Client:
+        """The open client."""
+        if self._client is None:
+            raise ClientClosedError(f"{self.wire.server}: the session is closed")
+        return self._client
+
+    def is_of(self, client: ClientSession) -> bool:
+        """Say whether this is the SDK's side of the session."""
+        return self._client is not None and self._client.session is client
+
+    async def opened(self) -> None:
+        """Wait until the session is open.
+
+        Raises:
+            PlaitError: It could not be opened.
+        """
+        await self._opened.wait()
+        if self._failure is not None:
+            raise self._failure
+        if self._client is None:
+            raise ConnectError(
+                f"{self.wire.server}: {self.wire.ending()} right after the handshake",
+                server=self.wire.server,
+            )
+
+    def borrowed(self) -> AbstractContextManager[Client]:
+        """Use the client; a session that is borrowed is not closed under the borrower."""
+        return _Loan(self._lend, self._take_back)
+
+    def _lend(self) -> Client:
+        client = self.client
+        self.in_flight += 1
+        self._free.clear()
+        return client
+
+    def _take_back(self) -> None:
+        self.in_flight -= 1
+        self.last_used = time.monotonic()
+        if self.in_flight == 0:
+            self._free.set()
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a request is under way, or somebody listens."""
+        return self.in_flight > 0 or self._listeners > 0
+
+    @contextmanager
+    def listened_to(self) -> Generator[None]:
+        """Keep the session from idling away; one on which nothing can be heard any more is ended.
+
+        Unlike a request that is under way, this delays no end.
+        """
+        self._listeners += 1
+        if self._deaf:
+            self._deafened()
+        try:
+            yield
+        finally:
+            self._listeners -= 1
+            self.last_used = time.monotonic()
+
+    def _deafened(self) -> None:
+        self._deaf = True
+        if self._listeners:
+            self.wire.end("the server can no longer be heard")
+
+    def end(self) -> None:
+        """Declare the session of no more use; calls under way may still finish."""
+        self.ended.set()
+        self._leave.set()
+
+    def abort(self) -> None:
+        """End the session and whatever still runs on it, or the attempt to open it."""
+        self._free.set()
+        self.end()
+        if self._opening is not None and not self._opening.expired():
+            self._opening.reschedule(asyncio.get_running_loop().time())
+
+    async def live(self) -> None:
+        """Open the session, hold it until it ends, and close it; no failure of it is raised."""
+        try:
+            async with AsyncExitStack() as stack:
+                await self._open(stack)
+                if self._failure is None:
+                    await self._leave.wait()
+                    await self._free.wait()
+                async with asyncio.timeout(self._server.timeouts.close_seconds):
+                    await stack.aclose()
+        except Exception as error:  # boundary: the SDK's own tasks may fail in any way
+            safe = without_secrets(error, self.wire.redact)
+            logger.debug("%s: the session broke", self.wire.server, exc_info=safe)
+        finally:
+            self._client = None
+            self.wire.end("the session was closed")
+            self.ended.set()
+            self._opened.set()
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        began = time.monotonic()
+        limit = connect_seconds_of(self._server)
+        try:
+            async with asyncio.timeout(limit) as self._opening:
+                self._client = await enter_client(
+                    stack, self._server, self.wire, self._memory, self._voice
+                )
+        except TimeoutError:
+            self._failure = connect_timeout(limit, self.wire, self.wire.server)
+        except PlaitError as error:
+            self._memory.ignored_probe = False  # it said something, or is not there at all
+            self._failure = error
+        finally:
+            self._opening = None
+        self.opened_at = self.last_used = time.monotonic()
+        self.connect_seconds = self.opened_at - began
+        self._opened.set()
+
+
+class _Loan(AbstractContextManager[Client]):
+    """A session in use; every call has one, and a generator would cost it five times as much."""
+
+    __slots__ = ("_lend", "_take_back")
+
+    def __init__(self, lend: Callable[[], Client], take_back: Callable[[], None]) -> None:
+        self._lend = lend
+        self._take_back = take_back
+
+    def __enter__(self) -> Client:
+        return self._lend()
+
+    def __exit__(self, *_error: object) -> None:
+        self._take_back()

@@ -1,0 +1,391 @@
+"""Keeping a session open: when to open one, when to wait, and when to give up for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
+
+from mcp.client import ClientSession
+
+from plait._support.clock import Clock, SystemClock
+from plait._support.redact import Redactor
+from plait.client.config.oauth import may_ask_person
+from plait.client.config.servers import RemoteOptions, ServerConfig, connect_seconds_of
+from plait.client.connections.error_mapping import connect_timeout
+from plait.client.connections.opening import Memory, Voice
+from plait.client.connections.server_info import ServerFacts
+from plait.client.connections.session import Session
+from plait.client.connections.states import (
+    Condition,
+    Signal,
+    breaker_of,
+    doublings_of,
+    may_hurry,
+    may_wait,
+    step,
+)
+from plait.client.connections.status import Event, ServerStatus
+from plait.client.connections.task_set import Home
+from plait.errors import CircuitOpenError, ClientClosedError, PlaitError
+
+logger = logging.getLogger("plait.client.connections")
+
+_GRACE_SECONDS = 0.5
+"""How much longer than an attempt its caller waits, so that it is told the real reason."""
+
+_LONGEST_ASKED_SECONDS = 600.0
+"""A server that asks for more patience than this is tried again all the same."""
+
+_PROOF_SECONDS = 5.0
+"""A session that was in use for this long counts as having worked."""
+
+
+class SessionKeeper:
+    """Holds one server's session open, and opens another when it ends.
+
+    Everything here runs in the loop that owns the connections. `keep` is the only task that
+    decides; callers wait for it, so there is never more than one attempt under way.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        server: ServerConfig,
+        *,
+        home: Home,
+        voice: Voice,
+        redact: Redactor,
+        on_event: Callable[[Event], None],
+        on_opened: Callable[[Session], None] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.name = name
+        self.server = server
+        self.tool_count: int | None = None
+        self._home = home
+        self._voice = voice
+        self._redact = redact
+        self._on_event = on_event
+        self._on_opened = on_opened
+        self._clock = clock or SystemClock()
+        self._memory = Memory()
+        self._condition = Condition()
+        self._since: datetime = self._clock.now()
+        self._changed = asyncio.Event()
+        self._keeping = False
+        self._waiting = 0
+        self._session: Session | None = None
+        self._dropped: Session | None = None
+        self._sessions: set[Session] = set()
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+        self._facts = ServerFacts()
+        self._opened_count = 0
+        self._error: PlaitError | None = None
+        self._next_try: float | None = None
+
+    @property
+    def generation(self) -> int:
+        """How many sessions were opened so far."""
+        return self._opened_count
+
+    @property
+    def facts(self) -> ServerFacts:
+        """What the server said about itself when the last session was opened."""
+        return self._facts
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests are under way."""
+        return sum(session.in_flight for session in self._sessions)
+
+    @property
+    def session(self) -> Session | None:
+        """The last session there was, open or not."""
+        return self._session
+
+    @property
+    def ready_session(self) -> Session | None:
+        """The open session, if nobody has to wait for it."""
+        session = self._session
+        if session is None or self._condition.state != "ready" or session.ended.is_set():
+            return None
+        return session
+
+    async def lasting_session(self) -> Session:
+        """Return the open session, waiting for one while there is hope.
+
+        Raises:
+            PlaitError: Why there is none.
+        """
+        limit = connect_seconds_of(self.server)
+        began = self._clock.monotonic()
+        waited = 0.0
+        fresh = True
+        while True:
+            if (session := self.ready_session) is not None:
+                return session
+            if self._condition.state == "ready":
+                pass  # it has ended just now, and another one comes
+            elif fresh and self._lacks_login() and not self._asks_person:
+                # Somebody may have signed in elsewhere; finding out costs one request.
+                self._signal("cured")
+            elif not self._worth_waiting(limit - waited):
+                raise self._refusal(limit, fresh=fresh)
+            self.want()
+            fresh = False
+            changed = self._changed
+            self._waiting += 1
+            try:
+                async with asyncio.timeout(limit + _GRACE_SECONDS - waited):
+                    await changed.wait()
+            except TimeoutError:
+                raise self._refusal(limit) from None
+            finally:
+                self._waiting -= 1
+            waited = self._clock.monotonic() - began
+
+    def _lacks_login(self) -> bool:
+        return self._error is not None and self._error.kind == "auth"
+
+    @property
+    def _asks_person(self) -> bool:
+        """Whether an attempt may open a browser, which is done only when a caller wants one."""
+        return isinstance(self.server, RemoteOptions) and may_ask_person(self.server.auth)
+
+    def _worth_waiting(self, seconds: float) -> bool:
+        """Say whether a session may still come within this time."""
+        next_try = self.next_try_seconds
+        return (
+            seconds > 0 and may_wait(self._condition) and (next_try is None or next_try < seconds)
+        )
+
+    def _refusal(self, limit: float, *, fresh: bool = False) -> PlaitError:
+        """Explain why there is no session; `fresh` callers have not waited for an attempt."""
+        if self._condition.state == "closed":
+            return ClientClosedError("the client is closed; its tools can no longer be called")
+        last, wait = self._error, self.next_try_seconds
+        if last is None:
+            return connect_timeout(limit, self._session and self._session.wire, self.name)
+        if self._condition.final or not fresh or wait is None:
+            again = copy.copy(last)
+            again.__cause__ = last.__cause__
+            return again
+        refusal = CircuitOpenError(
+            f"{self.name}: not tried, next try in {wait:.1f} s; the last failure was: {last}",
+            server=self.name,
+            status=last.status,
+            retry_after=wait,
+        )
+        refusal.__cause__ = last
+        return refusal
+
+    def not_ready_within(self, seconds: float) -> PlaitError:
+        """Explain that a session is still being opened."""
+        return self._error or connect_timeout(seconds, None, self.name)
+
+    def want(self) -> None:
+        """Ask for a session, without waiting for it."""
+        if not self._keeping and self._condition.state != "closed":
+            self._keeping = True
+            self._home.start(self.keep, name=f"plait keep {self.name}")
+        self._signal("rested" if may_hurry(self._condition) else "wanted")
+
+    def reconnect(self) -> None:
+        """Drop the session, and forget earlier failures; the next call opens another."""
+        if self._session is not None:
+            self._dropped = self._session
+            self._session.end()
+        self._signal("rested")
+
+    def reserve(self, client: ClientSession, holder: object) -> None:
+        """Leave the session to a call that waits for the user: the next call opens another."""
+        for session in self._sessions:
+            if session.is_of(client):
+                session.holders.add(holder)
+
+    def release(self, holder: object) -> None:
+        """Let everyone use the session of a call that waited."""
+        for session in self._sessions:
+            session.holders.discard(holder)
+
+    async def unreserved_session(self) -> Session:
+        """Return an open session that no waiting call has to itself.
+
+        Raises:
+            PlaitError: Why there is none.
+        """
+        while True:
+            session = await self.lasting_session()
+            if not session.holders:
+                return session
+            self._dropped = session
+            session.end()
+
+    def note_lost_login(self, session: Session, error: PlaitError) -> None:
+        """Remember that a session ends for want of a login."""
+        self._error = error
+        if self._asks_person:
+            self._dropped = session
+
+    async def keep(self) -> None:
+        """Hold a session open while it is wanted, and heal it; runs until closed."""
+        while True:
+            changed = self._changed
+            match self._condition.state:
+                case "idle" | "failed":
+                    await changed.wait()
+                case "connecting":
+                    await self._open()
+                case "ready":
+                    await self._hold()
+                case "lost":
+                    self._signal("rested")
+                case "waiting":
+                    await self._rest()
+                case "closed":
+                    return
+
+    async def _open(self) -> None:
+        """Make one attempt to open a session."""
+        session = Session(self.name, self.server, self._memory, self._voice, self._redact)
+        self._sessions.add(session)
+        self._quiet.clear()
+        self._home.start(partial(self._live, session), name=f"plait session {self.name}")
+        self._session = session
+        try:
+            await session.opened()
+        except PlaitError as error:
+            self._refused(error)
+            return
+        self._opened_count += 1
+        self._facts = ServerFacts.of(session.client)
+        self._note("opened", f"session {self._opened_count}")
+        self._signal("opened")
+        if self._on_opened is not None:
+            self._on_opened(session)
+
+    def _refused(self, error: PlaitError) -> None:
+        self._error = error
+        self._note("refused", str(error))
+        self._signal("refused", final=error.retry == "never", attended=self._waiting > 0)
+
+    async def _live(self, session: Session) -> None:
+        try:
+            await session.live()
+        finally:
+            self._sessions.discard(session)
+            if not self._sessions:
+                self._quiet.set()
+
+    async def _hold(self) -> None:
+        """Wait until the session ends, or has been idle for long enough."""
+        session = self._session
+        if session is None:
+            return
+        self._error = None
+        while not session.ended.is_set():
+            try:
+                async with asyncio.timeout(self._idle_seconds_left(session)):
+                    await session.ended.wait()
+            except TimeoutError:
+                if not session.in_use and self._idle_seconds_left(session) == 0:
+                    self._note("idle", "closed after idling")
+                    self._signal("idled")
+                    session.end()
+                    return
+        if session is self._dropped:
+            left = "left to a call that waits for an answer"
+            self._note("dropped", left if session.holders else "closed to be opened again")
+            self._signal("idled")
+        elif self._condition.state == "ready":
+            if session.last_used - session.opened_at > _PROOF_SECONDS:
+                self._signal("proven")
+            self._note("lost", session.wire.ending())
+            self._signal("lost")
+
+    def _idle_seconds_left(self, session: Session) -> float | None:
+        limit = self.server.idle_seconds
+        if limit is None:
+            return None
+        if session.in_use:
+            return limit
+        return max(0.0, session.last_used + limit - self._clock.monotonic())
+
+    async def _rest(self) -> None:
+        """Pause before the next attempt, unless somebody closes or hurries."""
+        changed = self._changed
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.next_try_seconds):
+                await changed.wait()
+        self._next_try = None
+        self._signal("idled" if self._lacks_login() and self._asks_person else "rested")
+
+    async def close(self) -> None:
+        """End every session, and whatever runs on them, within the time allowed for closing."""
+        self._signal("closed")
+        for session in list(self._sessions):
+            session.abort()
+        try:
+            async with asyncio.timeout(self.server.timeouts.close_seconds):
+                await self._quiet.wait()
+        except TimeoutError:
+            logger.warning("%s: the session did not close in time", self.name)
+
+    def _signal(self, signal: Signal, *, final: bool = False, attended: bool = False) -> None:
+        before = self._condition
+        self._condition = step(
+            before, signal, self.server.reconnect, final=final, attended=attended
+        )
+        if self._condition.state != before.state:
+            if self._condition.state == "waiting":
+                self._next_try = self._clock.monotonic() + self._pause_seconds()
+            self._since = self._clock.now()
+            changed, self._changed = self._changed, asyncio.Event()
+            changed.set()
+
+    def _pause_seconds(self) -> float:
+        pause = self.server.reconnect.delay_seconds(doublings_of(self._condition))
+        asked = self._error.retry_after if self._error is not None else None
+        return pause if asked is None else max(pause, min(asked, _LONGEST_ASKED_SECONDS))
+
+    def _note(self, kind: str, detail: str) -> None:
+        logger.info("%s: %s: %s", self.name, kind, detail)
+        self._on_event(Event(self._clock.now(), self.name, kind, detail))
+
+    @property
+    def next_try_seconds(self) -> float | None:
+        """Seconds until the next attempt, while one is waited for."""
+        if self._next_try is None:
+            return None
+        return max(0.0, self._next_try - self._clock.monotonic())
+
+    def status(self) -> ServerStatus:
+        """Describe the connection as it stands."""
+        session, facts = self._session, self._facts
+        wire = session.wire if session is not None else None
+        return ServerStatus(
+            name=self.name,
+            transport=self._memory.transport(self.server),
+            state=self._condition.state,
+            since=self._since,
+            required=self.server.required,
+            breaker=breaker_of(self._condition),
+            protocol_version=facts.protocol_version,
+            server_info=facts.identity,
+            tool_count=self.tool_count,
+            error=self._error,
+            next_try_seconds=self.next_try_seconds,
+            pid=wire.pid if wire is not None and not wire.ended else None,
+            sessions=self._opened_count,
+            in_flight=self.in_flight,
+            connect_seconds=session.connect_seconds if session is not None else None,
+            mended=tuple(dict.fromkeys(wire.notes)) if wire is not None else (),
+            noise_lines=wire.noise_lines if wire is not None else 0,
+            stderr_tail=tuple(map(wire.redact, wire.stderr)) if wire is not None else (),
+        )

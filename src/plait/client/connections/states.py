@@ -1,0 +1,154 @@
+"""The life of a connection, as a pure state machine.
+
+```text
+          wanted              opened
+  idle ──────────► connecting ───────► ready ──── idled ────► idle
+                     ▲     │             │
+        rested, cured│     │refused      │lost
+                     │     ▼             ▼
+      idle ◄─ idled ─ waiting         lost ──► connecting
+                           │
+                           └─► failed   (only when reconnecting is switched off)
+  any ── closed ──► closed
+```
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from plait.client.config.timing import ReconnectPolicy
+
+State = Literal["idle", "connecting", "ready", "lost", "waiting", "failed", "closed"]
+
+Breaker = Literal["closed", "open", "half-open"]
+
+Signal = Literal[
+    "wanted", "opened", "proven", "refused", "lost", "rested", "cured", "idled", "closed"
+]
+"""What can happen to a connection.
+
+`cured` means that what made the last attempt fail may have been mended meanwhile.
+
+`proven` is the first answer after the handshake. A session that is lost before it counts as a
+refusal, so that a server that dies at once is not started in a tight loop.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Where a connection stands."""
+
+    state: State = "idle"
+
+    proven: bool = False
+
+    failures: int = 0
+    """Refusals in a row."""
+
+    attended: int = 0
+    """Those of them that a caller waited for; only these open the circuit breaker."""
+
+    tripped_at: int | None = None
+    """How many failures there were when the breaker opened; `None` while it is closed."""
+
+    final: bool = False
+    """Whether the last refusal was of a kind that waiting does not cure."""
+
+
+_PROVEN: Final = Condition("ready", proven=True)
+
+
+def step(
+    condition: Condition,
+    signal: Signal,
+    policy: ReconnectPolicy,
+    *,
+    final: bool = False,
+    attended: bool = False,
+) -> Condition:
+    """Return where the connection stands after a signal; one out of place changes nothing.
+
+    With `refused`, `final` says that waiting does not cure it, and `attended` that a caller
+    waited for the attempt.
+    """
+    state = condition.state
+    match signal:
+        case "closed":
+            return replace(condition, state="closed")
+        case _ if state == "closed":
+            return condition
+        case "wanted" if state == "idle":
+            return replace(condition, state="connecting", proven=False)
+        case "rested" if state in {"waiting", "lost", "failed"}:
+            return replace(condition, state="connecting", proven=False)
+        case "cured" if state in {"waiting", "failed"}:
+            return Condition("connecting")
+        case "opened" if state == "connecting":
+            return replace(condition, state="ready", final=False)
+        case "proven" if state == "ready":
+            return _PROVEN
+        case "idled" if state in {"ready", "waiting"}:
+            return Condition("idle")
+        case "lost" if state == "ready" and condition.proven and policy.enabled:
+            return Condition("lost")
+        case "lost" if state == "ready":
+            return _refused(condition, policy, final=False, attended=False)
+        case "refused" if state == "connecting":
+            return _refused(condition, policy, final=final, attended=attended)
+        case _:
+            return condition
+
+
+def _refused(
+    condition: Condition, policy: ReconnectPolicy, *, final: bool, attended: bool
+) -> Condition:
+    failures = condition.failures + 1
+    waited_for = condition.attended + attended
+    tripped_at = condition.tripped_at
+    if tripped_at is None and (final or waited_for >= policy.max_attempts):
+        tripped_at = failures
+    return Condition(
+        state="waiting" if policy.enabled else "failed",
+        failures=failures,
+        attended=waited_for,
+        tripped_at=tripped_at,
+        final=final,
+    )
+
+
+def doublings_of(condition: Condition) -> int:
+    """Say how often the pause before the next attempt has doubled.
+
+    Pauses grow from the first delay on, anew when a caller comes to wait, and anew when the
+    breaker opens.
+    """
+    if condition.tripped_at is not None:
+        return condition.failures - condition.tripped_at
+    return max(0, (condition.attended or condition.failures) - 1)
+
+
+def breaker_of(condition: Condition) -> Breaker:
+    """Say whether calls go through: `open` refuses them, `half-open` is a probe under way."""
+    if condition.state == "failed":
+        return "open"
+    if condition.tripped_at is not None:
+        match condition.state:
+            case "waiting":
+                return "open"
+            case "connecting":
+                return "half-open"
+            case _:
+                pass
+    return "closed"
+
+
+def may_wait(condition: Condition) -> bool:
+    """Say whether a caller without a session should wait for one."""
+    return condition.state != "closed" and breaker_of(condition) == "closed"
+
+
+def may_hurry(condition: Condition) -> bool:
+    """Say whether a caller may cut the pause short: nobody has waited for an attempt yet."""
+    return condition.state == "waiting" and condition.attended == 0 and may_wait(condition)

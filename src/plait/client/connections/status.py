@@ -1,0 +1,137 @@
+"""What a client knows of its servers, as plain values."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from plait.client.connections.states import Breaker, State
+from plait.errors import PlaitError
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to a connection."""
+
+    at: datetime
+    server: str
+    kind: str
+    detail: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Describe the event as plain data."""
+        return {
+            "at": self.at.isoformat(),
+            "server": self.server,
+            "kind": self.kind,
+            "detail": self.detail,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerStatus:
+    """One server, as it stands now."""
+
+    name: str
+    transport: str
+    state: State
+    since: datetime
+    required: bool = False
+    breaker: Breaker = "closed"
+    protocol_version: str | None = None
+    server_info: Mapping[str, str] | None = None
+    tool_count: int | None = None
+    error: PlaitError | None = field(default=None, repr=False)
+    """Why the last attempt to open a session failed; `None` once one is open."""
+    next_try_seconds: float | None = None
+    pid: int | None = None
+    sessions: int = 0
+    """Sessions opened so far; more than one means that the connection was healed."""
+    in_flight: int = 0
+    connect_seconds: float | None = None
+    """How long the last session took to open."""
+    mended: tuple[str, ...] = ()
+    """What was wrong with the server's answers."""
+    noise_lines: int = 0
+    stderr_tail: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def last_error(self) -> str | None:
+        """The text of `error`."""
+        return None if self.error is None else str(self.error)
+
+    @property
+    def usable(self) -> bool:
+        """Whether a call would be tried now."""
+        return self.state not in {"failed", "closed"} and self.breaker == "closed"
+
+    @property
+    def needs_auth(self) -> bool:
+        """Whether the server wants credentials that it did not get."""
+        return self.error is not None and self.error.kind == "auth" and self.state != "ready"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Describe the server as plain data."""
+        return {
+            "name": self.name,
+            "transport": self.transport,
+            "state": self.state,
+            "since": self.since.isoformat(),
+            "required": self.required,
+            "breaker": self.breaker,
+            "protocol_version": self.protocol_version,
+            "server_info": None if self.server_info is None else dict(self.server_info),
+            "tool_count": self.tool_count,
+            "last_error": self.last_error,
+            "error": None if self.error is None else self.error.to_dict(),
+            "needs_auth": self.needs_auth,
+            "next_try_seconds": self.next_try_seconds,
+            "pid": self.pid,
+            "sessions": self.sessions,
+            "in_flight": self.in_flight,
+            "connect_seconds": self.connect_seconds,
+            "mended": list(self.mended),
+            "noise_lines": self.noise_lines,
+            "stderr_tail": list(self.stderr_tail),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """All servers of a client, and what happened to them lately."""
+
+    servers: Mapping[str, ServerStatus]
+    events: tuple[Event, ...] = ()
+
+    def __getitem__(self, name: str) -> ServerStatus:
+        return self.servers[name]
+
+    @property
+    def failures(self) -> Mapping[str, PlaitError]:
+        """The servers that cannot be used now, and why."""
+        return {
+            name: server.error
+            for name, server in self.servers.items()
+            if server.error is not None and server.state not in {"ready", "idle"}
+        }
+
+    @property
+    def summary(self) -> str:
+        """One line: how many servers are ready, and which are not and why."""
+        counts = Counter(server.state for server in self.servers.values())
+        states = ", ".join(f"{count} {state}" for state, count in counts.most_common())
+        why = "; ".join(str(error) for error in self.failures.values())
+        total = len(self.servers)
+        head = f"{total} server{'' if total == 1 else 's'}{': ' if states else ''}{states}"
+        return f"{head} ({why})" if why else head
+
+    def to_dict(self) -> dict[str, Any]:
+        """Describe everything as plain data."""
+        return {
+            "servers": {name: server.to_dict() for name, server in self.servers.items()},
+            "events": [event.to_dict() for event in self.events],
+            "summary": self.summary,
+        }

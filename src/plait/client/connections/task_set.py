@@ -1,0 +1,70 @@
+"""Where the tasks of all connections live, for as long as the client is open."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from typing import Any
+
+import anyio
+
+from plait.errors import ClientClosedError
+
+logger = logging.getLogger("plait.client.connections")
+
+
+class Home:
+    """Tasks of one loop that end together.
+
+    Not a task group of anyio, which must be left by the task that entered it: a client is opened
+    and closed from wherever its user likes.
+    """
+
+    def __init__(self) -> None:
+        self._scopes: dict[asyncio.Task[None], anyio.CancelScope] = {}
+        self._opened = False
+
+    @property
+    def opened(self) -> bool:
+        """Whether tasks can be started."""
+        return self._opened
+
+    def open(self) -> None:
+        """Let tasks be started."""
+        self._opened = True
+
+    def start(self, work: Callable[[], Coroutine[Any, Any, None]], *, name: str) -> None:
+        """Run something until it ends or all is closed; if it raises, no sibling suffers."""
+        if not self._opened:
+            raise ClientClosedError("the client is closed")
+        scope = anyio.CancelScope()
+        # A fresh context: a connection outlives the call that happened to open it.
+        task = asyncio.create_task(_contained(work, scope), name=name, context=Context())
+        self._scopes[task] = scope
+        task.add_done_callback(self._scopes.pop)
+
+    async def close(self) -> None:
+        """Cancel what is left, and wait for it, even if the caller is cancelled."""
+        self._opened = False
+        cancelled: asyncio.CancelledError | None = None
+        for scope in self._scopes.values():
+            scope.cancel()
+        while left := [task for task in self._scopes if not task.done()]:
+            try:
+                await asyncio.wait(left)
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
+
+
+async def _contained(
+    work: Callable[[], Coroutine[Any, Any, None]], scope: anyio.CancelScope
+) -> None:
+    try:
+        with scope:
+            await work()
+    except Exception:  # boundary: one connection must not take the others along
+        logger.exception("a task of a connection failed")

@@ -1,0 +1,132 @@
+"""What a server asks for when it refuses a request, and what is said about it; no I/O."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
+from http import HTTPStatus
+
+import httpx2
+from mcp.client.auth.utils import extract_field_from_www_auth
+
+from plait.client.transports.wire import Advice
+
+ADVICE = "plait.advice"
+"""Under this name a response made here carries what to do about it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Challenge:
+    """A refusal that other credentials may cure."""
+
+    status: int
+
+    scope: str | None = None
+    """The scopes the server names."""
+
+    resource_metadata: str | None = None
+
+    header: str | None = None
+    """The whole `WWW-Authenticate`, as it was sent."""
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """The scopes, one by one."""
+        return tuple((self.scope or "").split())
+
+    @property
+    def steps_up(self) -> bool:
+        """Whether the login is good, and only lacks scopes."""
+        return self.status == HTTPStatus.FORBIDDEN
+
+    def with_scopes(self, *more: str | None) -> Challenge:
+        """Return the same challenge, asking for these scopes too."""
+        return Challenge(
+            status=self.status,
+            scope=joined_scopes(*more, self.scope),
+            resource_metadata=self.resource_metadata,
+            header=self.header,
+        )
+
+    def response(self, request: httpx2.Request) -> httpx2.Response:
+        """Write it as the answer of a server."""
+        parts = {
+            "error": "insufficient_scope" if self.steps_up else None,
+            "resource_metadata": self.resource_metadata,
+            "scope": self.scope,
+        }
+        said = ", ".join(f'{name}="{value}"' for name, value in parts.items() if value)
+        headers = {"WWW-Authenticate": f"Bearer {said}".strip()}
+        return httpx2.Response(self.status, headers=headers, request=request)
+
+
+def challenge_from(response: httpx2.Response) -> Challenge | None:
+    """Read what a server asks for; `None` if it asks for no other credentials.
+
+    https://modelcontextprotocol.io/specification/2025-11-25/basic/authorization
+    """
+    lacks_scope = (
+        response.status_code == HTTPStatus.FORBIDDEN
+        and extract_field_from_www_auth(response, "error") == "insufficient_scope"
+    )
+    if response.status_code != HTTPStatus.UNAUTHORIZED and not lacks_scope:
+        return None
+    return Challenge(
+        status=response.status_code,
+        scope=extract_field_from_www_auth(response, "scope"),
+        resource_metadata=extract_field_from_www_auth(response, "resource_metadata"),
+        header=response.headers.get("www-authenticate"),
+    )
+
+
+def challenge_in(status: int, header: str | None) -> Challenge | None:
+    """Read what a server asks for with a status and a `WWW-Authenticate`."""
+    headers = {} if header is None else {"WWW-Authenticate": header}
+    return challenge_from(httpx2.Response(status, headers=headers))
+
+
+def joined_scopes(*scopes: str | None) -> str | None:
+    """Join lists of scopes, each scope once, in order."""
+    words = (word for scope in scopes for word in (scope or "").split())
+    return " ".join(dict.fromkeys(words)) or None
+
+
+class SignInNeededError(Exception):
+    """Nobody can be asked to sign in, or signing in failed; says what to do."""
+
+    def __init__(self, challenge: Challenge, advice: Advice) -> None:
+        super().__init__(advice.text)
+        self.challenge = challenge
+        self.advice = advice
+
+    def response(self, request: httpx2.Request) -> httpx2.Response:
+        """Answer a request with it, so that one request fails and the session stands."""
+        header = self.challenge.header
+        return httpx2.Response(
+            self.challenge.status,
+            headers={} if header is None else {"WWW-Authenticate": header},
+            request=request,
+            extensions={ADVICE: self.advice},
+        )
+
+
+def sign_in_advice(server: str, challenge: Challenge, scope: str | None, reason: str) -> Advice:
+    """Say why there is no login, which scopes it takes, and how to get one."""
+    scopes = challenge.scope if challenge.steps_up else joined_scopes(challenge.scope, scope)
+    words = ["plait", "auth", "login", server]
+    if challenge.steps_up and scopes:
+        words += ["--scope", scopes]
+    needs = f"; it asks for the {named_scopes(scopes.split())}" if scopes else ""
+    login = shlex.join(words)
+    return Advice(
+        text=f"{reason}{needs}; sign in: {login}",
+        scopes=tuple((scopes or "").split()),
+        login=login,
+    )
+
+
+def named_scopes(scopes: Iterable[str]) -> str:
+    """Write scopes for a person."""
+    words = list(scopes)
+    return f"scope{'' if len(words) == 1 else 's'} {', '.join(words)}"

@@ -1,0 +1,92 @@
+"""One server's login: read once, renewed by one caller at a time, saved before it is used."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+from mcp.shared.auth_utils import resource_url_from_server_url
+
+from plait.client.config.oauth import OAuth
+from plait.client.transports.auth.stores.login import Login, LoginKey
+from plait.client.transports.auth.stores.port import TokenStore
+
+_locks: WeakKeyDictionary[
+    asyncio.AbstractEventLoop, WeakValueDictionary[LoginKey, asyncio.Lock]
+] = WeakKeyDictionary()
+"""Callers in one loop queue here, so that only one of them waits for the store's lock."""
+
+
+def key_for(settings: OAuth, url: str) -> LoginKey:
+    """Say what a login with these settings belongs to."""
+    return LoginKey(
+        resource=resource_url_from_server_url(url),
+        grant=settings.grant,
+        issuer=settings.issuer or "",
+        client=settings.client_id or settings.client_metadata_url or "",
+        user=settings.user,
+    )
+
+
+class Keychain:
+    """Holds the newest login that is known here."""
+
+    def __init__(
+        self,
+        key: LoginKey,
+        store: TokenStore,
+        on_secrets: Callable[[Iterable[str]], None] = lambda _: None,
+    ) -> None:
+        self.key = key
+        self._store = store
+        self._on_secrets = on_secrets
+        self._login: Login | None = None
+
+    async def current(self) -> Login:
+        """Return the login; it is read from the store the first time."""
+        return self._login if self._login is not None else await self.reload()
+
+    async def reload(self) -> Login:
+        """Read the login again: somebody else may have renewed it."""
+        return self._known(await self._store.load(self.key) or Login(key=self.key))
+
+    async def save(self, login: Login) -> None:
+        """Keep a login; from now on it is the current one."""
+        self._on_secrets(login.secrets)
+        await self._store.save(login)
+        self._known(login)
+
+    async def drop(self, *, client: bool = False) -> Login:
+        """Forget the tokens, and the registered client too if it is no longer known."""
+        login = await self.current()
+        kept = None if client else login.client
+        bare = replace(
+            Login(key=self.key), client=kept, authorization_server=login.authorization_server
+        )
+        if kept is None:
+            await self._store.forget(self.key)
+        else:
+            await self._store.save(bare)
+        return self._known(bare)
+
+    def _known(self, login: Login) -> Login:
+        self._on_secrets(login.secrets)
+        self._login = login
+        return login
+
+    @asynccontextmanager
+    async def queue(self) -> AsyncGenerator[None]:
+        """Let one caller of this loop through at a time."""
+        here = _locks.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
+        lock = here.setdefault(self.key, asyncio.Lock())
+        async with lock:
+            yield
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncGenerator[None]:
+        """Keep other threads and processes from renewing the login."""
+        async with self._store.locked(self.key):
+            yield

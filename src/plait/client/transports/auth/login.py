@@ -1,0 +1,208 @@
+"""Signing in and out of one server by hand, and telling how things stand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from plait._support.causes import without_secrets
+from plait._support.redact import Redactor
+from plait.client.config.oauth import OAuth
+from plait.client.config.secrets import secret_values
+from plait.client.config.servers import HttpServer, ServerConfig, SseServer
+from plait.client.transports.auth.challenge import SignInNeededError, challenge_from
+from plait.client.transports.auth.keychain import Keychain, key_for
+from plait.client.transports.auth.oauth import OAuthAuth, exchange
+from plait.client.transports.auth.probe import knocking
+from plait.client.transports.auth.prompts import AskPerson, by_browser
+from plait.client.transports.auth.provider_object import (
+    ProviderAuth,
+    auth_from_provider,
+    is_provider,
+)
+from plait.client.transports.auth.revoke import RevocationError, revoke
+from plait.client.transports.auth.stores.choose import store_of
+from plait.client.transports.auth.stores.file import FileTokenStore
+from plait.client.transports.auth.stores.login import Login
+from plait.client.transports.http_client import open_http_client
+from plait.client.transports.wire import Wire
+from plait.errors import AuthRequiredError, ConfigError
+
+
+def oauth_of(server: ServerConfig) -> OAuth | None:
+    """Return how one signs in to a server, if it is with OAuth."""
+    if isinstance(server, HttpServer | SseServer) and isinstance(server.auth, OAuth):
+        return server.auth
+    return None
+
+
+def as_user(server: ServerConfig, user: str | None) -> ServerConfig:
+    """Return the same server, for the login of somebody else."""
+    settings = oauth_of(server)
+    if settings is None or user is None or not isinstance(server, HttpServer | SseServer):
+        return server
+    return replace(server, auth=replace(settings, user=user))
+
+
+async def sign_in(
+    name: str, server: ServerConfig, ask: AskPerson = by_browser, scope: str | None = None
+) -> Login | None:
+    """Sign in anew, and return the login; `None` when the server asks for no credentials.
+
+    Raises:
+        ConfigError: The server is not signed in to with OAuth.
+        AuthRequiredError: It failed.
+    """
+    settings = oauth_of(server)
+    if settings is None or not isinstance(server, HttpServer | SseServer):
+        raise _no_oauth(name)
+    wire = Wire(name, Redactor(secret_values(server)), lambda: None)
+    keychain = Keychain(key_for(settings, server.url), store_of(settings.store), wire.hide)
+    auth = OAuthAuth(name, server.url, settings, keychain, ask)
+    return await _sign_in(auth, replace(server, auth=None), wire, scope)
+
+
+async def finish_sign_in(provider: object, url: str, answer: str) -> None:
+    """Complete the login of a person whom a provider object has sent away.
+
+    `answer` is the address to which the person came back, or the code in it. Whether it belongs
+    to the attempt that was begun (`state`) is for the caller to check.
+
+    Raises:
+        AuthRequiredError: It failed.
+    """
+    if not is_provider(provider):
+        raise ConfigError(f"a {type(provider).__name__} is no OAuth provider object")
+    wire = Wire(url, Redactor(), lambda: None)
+    auth = auth_from_provider(provider, url, url, wire.hide)
+    if isinstance(auth, ProviderAuth):
+        auth.expect(answer)
+    await _sign_in(auth, HttpServer(url=url), wire, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedOut:
+    """What signing out came to; the login is gone from this machine in any case."""
+
+    was_signed_in: bool = False
+
+    revoked: bool = False
+    """Whether the authorization server ended the login too."""
+
+    failure: str | None = None
+    """Why it did not, where it could have."""
+
+
+async def sign_out(name: str, server: ServerConfig, wait_seconds: float = 5.0) -> SignedOut:
+    """Forget the login of a server, and have the authorization server end it if it can.
+
+    The authorization server has `wait_seconds` to answer; the login is gone from here before.
+
+    Raises:
+        ConfigError: The login cannot be removed.
+    """
+    settings = oauth_of(server)
+    if settings is None or not isinstance(server, HttpServer | SseServer):
+        return SignedOut()
+    key, store = key_for(settings, server.url), store_of(settings.store)
+    async with store.locked(key):
+        login = await store.load(key)
+        await store.forget(key)
+    if login is None or login.access_token is None:
+        return SignedOut()
+    wire = Wire(name, Redactor(secret_values(server)), lambda: None)
+    wire.hide(login.secrets)
+    async with open_http_client(replace(server, auth=None), wire) as client:
+        try:
+            send = partial(exchange, client.send)
+            done = await revoke(settings, server.url, login, send, wait_seconds)
+        except RevocationError as error:
+            return SignedOut(was_signed_in=True, failure=wire.redact.excerpt(str(error)))
+    return SignedOut(was_signed_in=True, revoked=done)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginStatus:
+    """How a login stands; it holds nothing secret."""
+
+    server: str
+    signed_in: bool
+    user: str | None
+    grant: str
+    issuer: str | None = None
+    scopes: tuple[str, ...] = ()
+    expires_at: float | None = None
+    renewable: bool = False
+    """Whether it is renewed without a person."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Describe it as plain data."""
+        return {
+            "server": self.server,
+            "signed_in": self.signed_in,
+            "user": self.user,
+            "grant": self.grant,
+            "issuer": self.issuer,
+            "scopes": list(self.scopes),
+            "expires_at": self.expires_at,
+            "renewable": self.renewable,
+        }
+
+
+async def login_status(name: str, server: ServerConfig) -> LoginStatus | None:
+    """Look at the login of a server, without asking anybody; `None` where OAuth is not used."""
+    settings = oauth_of(server)
+    if settings is None or not isinstance(server, HttpServer | SseServer):
+        return None
+    key = key_for(settings, server.url)
+    login = await store_of(settings.store).load(key) or Login(key=key)
+    by_itself = settings.grant == "client_credentials"
+    return LoginStatus(
+        server=name,
+        signed_in=login.access_token is not None,
+        user=settings.user or None,
+        grant=settings.grant,
+        issuer=login.issuer,
+        scopes=tuple((login.scope or "").split()),
+        expires_at=login.expires_at,
+        renewable=by_itself or login.refresh_token is not None,
+    )
+
+
+def login_file(server: ServerConfig) -> Path | None:
+    """Return where the login of a server is kept, if in a file of its own."""
+    settings = oauth_of(server)
+    if settings is None or not isinstance(server, HttpServer | SseServer):
+        return None
+    store = store_of(settings.store)
+    if not isinstance(store, FileTokenStore):
+        return None
+    return store.path_of(key_for(settings, server.url))
+
+
+async def _sign_in(
+    auth: OAuthAuth, server: HttpServer | SseServer, wire: Wire, scope: str | None
+) -> Login | None:
+    async with open_http_client(server, wire) as client:
+        auth.attach(client.send)
+        try:
+            async with knocking(client, server) as response:
+                challenge = challenge_from(response)
+            if challenge is None:
+                return None
+            return await auth.sign_in(challenge.with_scopes(scope), response.request)
+        except SignInNeededError as needed:
+            failed = needed
+    said = wire.redact.excerpt(failed.advice.text, 400)
+    header = failed.challenge.header
+    raise AuthRequiredError(
+        f"{wire.server}: {said}",
+        server=wire.server,
+        challenge=None if header is None else wire.redact(header),
+    ) from without_secrets(failed, wire.redact)
+
+
+def _no_oauth(name: str) -> ConfigError:
+    return ConfigError(f'{name}: one does not sign in there; set "auth": "oauth"', server=name)

@@ -1,0 +1,286 @@
+"""Signing requests in with OAuth: renewed ahead of time, once for all who wait, never a hang."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import urlsplit
+
+import httpx2
+from mcp.client.auth import OAuthFlowError
+
+from plait._support.exception_groups import one_line
+from plait._support.redact import Redactor
+from plait.client.config.oauth import OAuth
+from plait.client.config.secrets import secrets_in_auth
+from plait.client.transports.auth.challenge import (
+    Challenge,
+    SignInNeededError,
+    challenge_from,
+    joined_scopes,
+    sign_in_advice,
+)
+from plait.client.transports.auth.discovery import Send
+from plait.client.transports.auth.keychain import Keychain
+from plait.client.transports.auth.prompts import AskPerson
+from plait.client.transports.auth.sdk import Negotiation, Person, SentAwayError
+from plait.client.transports.auth.stores.login import Login
+from plait.client.transports.wire import Advice, clock_held
+from plait.errors import ConnectError
+
+logger = logging.getLogger("plait.client.transports.auth")
+
+_MOST_SENDS: Final = 4
+"""As found, with somebody else's new token, refreshed, and signed in anew."""
+
+_EXCHANGE_SECONDS: Final = 15.0
+"""One exchange with an authorization server."""
+
+_VERSION: Final = "mcp-protocol-version"
+
+
+class OAuthAuth(httpx2.Auth):
+    """Adds the access token of one server's login to its requests."""
+
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        settings: OAuth,
+        keychain: Keychain,
+        ask: AskPerson | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._name = name
+        self._url = url
+        self._settings = settings
+        self._keychain = keychain
+        self._ask = ask
+        self._clock = clock
+        self._send: Send | None = None
+        self._ending: str | None = None
+        """Why there is no login any more."""
+        self._in_vain: Advice | None = None
+        """What came of asking a person; one session asks once, however often it knocks."""
+
+    def attach(self, send: Callable[..., Awaitable[httpx2.Response]]) -> None:
+        """Take the client's own way to send, for what is said to the authorization server."""
+
+        async def send_plain(request: httpx2.Request) -> httpx2.Response:
+            return await exchange(send, request)
+
+        self._send = send_plain
+
+    async def async_auth_flow(
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Send a request; after a refusal get other credentials, if there is a way.
+
+        Raises:
+            SignInNeededError: There is none.
+            ConnectError: The authorization server cannot be reached.
+        """
+        login = await self._due_renewed(request)
+        tried: set[str] = set()
+        for _ in range(_MOST_SENDS):
+            _sign(request, login)
+            response = yield request
+            challenge = challenge_from(response)
+            if challenge is None or "authorized" in tried:
+                return
+            with clock_held() if self._ask is not None else nullcontext():
+                login = await self._other_login(challenge, login, request, tried)
+
+    async def _due_renewed(self, request: httpx2.Request) -> Login:
+        """Return the login, renewed if it is about to end."""
+        login = await self._keychain.current()
+        if not self._is_due(login):
+            return login
+        async with self._keychain.queue(), self._keychain.alone():
+            login = await self._keychain.reload()
+            if not self._is_due(login):
+                return login
+            try:
+                return await self._renew(login, request)
+            except (SignInNeededError, ConnectError) as error:
+                # While it lasts, the old one does; after that the server says what it wants.
+                self._log("the login was not renewed", error, login)
+                return await self._keychain.current()
+
+    def _is_due(self, login: Login) -> bool:
+        return login.access_token is not None and login.is_due(self._clock())
+
+    async def _other_login(
+        self, challenge: Challenge, used: Login, request: httpx2.Request, tried: set[str]
+    ) -> Login:
+        """Get credentials other than those that were refused."""
+        async with self._keychain.queue():
+            async with self._keychain.alone():
+                login = await self._keychain.reload()
+                if login.access_token not in {None, used.access_token}:
+                    return login
+                if "refreshed" not in tried and login.refresh_token and not challenge.steps_up:
+                    tried.add("refreshed")
+                    try:
+                        return await self._refresh(login, request)
+                    except SignInNeededError as refused:
+                        self._log("there is no new token", refused, login)
+            tried.add("authorized")
+            return await self._authorize(challenge, request)
+
+    async def _renew(self, login: Login, request: httpx2.Request) -> Login:
+        if login.refresh_token is not None:
+            return await self._refresh(login, request)
+        if self._settings.grant == "client_credentials" and login.authorization_server is not None:
+            # As if more scopes were wanted: the SDK then asks for a token without discovery.
+            again = Challenge(status=HTTPStatus.FORBIDDEN, scope=login.scope)
+            return await self._negotiate(again, request, login)
+        return login
+
+    async def _refresh(self, login: Login, request: httpx2.Request) -> Login:
+        """Trade the refresh token; one that is no longer good is forgotten."""
+        refused: list[str] = []
+
+        async def send(asked: httpx2.Request) -> httpx2.Response:
+            response = await self._sender(asked)
+            await response.aread()
+            if response.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR or (
+                response.status_code == HTTPStatus.TOO_MANY_REQUESTS
+            ):
+                raise _unreachable(asked, f"HTTP {response.status_code}")
+            if not response.is_success:
+                refused.append(_error_in(response))
+            return response
+
+        if login.authorization_server is None and login.client is not None:
+            finding = Negotiation(self._settings, self._url, login, self._keychain.save)
+            refusal = Challenge(status=HTTPStatus.UNAUTHORIZED).response(request)
+            login = await finding.discover(_sketch(request), refusal, self._sender)
+        negotiation = Negotiation(self._settings, self._url, login, self._keychain.save)
+        await negotiation.refresh(_sketch(request), send)
+        if refused:
+            await self._keychain.drop(client=refused[0] == "invalid_client")
+            self._ending = f"the login has ended or was revoked ({refused[0]})"
+            ended = Advice(text=self._ending)
+            raise SignInNeededError(Challenge(status=HTTPStatus.UNAUTHORIZED), ended)
+        return await self._keychain.current()
+
+    async def sign_in(self, challenge: Challenge, request: httpx2.Request) -> Login:
+        """Sign in whether or not there is a login; the old one stands until the new one is saved.
+
+        Raises:
+            SignInNeededError: It failed.
+        """
+        async with self._keychain.queue():
+            return await self._authorize(challenge, request)
+
+    async def _authorize(self, challenge: Challenge, request: httpx2.Request) -> Login:
+        """Sign in anew: a person does, or the program with its own credentials."""
+        login = await self._keychain.current()
+        if self._settings.grant == "client_credentials":
+            async with self._keychain.alone():
+                return await self._negotiate(challenge, request, login)
+        if self._ask is None:
+            known = joined_scopes(self._settings.scope, login.scope)
+            refused = "not signed in" if login.access_token is None else "the login is refused"
+            advice = sign_in_advice(self._name, challenge, known, self._ending or refused)
+            raise SignInNeededError(challenge, advice)
+        if self._in_vain is not None and not challenge.steps_up:
+            raise SignInNeededError(challenge, self._in_vain)
+        try:
+            async with self._ask(self._settings, login) as person:
+                return await self._negotiate(challenge, request, _usable(login, person), person)
+        except SignInNeededError as failed:
+            self._in_vain = None if challenge.steps_up else failed.advice
+            raise
+
+    async def _negotiate(
+        self,
+        challenge: Challenge,
+        request: httpx2.Request,
+        login: Login,
+        person: Person | None = None,
+    ) -> Login:
+        sketch = _sketch(request)
+        wanted = challenge.with_scopes(self._settings.scope)
+        negotiation = Negotiation(self._settings, self._url, login, self._keychain.save, person)
+        try:
+            await negotiation.authorize(sketch, wanted.response(sketch), self._sender)
+        except (OAuthFlowError, ValueError, OSError) as error:
+            said = one_line(str(error), 300) or type(error).__name__
+            advice = Advice(
+                text=f"signing in failed: {said}",
+                scopes=challenge.scopes,
+                address=error.address if isinstance(error, SentAwayError) else None,
+            )
+            raise SignInNeededError(challenge, advice) from error
+        self._ending = None
+        return await self._keychain.current()
+
+    def _log(self, what: str, error: Exception, login: Login) -> None:
+        """Tell why there is no new login; a server may quote what it was sent."""
+        redact = Redactor([*login.secrets, *secrets_in_auth(self._settings)])
+        logger.info("%s: %s: %s", self._name, what, redact.excerpt(str(error)))
+
+    async def _sender(self, request: httpx2.Request) -> httpx2.Response:
+        if self._send is None:
+            raise ConnectError(f"{self._name}: this auth object belongs to no client")
+        return await self._send(request)
+
+
+async def exchange(
+    send: Callable[..., Awaitable[httpx2.Response]], request: httpx2.Request
+) -> httpx2.Response:
+    """Send one request to an authorization server, without the credentials of the client."""
+    limits = dict.fromkeys(("connect", "read", "write", "pool"), _EXCHANGE_SECONDS)
+    request.extensions = {**request.extensions, "timeout": limits}
+    try:
+        return await send(request, auth=None, follow_redirects=False)
+    except httpx2.RequestError as error:
+        raise _unreachable(request, one_line(str(error)) or type(error).__name__) from error
+
+
+def _unreachable(request: httpx2.Request, said: str) -> ConnectError:
+    host = urlsplit(str(request.url)).netloc
+    return ConnectError(f"the authorization server at {host} cannot be used now: {said}")
+
+
+def _error_in(response: httpx2.Response) -> str:
+    """Return the error code in an answer of a token endpoint."""
+    try:
+        match json.loads(response.content):
+            case {"error": str() as code}:
+                return one_line(code, 60)
+            case _:
+                pass
+    except (ValueError, RecursionError):
+        pass
+    return f"HTTP {response.status_code}"
+
+
+def _sign(request: httpx2.Request, login: Login) -> None:
+    if login.access_token is not None:
+        request.headers["Authorization"] = f"Bearer {login.access_token}"
+
+
+def _sketch(request: httpx2.Request) -> httpx2.Request:
+    """Return a stand-in for a request, which the SDK may change as it likes."""
+    version = request.headers.get(_VERSION)
+    return httpx2.Request(
+        request.method, request.url, headers={_VERSION: version} if version else {}
+    )
+
+
+def _usable(login: Login, person: Person) -> Login:
+    """Leave out a registration that names another address to come back to."""
+    registered = (login.client or {}).get("redirect_uris")
+    if not registered or person.redirect_uri in {str(uri) for uri in registered}:
+        return login
+    return replace(login, client=None)

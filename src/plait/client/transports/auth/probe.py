@@ -1,0 +1,157 @@
+"""Looking at how a server is signed in to, without signing in."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from functools import partial
+
+import httpx2
+from mcp.client.auth.utils import (
+    build_protected_resource_metadata_discovery_urls as resource_addresses,
+)
+from mcp.client.auth.utils import (
+    create_oauth_metadata_request,
+    handle_protected_resource_response,
+    issuers_match,
+)
+from mcp.shared.auth import ProtectedResourceMetadata
+from mcp_types import LATEST_PROTOCOL_VERSION
+
+from plait._support.redact import Redactor
+from plait.client.config.oauth import OAuth
+from plait.client.config.secrets import secret_values
+from plait.client.config.servers import HttpServer, SseServer
+from plait.client.transports.auth.challenge import challenge_from
+from plait.client.transports.auth.discovery import Send, metadata_of
+from plait.client.transports.auth.oauth import exchange
+from plait.client.transports.http_client import open_http_client
+from plait.client.transports.wire import Wire
+from plait.errors import ConnectError, PlaitError
+
+_PROBE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": LATEST_PROTOCOL_VERSION,
+        "capabilities": {},
+        "clientInfo": {"name": "plait", "version": "0"},
+    },
+}
+"""A request that any server understands, to see what it asks for."""
+
+_HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignInFacts:
+    """What a server and its authorization server say about signing in."""
+
+    asks: bool | None = None
+    """Whether the server wants credentials; `None` if it could not be asked."""
+
+    scopes: tuple[str, ...] = ()
+    """What it wants them to allow."""
+
+    resource: str | None = None
+    """What the server calls itself."""
+
+    authorization_servers: tuple[str, ...] = ()
+    """Those that the server names."""
+
+    asked: str | None = None
+    """The one of them that answered."""
+
+    issuer: str | None = None
+    """What that one calls itself."""
+
+    pkce: bool = False
+    """Whether it says that it supports PKCE with S256."""
+
+    failure: str | None = None
+    """Why not all of this is known."""
+
+
+def knocking(
+    client: httpx2.AsyncClient, server: HttpServer | SseServer
+) -> AbstractAsyncContextManager[httpx2.Response]:
+    """Ask a server for something, to see whether it wants credentials."""
+    if isinstance(server, SseServer):
+        return client.stream("GET", server.url, headers={"Accept": "text/event-stream"})
+    return client.stream("POST", server.url, json=_PROBE, headers=_HEADERS)
+
+
+async def look_at_sign_in(
+    name: str, server: HttpServer | SseServer, wait_seconds: float = 10.0
+) -> SignInFacts:
+    """Ask a server without credentials what it wants, and then its authorization server."""
+    wire = Wire(name, Redactor(secret_values(server)), lambda: None)
+    seen = [SignInFacts()]
+    try:
+        async with (
+            asyncio.timeout(wait_seconds),
+            open_http_client(replace(server, auth=None), wire) as client,
+        ):
+            await _look(server, client, seen)
+    except TimeoutError:
+        return replace(seen[-1], failure=f"no answer within {wait_seconds:g} s")
+    except (PlaitError, httpx2.HTTPError, OSError, ValueError) as error:
+        said = wire.redact.excerpt(str(error)) or type(error).__name__
+        return replace(seen[-1], failure=said)
+    return seen[-1]
+
+
+async def _look(
+    server: HttpServer | SseServer, client: httpx2.AsyncClient, seen: list[SignInFacts]
+) -> None:
+    """Note what is found step by step, so that a failure loses nothing that is known."""
+    async with knocking(client, server) as response:
+        challenge = challenge_from(response)
+    seen.append(SignInFacts(asks=challenge is not None))
+    if challenge is None:
+        return
+    seen.append(replace(seen[-1], scopes=challenge.scopes))
+    send: Send = partial(exchange, client.send)
+    described = await _resource_metadata(challenge.resource_metadata, server.url, send)
+    if described is not None:
+        servers = tuple(str(one) for one in described.authorization_servers)
+        resource = str(described.resource)
+        seen.append(replace(seen[-1], resource=resource, authorization_servers=servers))
+    seen.append(await _authorization_server(seen[-1], server, send))
+
+
+async def _resource_metadata(
+    named: str | None, url: str, send: Send
+) -> ProtectedResourceMetadata | None:
+    for address in resource_addresses(named, url):
+        response = await send(create_oauth_metadata_request(address))
+        found = await handle_protected_resource_response(response)
+        if found is not None:
+            return found
+    return None
+
+
+async def _authorization_server(
+    facts: SignInFacts, server: HttpServer | SseServer, send: Send
+) -> SignInFacts:
+    """Ask the authorization servers in turn, the configured one first."""
+    wanted = server.auth.issuer if isinstance(server.auth, OAuth) else None
+    named = sorted(
+        facts.authorization_servers,
+        key=lambda one: wanted is None or not issuers_match(one, wanted),
+    )
+    failure = "the server names no authorization server, and is none itself"
+    for one in named or [None]:
+        try:
+            found = await metadata_of(one, server.url, send)
+        except ConnectError as error:
+            failure = error.message
+            continue
+        if found is not None:
+            methods = found.code_challenge_methods_supported or []
+            return replace(facts, asked=one, issuer=str(found.issuer), pkce="S256" in methods)
+        if one is not None:
+            failure = f"{one} has no metadata that can be read"
+    return replace(facts, failure=failure)

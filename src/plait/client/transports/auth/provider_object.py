@@ -1,0 +1,217 @@
+"""OAuth provider objects as other MCP clients know them: they keep the tokens and ask the person.
+
+Such an object has `redirect_url`, `client_metadata`, `client_information()`, `tokens()`,
+`save_tokens()`, `redirect_to_authorization()`, `save_code_verifier()` and `code_verifier()`, in
+snake_case or camelCase, each method sync or async.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import inspect
+import secrets
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, cast
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from weakref import WeakValueDictionary
+
+import httpx2
+from mcp.shared.auth import AuthorizationCodeResult
+from mcp.shared.auth_utils import resource_url_from_server_url
+from pydantic import BaseModel
+
+from plait.client.config.key_table import camel_case
+from plait.client.config.oauth import OAuth
+from plait.client.transports.auth.keychain import Keychain
+from plait.client.transports.auth.oauth import OAuthAuth
+from plait.client.transports.auth.redirect_results import answer_from_text, state_in
+from plait.client.transports.auth.sdk import Person, SentAwayError
+from plait.client.transports.auth.stores.login import Login, LoginKey
+from plait.client.transports.auth.stores.memory import MemoryTokenStore
+
+
+def is_provider(value: object) -> bool:
+    """Say whether an object keeps tokens as such a provider does."""
+    return callable(_found(value, "tokens")) and callable(_found(value, "save_tokens"))
+
+
+def auth_from_provider(
+    provider: object, name: str, url: str, on_secrets: Callable[[Iterable[str]], None]
+) -> OAuthAuth:
+    """Make the auth object that asks a provider."""
+    key = LoginKey(resource=resource_url_from_server_url(url))
+    keychain = Keychain(key, _store_for(provider), on_secrets)
+    return ProviderAuth(provider, name, url, keychain)
+
+
+class ProviderAuth(OAuthAuth):
+    """Signs in with what a provider object keeps."""
+
+    def __init__(self, provider: object, name: str, url: str, keychain: Keychain) -> None:
+        self._provider = provider
+        super().__init__(name, url, settings_from(provider), keychain, self._asking)
+        self._answer: str | None = None
+
+    def expect(self, answer: str) -> None:
+        """Take the answer of a person who was sent away earlier, perhaps by another process."""
+        self._answer = answer
+
+    @asynccontextmanager
+    async def _asking(self, settings: OAuth, login: Login) -> AsyncGenerator[Person]:
+        del login
+        asked: list[str | None] = [None]
+
+        async def show(address: str) -> None:
+            asked[0] = state_in(address)
+            if self._answer is None:
+                sent = await self._send_away(address)
+                raise SentAwayError(
+                    "the person was sent to sign in; hand over what comes back with "
+                    "plait.finish_sign_in(provider, url, answer)",
+                    sent,
+                )
+
+        async def hear() -> AuthorizationCodeResult:
+            # Which attempt the answer belongs to is known to whoever received it.
+            given = self._answer or ""
+            answer = answer_from_text(given, state_in(given))
+            return AuthorizationCodeResult(code=answer.code, state=asked[0], iss=answer.iss)
+
+        yield Person(settings.redirect_uri or "http://127.0.0.1/", show, hear)
+
+    async def _send_away(self, address: str) -> str:
+        """Send the person off with a verifier that outlives this process; return the address."""
+        verifier = secrets.token_urlsafe(64)
+        await _ask(self._provider, "save_code_verifier", verifier)
+        digest = hashlib.sha256(verifier.encode()).digest()
+        changes = {"code_challenge": base64.urlsafe_b64encode(digest).decode().rstrip("=")}
+        if callable(_found(self._provider, "state")):
+            changes["state"] = str(await _ask(self._provider, "state"))
+        parts = urlsplit(address)
+        query = {**dict(parse_qsl(parts.query)), **changes}
+        sent = urlunsplit(parts._replace(query=urlencode(query)))
+        await _ask(self._provider, "redirect_to_authorization", sent)
+        return sent
+
+    async def _sender(self, request: httpx2.Request) -> httpx2.Response:
+        """Put the verifier that the provider kept in place of the SDK's own."""
+        form = dict(parse_qsl(request.content.decode())) if request.method == "POST" else {}
+        if form.get("grant_type") == "authorization_code":
+            form["code_verifier"] = str(await _ask(self._provider, "code_verifier"))
+            headers = {
+                name: value
+                for name, value in request.headers.items()
+                if name.lower() not in {"content-length", "host"}
+            }
+            request = httpx2.Request("POST", request.url, data=form, headers=headers)
+        return await super()._sender(request)
+
+
+def settings_from(provider: object) -> OAuth:
+    """Read what the provider says about the client."""
+    metadata = _plain(_value(provider, "client_metadata"))
+    uris: list[object] = metadata.get("redirect_uris") or []
+    redirect: object = _value(provider, "redirect_url") or (uris[0] if uris else None)
+    return OAuth(
+        scopes=str(metadata.get("scope") or "").split(),
+        client_metadata=metadata,
+        redirect_uri=None if redirect is None else str(redirect),
+        on_redirect=_unused,
+        on_callback=_unused,
+    )
+
+
+class ProviderStore:
+    """Keeps a login in a provider object, and in memory what such objects do not keep."""
+
+    def __init__(self, provider: object) -> None:
+        self._provider = provider
+        self._memory = MemoryTokenStore()
+
+    async def load(self, key: LoginKey) -> Login | None:
+        """Ask the provider for its tokens and its client."""
+        tokens = _plain(await _ask(self._provider, "tokens"))
+        client = _plain(await _ask(self._provider, "client_information"))
+        known = await self._memory.load(key) or Login(key=key)
+        same = known.access_token == tokens.get("access_token")
+        return Login(
+            key=key,
+            access_token=tokens.get("access_token"),
+            refresh_token=tokens.get("refresh_token"),
+            scope=tokens.get("scope"),
+            expires_at=tokens.get("expires_at", known.expires_at if same else None),
+            lifetime_seconds=tokens.get("expires_in"),
+            client=client or known.client,
+            authorization_server=known.authorization_server,
+            protected_resource=known.protected_resource,
+        )
+
+    async def save(self, login: Login) -> None:
+        """Hand the provider what it keeps."""
+        await self._memory.save(login)
+        if login.client is not None:
+            await _ask(self._provider, "save_client_information", dict(login.client))
+        if login.access_token is None:
+            await _ask(self._provider, "invalidate_credentials", "tokens")
+            return
+        tokens = {
+            "access_token": login.access_token,
+            "token_type": "Bearer",
+            "refresh_token": login.refresh_token,
+            "scope": login.scope,
+            "expires_in": login.lifetime_seconds,
+            "expires_at": login.expires_at,
+        }
+        known = {name: value for name, value in tokens.items() if value is not None}
+        await _ask(self._provider, "save_tokens", known)
+
+    async def forget(self, key: LoginKey) -> None:
+        """Tell the provider that its credentials are of no more use."""
+        await self._memory.forget(key)
+        await _ask(self._provider, "invalidate_credentials", "all")
+
+    def locked(self, key: LoginKey) -> AbstractAsyncContextManager[None]:
+        """Wait for whoever renews the login in another thread."""
+        return self._memory.locked(key)
+
+
+_stores: WeakValueDictionary[int, ProviderStore] = WeakValueDictionary()
+"""The store of each provider object that is in use, so that its sessions share one lock."""
+
+
+def _store_for(provider: object) -> ProviderStore:
+    # A store holds its provider, so an id in the table is never that of another object.
+    return _stores.setdefault(id(provider), ProviderStore(provider))
+
+
+def _found(value: object, name: str) -> Any:
+    spellings = (getattr(value, spelling, None) for spelling in (name, camel_case(name)))
+    return next((found for found in spellings if found is not None), None)
+
+
+def _value(provider: object, name: str) -> Any:
+    """Return an attribute, which may be written as a method without arguments."""
+    found = _found(provider, name)
+    return found() if callable(found) else found
+
+
+async def _ask(provider: object, name: str, *values: object) -> Any:
+    """Call a method of the provider; one it does not have answers nothing."""
+    method = _found(provider, name)
+    if not callable(method):
+        return None
+    made = method(*values)
+    return await made if inspect.isawaitable(made) else made
+
+
+def _plain(value: object) -> dict[str, Any]:
+    """Return an object, a model or nothing as plain data."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", exclude_none=True)
+    return dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else {}
+
+
+def _unused(*_: object) -> None:
+    """Stand where settings want to know whether a person can be asked."""

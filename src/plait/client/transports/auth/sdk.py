@@ -1,0 +1,357 @@
+"""The MCP SDK's OAuth flow, run by hand: it decides what to ask, and we send it.
+
+The SDK holds one lock during every request, forgets when tokens end, and opens the flow for a
+person whenever it gets a 401. So each of its flows is run once, for one purpose, and thrown away;
+what it learned is kept in a `Login`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+import warnings
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx2
+import jwt
+from mcp.client.auth import OAuthClientProvider, OAuthFlowError
+from mcp.client.auth.extensions.client_credentials import (
+    ClientCredentialsOAuthProvider,
+    PrivateKeyJWTOAuthProvider,
+)
+from mcp.client.auth.utils import issuers_match
+from mcp.shared.auth import (
+    AuthorizationCodeResult,
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthMetadata,
+    OAuthToken,
+    ProtectedResourceMetadata,
+)
+from mcp.shared.exceptions import MCPDeprecationWarning
+from pydantic import AnyUrl, BaseModel
+
+from plait._support.threads import in_thread
+from plait.client.config.oauth import OAuth
+from plait.client.transports.auth.discovery import Send, best_server_first
+from plait.client.transports.auth.stores.login import Login
+
+Save = Callable[[Login], Awaitable[None]]
+
+_ASSERTION_SECONDS = 300
+
+_JWT_BEARER = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Who signs in: where the browser returns to, and how they are asked and heard."""
+
+    redirect_uri: str
+    show: Callable[[str], Awaitable[None]]
+    """Takes them to an address."""
+    hear: Callable[[], Awaitable[AuthorizationCodeResult]]
+    """Waits for what came back."""
+
+
+class SentAwayError(OAuthFlowError):
+    """A person was sent to sign in, and their answer comes by another way."""
+
+    def __init__(self, message: str, address: str) -> None:
+        super().__init__(message)
+        self.address = address
+
+
+class Negotiation:
+    """One run of the SDK's flow for one server."""
+
+    def __init__(
+        self, settings: OAuth, url: str, login: Login, save: Save, person: Person | None = None
+    ) -> None:
+        self.login = login
+        """What is known by now; every change of it has been saved."""
+        self._settings = settings
+        self._url = url
+        self._save = save
+        self._person = person
+        self._provider = self._make_provider()
+
+    async def authorize(
+        self, request: httpx2.Request, refusal: httpx2.Response, send: Send
+    ) -> None:
+        """Get a new login, given the answer with which the server refused a request.
+
+        After a 401 the SDK finds out anew which authorization server there is; after a 403 it
+        uses the one that is known.
+
+        Raises:
+            OAuthFlowError: The authorization server, or the person, said no.
+        """
+        if refusal.status_code != HTTPStatus.UNAUTHORIZED:
+            self._recall()
+        await self._run(request, refusal, send)
+
+    async def refresh(self, request: httpx2.Request, send: Send) -> None:
+        """Trade the refresh token for new tokens; `send` may raise to leave things as they are."""
+        self._recall()
+        # The SDK refreshes tokens that it believes to have ended.
+        self._provider.context.token_expiry_time = 1.0
+        await self._run(request, None, send)
+
+    async def signed_post(self, address: str, form: dict[str, str]) -> httpx2.Request:
+        """Make a request of the client to its authorization server, with its credentials."""
+        context = self._provider.context
+        client = context.client_info = await self.get_client_info()
+        if client is not None and client.client_id:
+            form = {**form, "client_id": client.client_id}
+        headers = {"Content-Type": "application/x-www-form-urlencoded"}
+        form, headers = context.prepare_token_auth(form, headers)
+        if self._settings.private_key or self._settings.private_key_file:
+            form["client_assertion"] = await self._assertion(self.login.issuer or address)
+            form["client_assertion_type"] = _JWT_BEARER
+        return httpx2.Request("POST", address, data=form, headers=headers)
+
+    async def discover(
+        self, request: httpx2.Request, refusal: httpx2.Response, send: Send
+    ) -> Login:
+        """Find out which authorization server there is, and return the login with it.
+
+        The flow is left where it would send a person away.
+        """
+        self._provider.context.redirect_handler = _stop
+        self._provider.context.callback_handler = _never
+        with contextlib.suppress(_FoundError):
+            await self._run(request, refusal, send)
+        context = self._provider.context
+        return replace(
+            self.login,
+            authorization_server=_plain(context.oauth_metadata),
+            protected_resource=_plain(context.protected_resource_metadata),
+        )
+
+    def _recall(self) -> None:
+        """Tell the SDK what an earlier discovery found."""
+        context, login = self._provider.context, self.login
+        context.oauth_metadata = _model(OAuthMetadata, login.authorization_server)
+        found = _model(ProtectedResourceMetadata, login.protected_resource)
+        context.protected_resource_metadata = found
+        context.auth_server_url = login.issuer if found is not None else None
+
+    def _check_issuer(self) -> None:
+        """Stop before anything is sent to another authorization server than the configured one."""
+        context, wanted = self._provider.context, self._settings.issuer
+        metadata = context.oauth_metadata
+        named = context.auth_server_url or (metadata and str(metadata.issuer))
+        if wanted and named and not issuers_match(named, wanted):
+            raise OAuthFlowError(f"the server names {named}, but issuer is set to {wanted}")
+
+    async def _run(
+        self, request: httpx2.Request, refusal: httpx2.Response | None, send: Send
+    ) -> None:
+        """Step through the flow; it ends where it would send the request with a new token."""
+        flow = self._provider.async_auth_flow(request)
+        try:
+            with _quiet_sdk():
+                asked = await anext(flow)
+            while True:
+                if asked is not request:
+                    answer = await self._best_first(await send(asked), send)
+                elif refusal is not None:
+                    answer, refusal = refusal, None
+                else:
+                    return
+                with _quiet_sdk():
+                    asked = await flow.asend(answer)
+                self._check_issuer()
+        finally:
+            await flow.aclose()
+
+    async def _best_first(self, answer: httpx2.Response, send: Send) -> httpx2.Response:
+        """Have the SDK, which takes the first authorization server, take the best one."""
+        registered: object = (self.login.client or {}).get("issuer")
+        known = (self._settings.issuer, self.login.issuer, registered)
+        wanted = [issuer for issuer in known if isinstance(issuer, str)]
+        return await best_server_first(answer, self._url, wanted, send)
+
+    async def get_tokens(self) -> OAuthToken | None:
+        """Give the SDK the tokens there are."""
+        if self.login.access_token is None:
+            return None
+        return OAuthToken(
+            access_token=self.login.access_token,
+            refresh_token=self.login.refresh_token,
+            scope=self.login.scope,
+        )
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        """Keep new tokens with the moment at which they end, before anything uses them."""
+        context = self._provider.context
+        lifetime = None if tokens.expires_in is None else float(tokens.expires_in)
+        await self._keep(
+            replace(
+                self.login,
+                access_token=tokens.access_token,
+                refresh_token=tokens.refresh_token,
+                scope=tokens.scope,
+                lifetime_seconds=lifetime,
+                expires_at=None if lifetime is None else time.time() + lifetime,
+                authorization_server=_plain(context.oauth_metadata),
+                protected_resource=_plain(context.protected_resource_metadata),
+            )
+        )
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        """Give the SDK the client: the configured one, else the one that was registered."""
+        settings = self._settings
+        if settings.client_id is None:
+            return _model(OAuthClientInformationFull, self.login.client)
+        uris = None if self._person is None else [AnyUrl(self._person.redirect_uri)]
+        usual = "client_secret_basic" if settings.client_secret else "none"
+        return OAuthClientInformationFull(
+            client_id=settings.client_id,
+            client_secret=settings.client_secret,
+            redirect_uris=uris,
+            token_endpoint_auth_method=settings.token_endpoint_auth_method or usual,
+            issuer=settings.issuer,
+        )
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        """Keep a registration; tokens of another client are of no use to it."""
+        await self._keep(
+            Login(
+                key=self.login.key,
+                client=_plain(client_info),
+                authorization_server=_plain(self._provider.context.oauth_metadata),
+                protected_resource=_plain(self._provider.context.protected_resource_metadata),
+            )
+        )
+
+    async def _keep(self, login: Login) -> None:
+        await self._save(login)
+        self.login = login
+
+    def _make_provider(self) -> OAuthClientProvider:
+        settings = self._settings
+        if settings.grant == "authorization_code":
+            return self._make_person_provider()
+        client_id = settings.client_id or ""
+        with warnings.catch_warnings():
+            # Without an issuer the server names it, as for everybody who signs in by hand.
+            warnings.simplefilter("ignore", MCPDeprecationWarning)
+            if settings.client_secret is not None:
+                post = settings.token_endpoint_auth_method == "client_secret_post"  # noqa: S105
+                return ClientCredentialsOAuthProvider(
+                    self._url,
+                    self,
+                    client_id,
+                    settings.client_secret,
+                    token_endpoint_auth_method=(
+                        "client_secret_post" if post else "client_secret_basic"
+                    ),
+                    scope=settings.scope,
+                    issuer=settings.issuer,
+                )
+            return PrivateKeyJWTOAuthProvider(
+                self._url,
+                self,
+                client_id,
+                self._assertion,
+                scope=settings.scope,
+                issuer=settings.issuer,
+            )
+
+    def _make_person_provider(self) -> OAuthClientProvider:
+        settings, person = self._settings, self._person
+        uri = "http://127.0.0.1/" if person is None else person.redirect_uri
+        metadata = OAuthClientMetadata.model_validate(
+            {
+                "client_name": settings.client_name,
+                **(settings.client_metadata or {}),
+                "redirect_uris": [uri],
+                "scope": settings.scope,
+            }
+        )
+        return OAuthClientProvider(
+            self._url,
+            metadata,
+            self,
+            redirect_handler=None if person is None else person.show,
+            callback_handler=None if person is None else person.hear,
+            client_metadata_url=settings.client_metadata_url,
+        )
+
+    async def _assertion(self, audience: str) -> str:
+        """Sign a statement that this is the client, for one authorization server.
+
+        https://www.rfc-editor.org/rfc/rfc7523#section-2.2
+        """
+        return await in_thread(_signed, self._settings, audience)
+
+
+class _FoundError(OAuthFlowError):
+    """Discovery is done; nothing more is wanted."""
+
+
+async def _stop(_: str) -> None:
+    raise _FoundError
+
+
+async def _never() -> AuthorizationCodeResult:
+    raise _FoundError
+
+
+def _signed(settings: OAuth, audience: str) -> str:
+    key = settings.private_key
+    if key is None:
+        key = Path(settings.private_key_file or "").read_text(encoding="utf-8")
+    now = int(time.time())
+    claims = {
+        "iss": settings.client_id,
+        "sub": settings.client_id,
+        "aud": audience,
+        "iat": now,
+        "exp": now + _ASSERTION_SECONDS,
+        "jti": str(uuid4()),
+    }
+    headers = {"kid": settings.key_id} if settings.key_id else None
+    return jwt.encode(claims, key, algorithm=settings.algorithm, headers=headers)
+
+
+def _plain(model: BaseModel | None) -> dict[str, Any] | None:
+    return None if model is None else model.model_dump(mode="json", exclude_none=True)
+
+
+def _model(kind: type[Any], data: object) -> Any:
+    """Read a model that was kept as plain data; what no longer fits counts as not there."""
+    if data is None:
+        return None
+    try:
+        return kind.model_validate(data)
+    except ValueError:
+        return None
+
+
+_within: ContextVar[bool] = ContextVar("plait_oauth", default=False)
+
+
+def _is_foreign(record: logging.LogRecord) -> bool:  # noqa: ARG001  # the signature of a filter
+    """Let only flows that others run reach the SDK's log: ours are reported, without secrets."""
+    return not _within.get()
+
+
+@contextmanager
+def _quiet_sdk() -> Generator[None]:
+    logging.getLogger("mcp.client.auth.oauth2").addFilter(_is_foreign)
+    token = _within.set(True)
+    try:
+        yield
+    finally:
+        _within.reset(token)

@@ -1,0 +1,41 @@
+"""Logins that end with the process."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from plait.client.transports.auth.stores.lock_wait import until
+from plait.client.transports.auth.stores.login import Login, LoginKey
+
+
+class MemoryTokenStore:
+    """Keeps logins for as long as the process lives, for all of its loops and threads."""
+
+    def __init__(self) -> None:
+        self._logins: dict[LoginKey, Login] = {}
+        self._locks: defaultdict[LoginKey, threading.Lock] = defaultdict(threading.Lock)
+
+    async def load(self, key: LoginKey) -> Login | None:
+        """Return the login of this key, if there is one."""
+        return self._logins.get(key)
+
+    async def save(self, login: Login) -> None:
+        """Keep a login."""
+        self._logins[login.key] = login
+
+    async def forget(self, key: LoginKey) -> None:
+        """Drop a login."""
+        self._logins.pop(key, None)
+
+    @asynccontextmanager
+    async def locked(self, key: LoginKey) -> AsyncGenerator[None]:
+        """Wait for whoever renews the login in another loop."""
+        lock = self._locks[key]
+        await until(lambda: lock.acquire(blocking=False), "another thread renews the login")
+        try:
+            yield
+        finally:
+            lock.release()

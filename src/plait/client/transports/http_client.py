@@ -1,0 +1,314 @@
+"""The HTTP client under the HTTP transports.
+
+In the SDK a network fault in one request tears down the whole session, and the status, headers
+and body of an error answer are lost. This client notes them on the exchange they belong to, and
+turns a fault into an answer that fails that one request.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import Any, cast
+
+import httpx2
+from mcp.client.streamable_http import MAX_RECONNECTION_ATTEMPTS
+
+from plait._support.threads import in_thread
+from plait.client.config.secrets import secrets_in_headers
+from plait.client.config.servers import HttpServer, SseServer
+from plait.client.transports.auth import auth_of
+from plait.client.transports.auth.challenge import ADVICE, SignInNeededError
+from plait.client.transports.auth.oauth import OAuthAuth
+from plait.client.transports.headers import headers_of
+from plait.client.transports.library_logs import hidden_in_foreign_logs
+from plait.client.transports.redirects import (
+    MOST_REDIRECTS,
+    origin_of,
+    redirected,
+    refused_redirect,
+)
+from plait.client.transports.wire import Advice, Exchange, HttpReply, Wire, current_exchange
+from plait.errors import ConfigError, PlaitError
+
+Send = Callable[..., Awaitable[httpx2.Response]]
+
+_NEVER_COMPLETE = (
+    httpx2.ConnectError,
+    httpx2.ConnectTimeout,
+    httpx2.PoolTimeout,
+    httpx2.WriteError,
+    httpx2.WriteTimeout,
+    httpx2.UnsupportedProtocol,
+    httpx2.ProxyError,
+)
+"""Faults after which the server cannot have received the whole request."""
+
+_NOTIFICATION_SECONDS = 5.0
+"""The SDK sends one message at a time, so a notification nobody answers would hold up the rest."""
+
+_LONGEST_BODY = 4000
+_LONGEST_READ = 64_000
+"""How much of an error's body is looked at for secrets."""
+_FAULT_CODE = -32000
+_SESSION_HEADER = "mcp-session-id"
+
+
+@asynccontextmanager
+async def open_http_client(
+    server: HttpServer | SseServer, wire: Wire
+) -> AsyncGenerator[httpx2.AsyncClient]:
+    """Open the HTTP client for one session."""
+    timeout = httpx2.Timeout(server.exchange_seconds, read=server.stream_read_seconds)
+    headers = await headers_of(server, wire)
+    auth = auth_of(server, wire.server, wire.hide)
+    if server.http_client_factory is None:
+        # In a thread: it reads the certificates of the machine.
+        client = await in_thread(httpx2.AsyncClient, headers=headers, timeout=timeout, auth=auth)
+    else:
+        make = server.http_client_factory
+        made: object = await in_thread(make, headers=headers, timeout=timeout, auth=auth)
+        if not isinstance(made, httpx2.AsyncClient):
+            raise ConfigError(
+                f"{wire.server}: the HTTP client factory returned {type(made).__module__}."
+                f"{type(made).__name__}; it must return an httpx2.AsyncClient",
+                server=wire.server,
+            )
+        client = made
+    if isinstance(auth, OAuthAuth):
+        auth.attach(client.send)
+    # `send` is the one door every request goes through, auth flows and redirects included.
+    setattr(client, "send", _Send(client, wire, server))  # noqa: B010
+    async with client:
+        yield client
+
+
+class _Send:
+    """`AsyncClient.send`, with a memory."""
+
+    def __init__(
+        self, client: httpx2.AsyncClient, wire: Wire, server: HttpServer | SseServer
+    ) -> None:
+        self._client = client
+        self._plain_send: Send = client.send
+        self._wire = wire
+        self._server = server
+        self._origin = origin_of(httpx2.URL(server.url))
+        self._notices = _Notices(wire)
+
+    async def __call__(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        exchange = current_exchange()
+        if callable(self._server.headers) and origin_of(request.url) == self._origin:
+            # Asked every time: what a function returns, such as a token, may change.
+            request.headers.update(await headers_of(self._server, self._wire))
+        if request.method == "DELETE":
+            return await self._farewell(request, **options)
+        if request.method == "GET" and _SESSION_HEADER in request.headers:
+            return await self._notices.opened(self._answered(request, **options))
+        if request.method != "POST" or exchange is None:
+            return await self._answered(request, **options)
+        if exchange.request_id is None:
+            timeout = cast("dict[str, float]", request.extensions.get("timeout", {}))
+            request.extensions = {
+                **request.extensions,
+                "timeout": {**timeout, "read": _NOTIFICATION_SECONDS},
+            }
+        response: httpx2.Response | None = None
+        try:
+            exchange.written = True
+            response = await self._answered(request, **options)
+            if not response.is_success:
+                exchange.reply = self._wire.reply = await reply_from(response, self._wire)
+                return _whole(response, exchange.reply)
+            if _is_json(response):
+                await response.aread()
+            else:
+                response.stream = _NotedStream(response.stream, exchange)
+        except (httpx2.RequestError, PlaitError) as fault:
+            if response is not None:
+                await response.aclose()
+            return self._failed(request, exchange, fault)
+        return response
+
+    async def _send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Send, and go on where the same origin says so; any other never hears of it.
+
+        Whatever the client's own rule is: it would take the configured headers along.
+        """
+        options["follow_redirects"] = False
+        followed = 0
+        while True:
+            response = await self._send_once(request, **options)
+            if not response.has_redirect_location:
+                return response
+            await response.aread()
+            await response.aclose()
+            following = redirected(request, response, self._client)
+            if following is None or followed == MOST_REDIRECTS:
+                return refused_redirect(request, response)
+            request = following
+            followed += 1
+
+    async def _send_once(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        before = dict(request.headers)
+        try:
+            # Here too: the SDK sends in the context of whoever makes the request.
+            with hidden_in_foreign_logs(self._wire):
+                return await self._plain_send(request, **options)
+        finally:
+            # What is there only now was put in by an auth object: the user's, or for a URL's user.
+            added = dict(request.headers.items() - before.items())
+            if added:
+                self._wire.hide(secrets_in_headers(added))
+
+    async def _answered(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Send; where nobody can sign in, the refusal says what to do about it."""
+        try:
+            return await self._send(request, **options)
+        except SignInNeededError as needed:
+            return needed.response(request)
+
+    async def _farewell(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """End the session on the server, if there is still one to end."""
+        if not self._wire.ended:
+            with contextlib.suppress(httpx2.TransportError, PlaitError, SignInNeededError):
+                response = await self._send(request, **options)
+                if response.is_success or response.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+                    return response
+                await response.aclose()
+        return httpx2.Response(204, request=request)
+
+    def _failed(
+        self, request: httpx2.Request, exchange: Exchange, fault: httpx2.RequestError | PlaitError
+    ) -> httpx2.Response:
+        """Answer one request with its fault, so that the session survives it.
+
+        An error of our own comes from signing in, which precedes the request.
+        """
+        exchange.failure = fault
+        exchange.written = not isinstance(fault, (*_NEVER_COMPLETE, PlaitError))
+        said = f"{type(fault).__name__}: {self._wire.redact(str(fault))}"
+        body = {"jsonrpc": "2.0", "id": None, "error": {"code": _FAULT_CODE, "message": said}}
+        return httpx2.Response(503, request=request, json=body)
+
+
+class _NotedStream(httpx2.AsyncByteStream):
+    """An answer that arrives in pieces; notes when no further piece can come."""
+
+    def __init__(self, inner: Any, exchange: Exchange) -> None:
+        self._inner = inner
+        self._exchange = exchange
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._inner:
+                yield chunk
+        finally:
+            self._exchange.stream_ended = True
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _Notices:
+    """The stream on which a server says what it was not asked, opened again when it ends.
+
+    The SDK gives up on it after a few failures in a row, and tells nobody; this one counts along.
+    """
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._worked = False
+        self._failures = 0
+
+    async def opened(self, answer: Awaitable[httpx2.Response]) -> httpx2.Response:
+        """Wait for the stream."""
+        try:
+            response = await answer
+        except httpx2.RequestError:
+            self.failed()
+            raise
+        if response.is_success:
+            self._worked = True
+            response.stream = _NoticeStream(response.stream, self)
+        else:
+            self.failed()
+        return response
+
+    def ended(self) -> None:
+        """Note that the server ended the stream."""
+        self._failures = 0
+
+    def failed(self) -> None:
+        """Note that it broke, or was refused; a server that never had one is none the worse."""
+        self._failures += 1
+        if self._worked and self._failures >= MAX_RECONNECTION_ATTEMPTS:
+            self._wire.deafen()
+
+
+class _NoticeStream(httpx2.AsyncByteStream):
+    """What arrives on the stream; silence for a while is an end like any other."""
+
+    def __init__(self, inner: Any, notices: _Notices) -> None:
+        self._inner = inner
+        self._notices = notices
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._inner:
+                yield chunk
+        except httpx2.ReadTimeout:
+            pass
+        except httpx2.RequestError:
+            self._notices.failed()
+            raise
+        self._notices.ended()
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+async def reply_from(response: httpx2.Response, wire: Wire) -> HttpReply:
+    """Keep what is worth knowing of an answer that is not a success."""
+    try:
+        await response.aread()
+        body = response.text
+    except httpx2.RequestError:
+        body = ""  # the status stands, whatever became of its text
+    return HttpReply(
+        status=response.status_code,
+        retry_after=response.headers.get("retry-after"),
+        challenge=response.headers.get("www-authenticate"),
+        # Hidden before it is cut: half of a secret would not be found.
+        body=wire.redact(body[:_LONGEST_READ])[:_LONGEST_BODY],
+        error_code=_error_code(body) if _is_json(response) else None,
+        had_session=_SESSION_HEADER in response.request.headers,
+        advice=cast("Advice | None", response.extensions.get(ADVICE)),
+    )
+
+
+def _whole(response: httpx2.Response, reply: HttpReply) -> httpx2.Response:
+    """Return an answer whose body can be read, though it broke off on the way."""
+    try:
+        _ = response.content
+    except httpx2.ResponseNotRead:
+        return httpx2.Response(reply.status, request=response.request)
+    return response
+
+
+def _is_json(response: httpx2.Response) -> bool:
+    return response.headers.get("content-type", "").lower().startswith("application/json")
+
+
+def _error_code(body: str) -> int | None:
+    try:
+        match json.loads(body):
+            case {"error": {"code": int() as code}}:
+                return code
+            case _:
+                return None
+    except (ValueError, RecursionError):
+        return None

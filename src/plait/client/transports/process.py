@@ -1,0 +1,182 @@
+"""A child process that is never left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import os
+import re
+import signal
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+
+from plait._support.threads import in_thread
+from plait.client.transports.guardian import guardian
+from plait.client.transports.pipes import PipeWriter
+
+_STDIN_GRACE_SECONDS = 1.0
+"""How long a server may take to end by itself once its input is closed."""
+
+_TERM_GRACE_SECONDS = 2.0
+
+_KILL_GRACE_SECONDS = 2.0
+
+_READ_AHEAD_BYTES = 1024 * 1024
+
+_STATUS_BYTES = 4096
+_PENDING_SIGNALS = re.compile(rb"^S(?:ig|hd)Pnd:\s*([0-9a-f]+)", re.MULTILINE)
+_KILL_BIT = 1 << (signal.SIGKILL - 1) if os.name == "posix" else 0
+
+
+@dataclass(slots=True)
+class Child:
+    """A running child and its pipes; it leads a process group of its own."""
+
+    process: asyncio.subprocess.Process
+    stdin: PipeWriter
+    stdout: asyncio.StreamReader
+    stderr: asyncio.StreamReader | None
+    vitals: int | None
+    """A descriptor of its `/proc` status, where there is one."""
+
+    @property
+    def pid(self) -> int:
+        """The process id, which is the group's id too."""
+        return self.process.pid
+
+    def is_doomed(self) -> bool:
+        """Say whether the process is dead, or has been killed and only does not know it yet.
+
+        What is written to such a process may still be taken out of the pipe, by a thread that
+        dies on its way back from the kernel; nobody could tell afterwards that it was not run.
+        """
+        if self.vitals is None:
+            return self.process.returncode is not None
+        try:
+            status = os.pread(self.vitals, _STATUS_BYTES, 0)
+        except OSError:
+            return True
+        pending = (int(mask, 16) for mask in _PENDING_SIGNALS.findall(status))
+        return any(mask & _KILL_BIT for mask in pending)
+
+
+@asynccontextmanager
+async def running_child(
+    command: Sequence[str], *, env: Mapping[str, str], cwd: str | None, stderr: int | None
+) -> AsyncGenerator[Child]:
+    """Start a program in its own process group, and leave no process of it behind.
+
+    `stderr` is `subprocess.PIPE`, `subprocess.DEVNULL`, or `None` to share ours.
+
+    Raises:
+        OSError: The program cannot be started.
+    """
+    async with AsyncExitStack() as stack:
+        # The pipes are ours and not asyncio's: its `wait` returns only when all of them are
+        # closed, which a grandchild that keeps one open would prevent.
+        stdin_read, stdin_write = _pipe(stack)
+        stdout_read, stdout_write = _pipe(stack)
+        theirs = [stdin_read, stdout_write]
+        stderr_read = None
+        if stderr == asyncio.subprocess.PIPE:
+            stderr_read, stderr_write = _pipe(stack)
+            theirs.append(stderr_write)
+            stderr = stderr_write.fileno()
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=stdin_read.fileno(),
+            stdout=stdout_write.fileno(),
+            stderr=stderr,
+            env=dict(env),
+            cwd=cwd,
+            start_new_session=True,  # and so a process group of its own
+        )
+        # From here on nothing may leave without ending the process, not even a cancellation.
+        stack.push_async_callback(_end, process, stdin_write)
+        vitals: int | None = None
+        with anyio.CancelScope(shield=True):
+            await in_thread(guardian.watch, process.pid)
+            vitals = await in_thread(_open_vitals, process.pid)
+        if vitals is not None:
+            stack.callback(os.close, vitals)
+        for end in theirs:
+            end.close()
+        stdin = PipeWriter(stdin_write.fileno())
+        stack.callback(stdin.close)
+        yield Child(
+            process,
+            stdin,
+            await _reader(stack, stdout_read),
+            None if stderr_read is None else await _reader(stack, stderr_read),
+            vitals,
+        )
+
+
+def _pipe(stack: AsyncExitStack) -> tuple[io.FileIO, io.FileIO]:
+    read, write = os.pipe()
+    ends = io.FileIO(read, "r"), io.FileIO(write, "w")
+    for end in ends:
+        stack.callback(end.close)
+    return ends
+
+
+async def _reader(stack: AsyncExitStack, pipe: io.FileIO) -> asyncio.StreamReader:
+    reader = asyncio.StreamReader(limit=_READ_AHEAD_BYTES)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), pipe
+    )
+    stack.callback(transport.close)
+    return reader
+
+
+async def _end(process: asyncio.subprocess.Process, stdin: io.FileIO) -> None:
+    """Close its input, wait for it to end by itself, then ask, then insist; and reap it."""
+    with anyio.CancelScope(shield=True):
+        family = await in_thread(_descendants, process.pid)
+        stdin.close()
+        for signum, grace in (
+            (None, _STDIN_GRACE_SECONDS),
+            (signal.SIGTERM, _TERM_GRACE_SECONDS),
+            (signal.SIGKILL, _KILL_GRACE_SECONDS),
+        ):
+            if signum is not None:
+                signal_group(process.pid, signum)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(grace):
+                    await process.wait()
+                    break
+        # The leader is gone; what it started may not be, in its group or out of it.
+        signal_group(process.pid, signal.SIGKILL)
+        for pid in family:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        await in_thread(guardian.unwatch, process.pid)
+
+
+def _open_vitals(pid: int) -> int | None:
+    try:
+        return os.open(f"/proc/{pid}/status", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
+def _descendants(pid: int) -> set[int]:
+    """Find the children of a process, and theirs; empty where there is no /proc."""
+    found: set[int] = set()
+    for listing in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            children = {int(child) for child in listing.read_text().split()}
+            for child in children - found:
+                found |= {child} | _descendants(child)
+    return found
+
+
+def signal_group(group: int, signum: int) -> None:
+    """Signal a process group; one that is gone does not matter."""
+    with contextlib.suppress(OSError):
+        os.killpg(group, signum)

@@ -1,0 +1,374 @@
+"""Mending what servers send, before the SDK throws the whole answer away.
+
+The SDK validates an answer as one piece: one unknown content block, one tool without a schema, and
+everything beside it is lost. `mend` keeps what is good, turns what is broken into something
+readable, and says what it did.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import NoneType
+from typing import Any, TypeGuard, cast, get_args
+from urllib.parse import urlsplit
+
+from mcp.shared.inbound import find_invalid_x_mcp_header
+from mcp_types import methods
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS, OLDEST_SUPPORTED_VERSION
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from plait._support.exception_groups import one_line
+
+ORIGINAL = "plait/original"
+"""The `_meta` key under which a mended part keeps what the server sent."""
+
+Json = dict[str, Any]
+
+_TEXT_KEYS = frozenset({"type", "text"})
+_LONGEST_QUOTE = 2000
+"""How much of a block that cannot be read is quoted to the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """An answer the SDK accepts, and what had to be done for it."""
+
+    result: Json
+    notes: tuple[str, ...] = ()
+
+
+def mend(method: str, result: Json, version: str) -> Mended:
+    """Make an answer valid for the protocol version, losing nothing that is good."""
+    if method == "tools/call" and _is_plain_text(result, version):
+        return Mended(result)
+    repair = _REPAIRS.get(method)
+    if repair is None or _is_unfinished(result, version):
+        return Mended(result)
+    if _fault(method, version, result) is None and not _has_bad_headers(method, version, result):
+        return Mended(result)
+    mender = _Mender(method, version)
+    mended = repair(mender, mender.envelope(result))
+    return Mended(mended, tuple(mender.notes))
+
+
+def _is_unfinished(result: Json, version: str) -> bool:
+    """Recognise a question to the client, and the shapes of protocol extensions."""
+    kind = result.get("resultType")
+    if kind == "input_required":
+        return True
+    return version in MODERN_PROTOCOL_VERSIONS and isinstance(kind, str) and kind != "complete"
+
+
+def _is_plain_text(result: Json, version: str) -> bool:
+    """Recognise the most common answer without the cost of validating it twice."""
+    if version in MODERN_PROTOCOL_VERSIONS and result.get("resultType") != "complete":
+        return False
+    content = result.get("content")
+    return (
+        isinstance(content, list)
+        and not result.keys() - {"content", "isError", "resultType", "structuredContent", "_meta"}
+        and isinstance(result.get("isError", False), bool)
+        and isinstance(result.get("structuredContent", {}), dict)
+        and isinstance(result.get("_meta", {}), dict)
+        and all(_is_text_block(block) for block in cast("list[object]", content))
+    )
+
+
+def _is_text_block(block: object) -> bool:
+    if not _is_object(block):
+        return False
+    return block.keys() == _TEXT_KEYS and block["type"] == "text" and isinstance(block["text"], str)
+
+
+def _is_object(value: object) -> TypeGuard[Json]:
+    return isinstance(value, dict)
+
+
+@cache
+def _validators(method: str, version: str) -> tuple[TypeAdapter[Any], ...]:
+    """Return what the SDK checks a finished answer with: the version's own type, then its own."""
+    rows = (methods.SERVER_RESULTS.get((method, version)), methods.MONOLITH_RESULTS.get(method))
+    return tuple(_finished(row) for row in rows if row is not None)
+
+
+def _finished(row: object) -> TypeAdapter[Any]:
+    # A union also holds `InputRequiredResult`, all of whose fields are optional: as a part of the
+    # check it would let every broken answer pass.
+    arms = cast("tuple[type[BaseModel], ...]", get_args(row) or (row,))
+    return TypeAdapter(next(arm for arm in arms if arm.__name__ != "InputRequiredResult"))
+
+
+def _fault(method: str, version: str, result: Json) -> ValidationError | None:
+    try:
+        for validator in _validators(method, version):
+            validator.validate_python(result, by_name=False)
+    except ValidationError as error:
+        return error
+    return None
+
+
+class _Mender:
+    """The notes and rules for mending one answer."""
+
+    def __init__(self, method: str, version: str) -> None:
+        self.method = method
+        self.version = version
+        self.modern = version in MODERN_PROTOCOL_VERSIONS
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def envelope(self, result: Json) -> Json:
+        """Complete what stands around the payload."""
+        mended = dict(result)
+        if "_meta" in mended and not isinstance(mended["_meta"], dict):
+            del mended["_meta"]
+            self.note("_meta was not an object and was left out")
+        if self.modern:
+            if not isinstance(mended.get("resultType"), str):
+                mended["resultType"] = "complete"
+            if self.method in methods.CACHEABLE_METHODS:
+                mended["ttlMs"] = _milliseconds(mended.get("ttlMs"))
+                if mended.get("cacheScope") != "public":
+                    mended["cacheScope"] = "private"
+        else:
+            for key in ("ttlMs", "cacheScope", "resultType"):
+                mended.pop(key, None)
+        if "nextCursor" in mended and not isinstance(mended["nextCursor"], str):
+            cursor = mended.pop("nextCursor")
+            if cursor is not None:
+                mended["nextCursor"] = str(cursor)
+        return mended
+
+    def fault_of(
+        self, field: str, item: object, method: str | None = None
+    ) -> ValidationError | None:
+        """Say what would be wrong with an answer that holds only this item."""
+        probe: Json = {field: [item]}
+        if self.modern:
+            probe |= {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+        return _fault(method or self.method, self.version, probe)
+
+    def accepts_block(self, block: object) -> bool:
+        """Ask whether a content block is valid."""
+        return self.fault_of("content", block, "tools/call") is None
+
+
+def _milliseconds(ttl: object) -> int:
+    """Read a lifetime; one that makes no sense is none."""
+    if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not math.isfinite(ttl):
+        return 0
+    return max(0, int(ttl))
+
+
+def _as_list(mender: _Mender, result: Json, field: str) -> list[Any]:
+    value = result.get(field)
+    if isinstance(value, list):
+        return cast("list[Any]", value)
+    if value is None:
+        mender.note(f"{field} was missing")
+        return []
+    mender.note(f"{field} was not a list")
+    return [value]
+
+
+def _mend_call(mender: _Mender, result: Json) -> Json:
+    blocks = _as_list(mender, result, "content")
+    result["content"] = [
+        _mend_block(mender, block, f"content[{index}]") for index, block in enumerate(blocks)
+    ]
+    if not isinstance(failed := result.pop("isError", None), NoneType):
+        result["isError"] = bool(failed)
+        if not isinstance(failed, bool):
+            mender.note("isError was not a boolean")
+    structured = result.get("structuredContent")
+    if structured is None:
+        result.pop("structuredContent", None)
+    elif not mender.modern and not isinstance(structured, dict):
+        del result["structuredContent"]
+        meta = cast("Json", result.get("_meta") or {})
+        result["_meta"] = {**meta, ORIGINAL: {"structuredContent": structured}}
+        mender.note("structuredContent was not an object and was moved to _meta")
+    return result
+
+
+def _mend_block(mender: _Mender, block: object, place: str) -> Json:
+    if isinstance(block, str):
+        mender.note(f"{place}: a bare string became a text block")
+        return {"type": "text", "text": block}
+    if mender.accepts_block(block):
+        return cast("Json", block)
+    kind = block.get("type") if _is_object(block) else None
+    if _is_object(block) and (kind == "resource" or kind == "resource_link"):
+        link = _link_from(block)
+        if link is not None and mender.accepts_block(link):
+            mender.note(f"{place}: an incomplete {kind} became a resource link")
+            return link
+    named = f"block of type {kind!r}" if kind else "block without a type"
+    mender.note(f"{place}: a {named} could not be read and became text")
+    return {"type": "text", "text": _readable(block), "_meta": {ORIGINAL: block}}
+
+
+def _link_from(block: Json) -> Json | None:
+    """Make a resource link of a resource that carries only its address."""
+    inner: object = block.get("resource", block)
+    uri = inner.get("uri") if _is_object(inner) else None
+    if not _is_object(inner) or not isinstance(uri, str):
+        return None
+    name = inner.get("name")
+    link: Json = {"type": "resource_link", "uri": uri, "_meta": {ORIGINAL: block}}
+    link["name"] = name if isinstance(name, str) and name else _name_from_uri(uri)
+    for key in ("title", "description", "mimeType"):
+        if isinstance(inner.get(key), str):
+            link[key] = inner[key]
+    return link
+
+
+def _name_from_uri(uri: str) -> str:
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return uri
+    return parts.path.rstrip("/").rpartition("/")[2] or parts.netloc or uri
+
+
+def _readable(block: object) -> str:
+    if _is_object(block) and isinstance(block.get("text"), str):
+        return cast("str", block["text"])
+    try:
+        quoted = json.dumps(block, ensure_ascii=False, default=str)
+    except RecursionError:
+        return "content that is nested too deeply to be shown"
+    return quoted if len(quoted) <= _LONGEST_QUOTE else quoted[:_LONGEST_QUOTE] + "…"
+
+
+def _has_bad_headers(method: str, version: str, result: Json) -> bool:
+    if method != "tools/list" or version not in MODERN_PROTOCOL_VERSIONS:
+        return False
+    return any(find_invalid_x_mcp_header(tool["inputSchema"]) for tool in result["tools"])
+
+
+def _mend_tools(mender: _Mender, result: Json) -> Json:
+    result = _mend_items("tools", "tool")(mender, result)
+    if mender.modern:
+        # https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
+        # A tool whose header annotations are wrong must not be used; the SDK drops it silently.
+        kept: list[Any] = []
+        for tool in result["tools"]:
+            reason = find_invalid_x_mcp_header(tool["inputSchema"])
+            if reason is None:
+                kept.append(tool)
+            else:
+                mender.note(f"tool {tool['name']!r} was left out: x-mcp-header: {reason}")
+        result["tools"] = kept
+    return result
+
+
+def _mend_items(field: str, noun: str) -> Callable[[_Mender, Json], Json]:
+    """Build the repair of a list: what is invalid is taken out and named."""
+
+    def repair(mender: _Mender, result: Json) -> Json:
+        kept: list[Any] = []
+        for index, item in enumerate(_as_list(mender, result, field)):
+            fault = mender.fault_of(field, item)
+            if fault is None:
+                kept.append(item)
+            else:
+                name = item.get("name") if _is_object(item) else None
+                named = (
+                    f"{noun} {name!r}" if isinstance(name, str) else f"{noun} number {index + 1}"
+                )
+                mender.note(f"{named} was left out: {_first_reason(fault)}")
+        result[field] = kept
+        return result
+
+    return repair
+
+
+def _first_reason(fault: ValidationError) -> str:
+    first = fault.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in first["loc"][2:])
+    return one_line(f"{place}: {first['msg']}" if place else first["msg"])
+
+
+def _mend_read(mender: _Mender, result: Json) -> Json:
+    mended: list[Any] = []
+    for index, item in enumerate(_as_list(mender, result, "contents")):
+        if mender.fault_of("contents", item) is None:
+            mended.append(item)
+        else:
+            uri = item.get("uri") if _is_object(item) else None
+            mender.note(f"contents[{index}] could not be read and became text")
+            mended.append(
+                {
+                    "uri": uri if isinstance(uri, str) else "",
+                    "text": _readable(item),
+                    "_meta": {ORIGINAL: item},
+                }
+            )
+    result["contents"] = mended
+    return result
+
+
+def _mend_prompt(mender: _Mender, result: Json) -> Json:
+    mended: list[Any] = []
+    for index, message in enumerate(_as_list(mender, result, "messages")):
+        if mender.fault_of("messages", message) is None:
+            mended.append(message)
+            continue
+        content: object = message.get("content") if _is_object(message) else message
+        role = message.get("role") if _is_object(message) else None
+        blocks = cast("list[object]", content) if isinstance(content, list) else [content]
+        mended.extend(
+            {
+                "role": "assistant" if role == "assistant" else "user",
+                "content": _mend_block(mender, block, f"messages[{index}]"),
+            }
+            for block in blocks
+        )
+    result["messages"] = mended
+    return result
+
+
+def _mend_initialize(mender: _Mender, result: Json) -> Json:
+    mender.note("the handshake answer was incomplete")
+    info = result.get("serverInfo")
+    known: Json = info if _is_object(info) else {}
+    named = {
+        "name": str(known.get("name") or "unknown"),
+        "version": str(known.get("version") or ""),
+    }
+    able = result.get("capabilities")
+    if not isinstance(result.get("instructions", ""), str):
+        del result["instructions"]
+    if not isinstance(result.get("protocolVersion"), str):
+        result["protocolVersion"] = OLDEST_SUPPORTED_VERSION
+    result |= {"serverInfo": named, "capabilities": {}}
+
+    def accepts(**change: Json) -> bool:
+        return _fault(mender.method, mender.version, result | change) is None
+
+    if accepts(serverInfo=known | named):
+        result["serverInfo"] = known | named
+    offered = able.items() if _is_object(able) else ()
+    result["capabilities"] = {
+        name: value for name, value in offered if accepts(capabilities={name: value})
+    }
+    return result
+
+
+_REPAIRS: Mapping[str, Callable[[_Mender, Json], Json]] = {
+    "tools/call": _mend_call,
+    "tools/list": _mend_tools,
+    "resources/list": _mend_items("resources", "resource"),
+    "resources/templates/list": _mend_items("resourceTemplates", "resource template"),
+    "prompts/list": _mend_items("prompts", "prompt"),
+    "resources/read": _mend_read,
+    "prompts/get": _mend_prompt,
+    "initialize": _mend_initialize,
+}

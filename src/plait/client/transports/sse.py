@@ -1,0 +1,140 @@
+"""Servers on the older HTTP+SSE transport: a stream of events down, a POST for each message up."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import anyio
+import httpx2
+from anyio.abc import TaskStatus
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from mcp_types import CONNECTION_CLOSED, ErrorData, JSONRPCError, JSONRPCRequest
+
+from plait.client.config.servers import SseServer
+from plait.client.transports.framing import parse_message
+from plait.client.transports.http_client import open_http_client, reply_from
+from plait.client.transports.redirects import origin_of, shown_origin
+from plait.client.transports.streams import BorrowedStream
+from plait.client.transports.wire import Wire
+from plait.errors import ConnectError
+
+logger = logging.getLogger("plait.client.transports.sse")
+
+Received = SessionMessage | Exception
+
+_EVENT_STREAM = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
+
+
+class _SseWrite(BorrowedStream):
+    """Posts each message to the endpoint that the server named."""
+
+    def __init__(
+        self,
+        client: httpx2.AsyncClient,
+        endpoint: str,
+        received: MemoryObjectSendStream[Received],
+    ) -> None:
+        self._client = client
+        self._endpoint = endpoint
+        self._received = received
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Post one message; a refusal becomes the answer to the request."""
+        body = item.message.model_dump(by_alias=True, mode="json", exclude_unset=True)
+        response = await self._client.post(self._endpoint, json=body)
+        if response.is_success:
+            return
+        if isinstance(item.message, JSONRPCRequest):
+            refusal = ErrorData(code=CONNECTION_CLOSED, message=f"HTTP {response.status_code}")
+            answer = JSONRPCError(jsonrpc="2.0", id=item.message.id, error=refusal)
+            with contextlib.suppress(anyio.ClosedResourceError):
+                self._received.send_nowait(SessionMessage(answer))
+
+
+@asynccontextmanager
+async def open_sse(
+    server: SseServer, wire: Wire
+) -> AsyncGenerator[tuple[MemoryObjectReceiveStream[Received], _SseWrite]]:
+    """Open the event stream, learn where to post, and yield the two streams.
+
+    Raises:
+        ConnectError: The answer is no event stream, or names an endpoint elsewhere.
+    """
+    send, receive = anyio.create_memory_object_stream[Received](math.inf)
+    async with (
+        send,
+        receive,
+        open_http_client(server, wire) as client,
+        client.stream("GET", server.url, headers=_EVENT_STREAM) as response,
+        anyio.create_task_group() as tasks,
+    ):
+        await _check_stream(response, wire)
+        source = httpx2.EventSource(response, max_event_size=server.max_sse_event_size)
+        endpoint: str = await tasks.start(_read_events, source, server.url, send, wire)
+        try:
+            yield receive, _SseWrite(client, endpoint, send)
+        finally:
+            tasks.cancel_scope.cancel()
+
+
+async def _check_stream(response: httpx2.Response, wire: Wire) -> None:
+    if not response.is_success:
+        wire.reply = await reply_from(response, wire)
+        raise ConnectError(
+            f"{wire.server}: HTTP {response.status_code} instead of an event stream",
+            server=wire.server,
+            status=response.status_code,
+        )
+    kind = wire.redact.excerpt(response.headers.get("content-type", "nothing"))
+    if not kind.lower().startswith("text/event-stream"):
+        raise ConnectError(
+            f"{wire.server}: the server sent {kind} instead of an event stream",
+            server=wire.server,
+        )
+
+
+async def _read_events(
+    source: httpx2.EventSource,
+    url: str,
+    received: MemoryObjectSendStream[Received],
+    wire: Wire,
+    *,
+    task_status: TaskStatus[str],
+) -> None:
+    """Hand on every message until the stream ends; the first event names the endpoint."""
+    with received:
+        try:
+            async for event in source:
+                if event.event == "endpoint":
+                    task_status.started(_endpoint(url, event.data, wire))
+                elif event.event == "message" and event.data:
+                    framed = parse_message(event.data)
+                    wire.noise_lines += framed.noise
+                    for message in framed.messages:
+                        received.send_nowait(SessionMessage(message))
+        except httpx2.TransportError as fault:
+            logger.debug("%s: the event stream broke: %s", wire.server, wire.redact(str(fault)))
+        wire.end("the event stream ended")
+
+
+def _endpoint(url: str, named: str, wire: Wire) -> str:
+    """Resolve where to post; another origin would be handed our credentials."""
+    here = httpx2.URL(url)
+    try:
+        there = here.join(named)
+    except (httpx2.InvalidURL, ValueError):
+        raise ConnectError(
+            f"{wire.server}: the server names an endpoint that is no address", server=wire.server
+        ) from None
+    if origin_of(here) != origin_of(there):
+        raise ConnectError(
+            f"{wire.server}: {shown_origin(here)} names an endpoint on another origin, "
+            f"{shown_origin(there)}, which gets none of the headers and credentials meant for it",
+            server=wire.server,
+        )
+    return str(there.copy_with(userinfo=here.userinfo))

@@ -1,0 +1,168 @@
+"""The two ends of a session's streams, tapped: exchanges are noted and answers are mended."""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    PROTOCOL_VERSION_META_KEY,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+)
+
+from plait._support.causes import without_secrets
+from plait.client.transports.repair import mend
+from plait.client.transports.wire import Exchange, RequestId, Wire, sending
+
+if TYPE_CHECKING:
+    from mcp.shared._stream_protocols import ReadStream, WriteStream
+
+logger = logging.getLogger("plait.client.transports")
+
+_LONGEST_ID = 20
+"""Digits in an id that could be a number of ours."""
+
+_HANDSHAKE_VERSION = "2025-11-25"
+"""What the SDK validates handshake-era answers against, whichever version was agreed on."""
+
+_UNTOLD = frozenset({"notifications/cancelled", "notifications/roots/list_changed"})
+"""Notifications that the SDK acts on by itself, or does not know from a server."""
+
+StreamT = TypeVar("StreamT", bound="ReadStream[Any] | WriteStream[Any]")
+
+
+class _Tapped(Generic[StreamT]):
+    """An end of a session's streams with somebody listening."""
+
+    def __init__(self, inner: StreamT, wire: Wire) -> None:
+        self._inner = inner
+        self._wire = wire
+
+    async def aclose(self) -> None:
+        """Close this end."""
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> bool | None:
+        return await self._inner.__aexit__(exc_type, exc_val, exc_tb)
+
+
+class TappedWrite(_Tapped["WriteStream[SessionMessage]"]):
+    """The sending end: notes each message before it goes out."""
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Send one message, in a context that knows its exchange."""
+        exchange = _exchange_of(item)
+        if exchange.request_id is not None:
+            self._wire.pending[exchange.request_id] = exchange
+        elif (cancelled := _cancelled_id(item)) is not None:
+            self._wire.pending.pop(cancelled, None)
+        with sending(exchange):
+            await self._inner.send(item)
+
+
+class TappedRead(_Tapped["ReadStream[SessionMessage | Exception]"]):
+    """The receiving end: mends each answer, and tells when nothing more can come."""
+
+    @property
+    def last_context(self) -> contextvars.Context | None:
+        """The context the last item was sent in, where the transport keeps it."""
+        return getattr(self._inner, "last_context", None)
+
+    async def receive(self) -> SessionMessage | Exception:
+        """Return the next item."""
+        return await self.__anext__()
+
+    def __aiter__(self) -> TappedRead:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            item = await self._inner.__anext__()
+        except StopAsyncIteration:
+            if self._wire.before_end is not None:
+                await self._wire.before_end()
+            self._wire.end("the server closed the connection")
+            raise
+        self._wire.last_heard = time.monotonic()
+        if isinstance(item, SessionMessage):
+            self._settle(item)
+            self._overhear(item)
+        return item
+
+    def _overhear(self, item: SessionMessage) -> None:
+        message = item.message
+        tell = self._wire.on_notification
+        if tell is None or not isinstance(message, JSONRPCNotification):
+            return
+        # A modern server ends with it a stream that this client has asked for.
+        asked = self._wire.pending.get(_cancelled_id(item) or "")
+        ours = asked is not None and asked.method == "subscriptions/listen"
+        if message.method in _UNTOLD and not ours:
+            tell(message.method, message.params)
+
+    def _settle(self, item: SessionMessage) -> None:
+        message = item.message
+        if not isinstance(message, JSONRPCResponse | JSONRPCError) or message.id is None:
+            return
+        exchange = self._wire.pending.pop(_coerced(message.id), None)
+        if exchange is None:
+            return
+        # An error after the answer's stream has ended is the SDK's own, and no server's.
+        exchange.answered = isinstance(message, JSONRPCResponse) or not exchange.stream_ended
+        if isinstance(message, JSONRPCResponse):
+            try:
+                mended = mend(exchange.method, message.result, exchange.version)
+            except Exception as error:  # boundary: no answer, however odd, may end the session
+                safe = without_secrets(error, self._wire.redact)
+                said = "%s: an answer could not be mended"
+                logger.error(said, self._wire.server, exc_info=safe)
+                return
+            message.result = mended.result
+            exchange.notes = mended.notes
+            self._wire.notes.extend(mended.notes)
+            for note in mended.notes:
+                logger.debug("%s: %s: %s", self._wire.server, exchange.method, note)
+
+
+def _exchange_of(item: SessionMessage) -> Exchange:
+    message = item.message
+    if isinstance(message, JSONRPCRequest):
+        return Exchange(message.method, message.id, _version_of(message.params))
+    method = message.method if isinstance(message, JSONRPCNotification) else "response"
+    return Exchange(method, None, _HANDSHAKE_VERSION)
+
+
+def _version_of(params: dict[str, Any] | None) -> str:
+    meta = (params or {}).get("_meta")
+    version = meta.get(PROTOCOL_VERSION_META_KEY) if isinstance(meta, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return version if isinstance(version, str) else _HANDSHAKE_VERSION
+
+
+def _cancelled_id(item: SessionMessage) -> RequestId | None:
+    message = item.message
+    if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+        return (message.params or {}).get("requestId")
+    return None
+
+
+def _coerced(request_id: RequestId) -> RequestId:
+    """Undo what some servers do: send back the id 7 as "7"."""
+    if isinstance(request_id, str) and request_id.isascii() and len(request_id) < _LONGEST_ID:
+        return int(request_id) if request_id.isdecimal() else request_id
+    return request_id

@@ -1,0 +1,1 @@
+"""`MultiServerMCPClient`, and what it offers around tools: prompts, resources, middleware."""

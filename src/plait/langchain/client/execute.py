@@ -1,0 +1,63 @@
+"""Calling one tool by its name, without an agent."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, cast
+
+from langchain_core.messages import ToolMessage
+
+from plait.errors import ToolNotFoundError
+from plait.langchain.client.client import MultiServerMCPClient
+from plait.langchain.tools.blocks import Block, text_block
+from plait.langchain.tools.runner import Answered, Invocation
+from plait.langchain.tools.tool import MCPTool
+
+
+async def execute_tool(
+    client: MultiServerMCPClient,
+    name: str,
+    args: Mapping[str, Any] | None = None,
+    context: Mapping[str, Any] | None = None,
+) -> list[Block]:
+    """Call a tool by its public name or as `server/tool`, and return its content blocks.
+
+    `context` is the `configurable` part of the call's config, such as `{"timeout": 5}`.
+
+    Raises:
+        ToolNotFoundError: No server offers it.
+        ToolFailedError: The tool reported a failure.
+        PlaitError: The call could not be made, or its outcome is not known.
+    """
+    servers = client.toolbox.server_names
+    offered = [
+        tool
+        for tool in await client.get_tools()
+        if isinstance(tool, MCPTool) and tool.tool.server in servers
+    ]
+    found = [one.tool for one in offered if name in {one.name, one.tool.full_name}]
+    if not found:
+        names = [one.name for one in offered]
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names) or 'none'}"
+        raise ToolNotFoundError(f"there is no tool {name!r} ({hint})", tool=name)
+    runner = client.runner(handle_tool_errors=False)
+    config = {"configurable": dict(context or {})}
+    outcome = await runner.run(found[0], Invocation(arguments=args or {}), config)
+    content: Any = []
+    if isinstance(outcome, Answered):
+        content = outcome.converted.content
+    elif isinstance(outcome, ToolMessage):
+        content = cast("Any", outcome.content)
+    return [text_block(content)] if isinstance(content, str) else list(content)
+
+
+def execute_tool_blocking(
+    client: MultiServerMCPClient,
+    name: str,
+    args: Mapping[str, Any] | None = None,
+    context: Mapping[str, Any] | None = None,
+) -> list[Block]:
+    """Do what `execute_tool` does, and block until it is done."""
+    return client.run_blocking(execute_tool, client, name, args, context)

@@ -1,0 +1,214 @@
+"""Tools, and facts about the server, of a session or a connection that the user gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import mcp_types as types
+from langchain_core.tools import BaseTool
+from mcp import Client
+from mcp.client import ClientRequestContext, ClientSession
+from mcp.client.session import ElicitationFnT
+
+from plait.client.calls.callbacks import OnLog
+from plait.client.catalog.names import NamePolicy, with_public_names
+from plait.client.catalog.sanitize_tools import harmless_tool
+from plait.client.catalog.schemas import Profile
+from plait.client.catalog.tool import Tool
+from plait.client.connections.server_info import ServerFacts
+from plait.client.options import ToolOptions
+from plait.client.toolbox import Toolbox
+from plait.langchain.client.sessions import (
+    AnySession,
+    SessionCaller,
+    list_all_tools,
+    opened_session,
+    server_from,
+)
+from plait.langchain.tools.callbacks import CallbackContext, Callbacks
+from plait.langchain.tools.caller import Caller
+from plait.langchain.tools.interceptors import ToolCallInterceptor
+from plait.langchain.tools.output_handling import HandlingLayer, OutputHandling
+from plait.langchain.tools.runner import RunnerSettings, ToolRunner
+from plait.langchain.tools.tool import MCPTool
+
+_UNNAMED = "unknown"
+_NEITHER = "give a session or a connection"
+
+
+async def load_mcp_tools(
+    session: AnySession | None,
+    *,
+    connection: Mapping[str, Any] | None = None,
+    callbacks: Callbacks | None = None,
+    tool_interceptors: Sequence[ToolCallInterceptor] | None = None,
+    server_name: str | None = None,
+    tool_name_prefix: bool = False,
+    handle_tool_errors: bool = True,
+    prefix_tool_name_with_server_name: bool = False,
+    additional_tool_name_prefix: str = "",
+    use_standard_content_blocks: bool = True,
+    output_handling: HandlingLayer = None,
+    profile: Profile | None = None,
+    sanitize: bool = True,
+) -> list[BaseTool]:
+    """Load the tools of a session that you manage, or of a connection.
+
+    Over a session of yours nothing is healed: tools work while it is open. Of a connection the
+    tools hold one that lasts and heals; it is closed when the last of them is gone.
+
+    Raises:
+        ValueError: There is neither a session nor a connection.
+    """
+    name = server_name or _UNNAMED
+    settings = _settings(
+        callbacks,
+        tool_interceptors,
+        handle_tool_errors=handle_tool_errors,
+        standard_blocks=use_standard_content_blocks,
+        output_handling=output_handling,
+        sanitize=sanitize,
+    )
+    prefixed = "" if server_name is None else "_" if tool_name_prefix else ""
+    names = NamePolicy(
+        separator="__" if prefix_tool_name_with_server_name and server_name else prefixed,
+        extra=additional_tool_name_prefix,
+    )
+    caller: Caller
+    if session is not None:
+        caller = SessionCaller(session, name)
+        listed = [Tool.from_mcp(name, tool) for tool in await list_all_tools(session)]
+        if sanitize:
+            listed = [harmless_tool(tool)[0] for tool in listed]
+    elif connection is not None:
+        caller = toolbox_for(name, connection, callbacks, sanitize=sanitize)
+        listed = await caller.tools()
+    else:
+        raise ValueError(_NEITHER)
+    runner = ToolRunner(caller, settings)
+    return [MCPTool(tool, runner, profile=profile) for tool in with_public_names(listed, names)]
+
+
+def convert_mcp_tool_to_langchain_tool(
+    session: AnySession | None,
+    tool: types.Tool,
+    *,
+    connection: Mapping[str, Any] | None = None,
+    callbacks: Callbacks | None = None,
+    tool_interceptors: Sequence[ToolCallInterceptor] | None = None,
+    server_name: str | None = None,
+    tool_name_prefix: bool = False,
+    handle_tool_errors: bool = True,
+) -> BaseTool:
+    """Make a LangChain tool of one MCP tool; with a session, call this in the session's loop.
+
+    Raises:
+        ValueError: There is neither a session nor a connection.
+    """
+    name = server_name or _UNNAMED
+    caller: Caller
+    if session is not None:
+        caller = SessionCaller(session, name)
+    elif connection is not None:
+        caller = toolbox_for(name, connection, callbacks)
+    else:
+        raise ValueError(_NEITHER)
+    settings = _settings(callbacks, tool_interceptors, handle_tool_errors=handle_tool_errors)
+    names = NamePolicy(separator="_" if tool_name_prefix and server_name else "")
+    (named,) = with_public_names([harmless_tool(Tool.from_mcp(name, tool))[0]], names)
+    return MCPTool(named, ToolRunner(caller, settings))
+
+
+async def load_mcp_server_info(
+    session: AnySession | None,
+    *,
+    connection: Mapping[str, Any] | None = None,
+    callbacks: Callbacks | None = None,
+    server_name: str | None = None,
+) -> ServerFacts:
+    """Return who a server says it is, what it can do, and its instructions.
+
+    A session that is not initialized yet is initialized by this.
+
+    Raises:
+        ValueError: There is neither a session nor a connection.
+    """
+    if isinstance(session, Client):
+        return ServerFacts.of(session)
+    if isinstance(session, ClientSession):
+        if session.server_capabilities is None:
+            await session.initialize()
+        return ServerFacts.of(session)
+    if connection is None:
+        raise ValueError(_NEITHER)
+    context = CallbackContext(server_name=server_name or _UNNAMED)
+    told = callbacks.to_mcp_format(context=context) if callbacks is not None else None
+    server = server_from(connection)
+    async with opened_session(server_name or _UNNAMED, server, mcp_callbacks=told) as opened:
+        return ServerFacts.of(opened)
+
+
+def toolbox_for(
+    name: str,
+    connection: Mapping[str, Any],
+    callbacks: Callbacks | None = None,
+    *,
+    sanitize: bool = True,
+) -> Toolbox:
+    """Make a toolbox of one connection."""
+    told = callbacks or Callbacks()
+    return Toolbox(
+        {"servers": {name: connection}},
+        on_log=log_callback(told),
+        on_elicitation=question_callback(told),
+        **cast("ToolOptions", {**told.notices(), "sanitize": sanitize}),
+    )
+
+
+def log_callback(callbacks: Callbacks) -> OnLog | None:
+    """Return what takes the log messages that belong to no call."""
+    if not callbacks.hears_logs:
+        return None
+
+    async def told(server: str, params: types.LoggingMessageNotificationParams) -> None:
+        await callbacks.logged(params, CallbackContext(server_name=server))
+
+    return told
+
+
+def question_callback(callbacks: Callbacks) -> Callable[[str], ElicitationFnT]:
+    """Return what makes the answers to questions that nobody else answers."""
+
+    def for_server(server: str) -> ElicitationFnT:
+        told = callbacks.to_mcp_format(context=CallbackContext(server_name=server))
+        return told.elicitation_callback or declined
+
+    return for_server
+
+
+async def declined(
+    context: ClientRequestContext, params: types.ElicitRequestParams
+) -> types.ElicitResult:
+    """Answer a question that nobody is there to answer."""
+    del context, params
+    return types.ElicitResult(action="decline")
+
+
+def _settings(
+    callbacks: Callbacks | None,
+    interceptors: Sequence[ToolCallInterceptor] | None,
+    *,
+    handle_tool_errors: bool,
+    standard_blocks: bool = True,
+    output_handling: HandlingLayer = None,
+    sanitize: bool = True,
+) -> RunnerSettings:
+    return RunnerSettings(
+        interceptors=tuple(interceptors or ()),
+        callbacks=callbacks or Callbacks(),
+        handle_tool_errors=handle_tool_errors,
+        standard_blocks=standard_blocks,
+        sanitize=sanitize,
+        handling=OutputHandling.of(output_handling),
+    )

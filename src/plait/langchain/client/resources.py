@@ -1,0 +1,93 @@
+"""Resources of MCP servers as LangChain blobs."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator, Iterable
+from typing import Protocol
+
+import mcp_types as types
+from langchain_core.documents.base import Blob
+from mcp import ClientSession
+
+from plait.langchain.tools.blocks import ResourceContents
+
+_MOST_PAGES = 1000
+"""A list that is longer than this is one that never ends."""
+
+
+class ResourceSource(Protocol):
+    """Anything that lists resources page by page, and reads them, as the SDK's `Client` does."""
+
+    async def list_resources(self, *, cursor: str | None = None) -> types.ListResourcesResult:
+        """List one page of resources."""
+        ...
+
+    async def read_resource(self, uri: str) -> types.ReadResourceResult:
+        """Read a resource."""
+        ...
+
+
+def convert_mcp_resource_to_langchain_blob(resource_uri: str, contents: ResourceContents) -> Blob:
+    """Translate the contents of a resource.
+
+    Raises:
+        TypeError: The contents are neither text nor binary data.
+        ValueError: The binary data is not base64.
+    """
+    match contents:
+        case types.TextResourceContents():
+            data = contents.text
+        case types.BlobResourceContents():
+            data = base64.b64decode(contents.blob)
+        case _:  # pyright: ignore[reportUnnecessaryComparison]
+            raise TypeError(f"unsupported contents of {resource_uri}: {type(contents).__name__}")
+    return Blob.from_data(data, mime_type=contents.mime_type, metadata={"uri": resource_uri})
+
+
+async def get_mcp_resource(session: ResourceSource | ClientSession, uri: str) -> list[Blob]:
+    """Read a resource, which may have several parts."""
+    result = await session.read_resource(uri)
+    return [convert_mcp_resource_to_langchain_blob(uri, contents) for contents in result.contents]
+
+
+async def load_mcp_resources(
+    session: ResourceSource | ClientSession, *, uris: str | Iterable[str] | None = None
+) -> list[Blob]:
+    """Read these resources, or all that the server lists.
+
+    Raises:
+        RuntimeError: A resource could not be read; the cause says why.
+    """
+    if uris is None:
+        wanted = [uri async for uri in _listed(session)]
+    else:
+        wanted = [uris] if isinstance(uris, str) else list(uris)
+    blobs: list[Blob] = []
+    for uri in wanted:
+        try:
+            blobs += await get_mcp_resource(session, uri)
+        except Exception as error:  # boundary: a session may raise anything
+            raise RuntimeError(f"Error fetching resource {uri}") from error
+    return blobs
+
+
+async def _listed(session: ResourceSource | ClientSession) -> AsyncIterator[str]:
+    cursor: str | None = None
+    seen: set[str] = set()
+    for _ in range(_MOST_PAGES):
+        page = await _page(session, cursor)
+        for resource in page.resources:
+            yield resource.uri
+        cursor = page.next_cursor
+        if not cursor or cursor in seen:  # a server that repeats a cursor would go on for ever
+            return
+        seen.add(cursor)
+
+
+async def _page(
+    session: ResourceSource | ClientSession, cursor: str | None
+) -> types.ListResourcesResult:
+    if isinstance(session, ClientSession):
+        return await session.list_resources(params=types.PaginatedRequestParams(cursor=cursor))
+    return await session.list_resources(cursor=cursor)

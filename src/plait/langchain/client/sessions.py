@@ -1,0 +1,218 @@
+"""Sessions that a user opens and closes, and tools called over them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import Any, ParamSpec, TypeVar, cast
+
+import mcp_types as types
+from mcp import Client
+from mcp.client import ClientSession
+
+from plait._support.redact import Redactor
+from plait.client.calls.call import ToolCall, deadline_of, within_run
+from plait.client.calls.outcome import ToolResult
+from plait.client.config.read import read_config
+from plait.client.config.secrets import secret_values
+from plait.client.config.servers import InProcessServer, ServerConfig
+from plait.client.config.timing import Timeouts
+from plait.client.connections.credentials import Access
+from plait.client.connections.deadline import Deadline
+from plait.client.connections.error_mapping import (
+    connect_timeout,
+    leaf_of,
+    request_failure,
+    with_cause,
+)
+from plait.client.connections.opening import Memory, Voice, enter_client
+from plait.client.connections.operations import call_tool, list_tools
+from plait.client.transports.open import open_transport
+from plait.client.transports.wire import Wire, watched_exchanges
+from plait.errors import BlockingCallError, ClientClosedError
+from plait.langchain.tools.callbacks import MCPCallbacks
+from plait.langchain.tools.caller import PlainCaller
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+AnySession = Client | ClientSession
+"""What the MCP SDK calls by: its high-level client, or the session below it."""
+
+
+@asynccontextmanager
+async def create_session(
+    connection: Mapping[str, Any] | ServerConfig, *, mcp_callbacks: MCPCallbacks | None = None
+) -> AsyncGenerator[ClientSession]:
+    """Open a session that is not initialized yet; it is closed when the block ends.
+
+    Raises:
+        PlaitError: The connection is wrong, or the server cannot be reached.
+    """
+    server = server_from(connection)
+    told = mcp_callbacks or MCPCallbacks()
+    if isinstance(server, InProcessServer):
+        async with opened_session("server", server, mcp_callbacks=told) as session:
+            yield session
+        return
+    wire = Wire("server", Redactor(secret_values(server)), lambda: None)
+    async with (
+        open_transport(server, wire) as (reading, writing),
+        ClientSession(
+            reading,
+            writing,
+            logging_callback=told.logging_callback,
+            elicitation_callback=told.elicitation_callback,
+            **server.client_options,
+        ) as session,
+    ):
+        yield session
+
+
+@asynccontextmanager
+async def opened_session(
+    name: str, server: ServerConfig, *, mcp_callbacks: MCPCallbacks | None = None
+) -> AsyncGenerator[ClientSession]:
+    """Open a session of its own with a server, ready for use.
+
+    Raises:
+        PlaitError: The server cannot be reached, or does not complete the handshake.
+    """
+    told = mcp_callbacks or MCPCallbacks()
+    voice = Voice(on_log=told.logging_callback, on_elicitation=told.elicitation_callback)
+    wire = Wire(name, Redactor(secret_values(server)), lambda: None)
+    limit = server.timeouts.connect_seconds
+    async with AsyncExitStack() as stack:
+        try:
+            async with asyncio.timeout(limit):
+                client = await enter_client(stack, server, wire, Memory(), voice)
+        except TimeoutError as error:
+            raise connect_timeout(limit, wire, name) from error
+        yield client.session
+
+
+def server_from(connection: Mapping[str, Any] | ServerConfig, name: str = "server") -> ServerConfig:
+    """Read one connection.
+
+    Raises:
+        ConfigError: Anything is wrong with it.
+    """
+    return read_config({"servers": {name: connection}}).servers[name]
+
+
+async def list_all_tools(session: AnySession) -> list[types.Tool]:
+    """List the tools of every page, up to 1,000 of them."""
+    return list((await list_tools(_as_client(session))).tools)
+
+
+class _BareSession:
+    """Has of the SDK's client what listing and calling tools needs, over the session below it."""
+
+    def __init__(self, session: ClientSession) -> None:
+        self.session = session
+
+    @property
+    def protocol_version(self) -> str | None:
+        return self.session.protocol_version
+
+    async def list_tools(self, *, cursor: str | None = None) -> types.ListToolsResult:
+        params = types.PaginatedRequestParams(cursor=cursor) if cursor else None
+        return await self.session.list_tools(params=params)
+
+
+def _as_client(session: AnySession) -> Client:
+    return session if isinstance(session, Client) else cast("Client", _BareSession(session))
+
+
+class SessionCaller(PlainCaller):
+    """Calls tools over a session that the user manages; nothing is healed or repeated here."""
+
+    def __init__(self, session: AnySession, name: str) -> None:
+        self._session = session
+        self._wire = Wire(name, Redactor(()), lambda: None)
+        self._loop = asyncio.get_running_loop()
+
+    async def execute(self, call: ToolCall) -> ToolResult:
+        """Make a call.
+
+        Raises:
+            PlaitError: Why there is no answer.
+        """
+        began = time.perf_counter()
+        deadline = deadline_of(call, Timeouts(), None)
+        with watched_exchanges(deadline.held) as exchanges:
+            try:
+                async with within_run(call), deadline:
+                    result = await self._send(call, deadline)
+            except Exception as error:  # noqa: BLE001  # boundary: the SDK may raise anything
+                cause = leaf_of(error, exchanges)
+                if deadline.expired:
+                    failure = deadline.error(call.server, call.tool, sent=True)
+                else:
+                    failure = request_failure(
+                        error, exchanges, self._wire, method="tools/call", tool=call.tool
+                    ).error
+            else:
+                return ToolResult.from_mcp(
+                    call.server,
+                    call.tool,
+                    result,
+                    attempts=1,
+                    notes=exchanges.notes,
+                    seconds=time.perf_counter() - began,
+                )
+        raise with_cause(failure, cause, self._wire)
+
+    async def _send(self, call: ToolCall, deadline: Deadline) -> types.CallToolResult:
+        async def progressed(progress: float, total: float | None, message: str | None) -> None:
+            deadline.extend()
+            told = call.on_progress and call.on_progress(progress, total, message)
+            if told is not None:
+                await told
+
+        return await call_tool(
+            _as_client(self._session), call.tool, call.arguments, on_progress=progressed
+        )
+
+    async def read(
+        self, server: str, uri: str, *, access: Access | None = None
+    ) -> types.ReadResourceResult:
+        """Read a resource.
+
+        Raises:
+            PlaitError: It cannot be read.
+        """
+        del server, access
+        with watched_exchanges() as exchanges:
+            try:
+                return await self._session.read_resource(uri)
+            except Exception as error:  # noqa: BLE001  # boundary: the SDK may raise anything
+                cause = leaf_of(error, exchanges)
+                failure = request_failure(error, exchanges, self._wire, method="resources/read")
+        raise with_cause(failure.error, cause, self._wire)
+
+    def run_blocking(
+        self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run something in the loop of the session, and block until it is done.
+
+        Raises:
+            BlockingCallError: That loop runs in this very thread.
+            ClientClosedError: That loop has ended.
+        """
+        try:
+            here = asyncio.get_running_loop()
+        except RuntimeError:
+            here = None
+        if here is self._loop:
+            raise BlockingCallError(
+                "a blocking call would stop the event loop that has to answer it: await the "
+                "asynchronous form, or call from another thread (asyncio.to_thread)"
+            )
+        if not self._loop.is_running():
+            raise ClientClosedError("the event loop of the session has ended")
+        coroutine = partial(work, *args, **kwargs)()
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()

@@ -1,0 +1,1 @@
+"""What an MCP tool is in LangChain, and what happens when it is called."""

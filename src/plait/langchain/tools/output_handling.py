@@ -1,0 +1,68 @@
+"""Which parts of a tool's answer the model reads, and which only the program sees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Literal, Self, cast
+
+from plait.client.config.problems import did_you_mean
+from plait.errors import ConfigError
+
+Route = Literal["content", "artifact"]
+"""`content` is read by the model; `artifact` is kept beside the message for the program."""
+
+StructuredRoute = Literal["auto", "content", "artifact"]
+"""`auto` shows structured content to the model only if the tool wrote no text."""
+
+HandlingLayer = Route | Mapping[str, StructuredRoute | None] | None
+"""One place where routes are set: a route for everything, routes by type, or no opinion."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputHandling:
+    """The route of every type of content."""
+
+    text: Route = "content"
+    image: Route = "content"
+    audio: Route = "content"
+    resource: Route = "artifact"
+    resource_link: Route = "content"
+    structured_content: StructuredRoute = "auto"
+
+    @classmethod
+    def of(cls, *layers: HandlingLayer) -> Self:
+        """Merge layers, the weakest first; what none of them mentions keeps its default.
+
+        Raises:
+            ConfigError: A layer names a type or a route that does not exist.
+        """
+        merged = cls()
+        for layer in layers:
+            merged = replace(merged, **_routes(layer))
+        return merged
+
+
+_TYPES = tuple(field.name for field in fields(OutputHandling))
+
+
+def _routes(layer: HandlingLayer) -> dict[str, Route]:
+    if layer is None:
+        return {}
+    if not isinstance(layer, Mapping):
+        return {name: _checked(name, layer) for name in _TYPES}
+    return {name: _checked(name, route) for name, route in layer.items() if route is not None}
+
+
+def _checked(name: str, route: object) -> Route:
+    if name not in _TYPES:
+        hint = did_you_mean(name, _TYPES) or f"the types are {', '.join(_TYPES)}"
+        raise ConfigError(f"output_handling has no type {name!r}: {hint}")
+    allowed = ("content", "artifact", *(["auto"] if name == "structured_content" else []))
+    if route not in allowed:
+        raise ConfigError(f"output_handling of {name} is {route!r}: use {' or '.join(allowed)}")
+    return cast("Route", route)
+
+
+DEFAULT_HANDLING = OutputHandling()
+"""Everything is for the model, but for embedded resources, which may be large."""

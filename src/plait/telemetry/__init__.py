@@ -1,1 +1,0 @@
-"""One seam for observing what happens."""

@@ -1,0 +1,115 @@
+"""Messages of LangChain, as objects or as JSON, into ours; LangChain need not be installed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from plait.traces.messages.content import (
+    Content,
+    TextContent,
+    ThinkingContent,
+    ToolResultContent,
+    ToolUseContent,
+)
+from plait.traces.messages.from_mcp import decoded_bytes, media_line
+from plait.traces.messages.message import Message, Role
+
+_ROLES = {
+    "system": Role.SYSTEM,
+    "human": Role.USER,
+    "ai": Role.ASSISTANT,
+    "AIMessageChunk": Role.ASSISTANT,
+    "tool": Role.TOOL,
+}
+
+
+def message_from_any(given: object) -> Message:
+    """Read a message: ours, ours as JSON, or LangChain's as an object or as JSON.
+
+    Raises:
+        ValueError: It is none of these.
+    """
+    if isinstance(given, Message):
+        return given
+    if isinstance(given, Mapping):
+        data = cast("Mapping[str, Any]", given)
+        if "role" in data:
+            return Message.from_dict(data)
+        held = data.get("data")
+        facts = cast("Mapping[str, Any]", held) if isinstance(held, Mapping) else data
+        return _from_facts(str(data.get("type")), facts)
+    kind = getattr(given, "type", None)
+    names = ("content", "tool_calls", "tool_call_id", "status", "usage_metadata")
+    facts = {name: getattr(given, name, None) for name in names}
+    return _from_facts(str(kind), facts)
+
+
+def _from_facts(kind: str, facts: Mapping[str, Any]) -> Message:
+    role = _ROLES.get(kind)
+    if role is None:
+        raise ValueError(f"{kind!r} is no kind of message")
+    if role is Role.TOOL:
+        text = "\n".join(_line(block) for block in _parts(facts.get("content")))
+        failed = facts.get("status") == "error"
+        return Message(role, [ToolResultContent(str(facts.get("tool_call_id")), text, failed)])
+    blocks = [block for part in _parts(facts.get("content")) if (block := _block(part)) is not None]
+    calls = cast("Sequence[Mapping[str, Any]]", facts.get("tool_calls") or ())
+    blocks += [
+        ToolUseContent(
+            str(call.get("id") or ""), str(call.get("name") or ""), dict(call.get("args") or {})
+        )
+        for call in calls
+    ]
+    return Message(role, blocks, _usage(facts.get("usage_metadata")))
+
+
+def _parts(content: object) -> list[Mapping[str, Any]]:
+    if not isinstance(content, list):
+        return [{"type": "text", "text": str(content)}] if content else []
+    return [
+        cast("Mapping[str, Any]", part)
+        if isinstance(part, Mapping)
+        else {"type": "text", "text": str(part)}
+        for part in cast("list[object]", content)
+    ]
+
+
+def _block(part: Mapping[str, Any]) -> Content | None:
+    match part.get("type"):
+        case "text":
+            return TextContent(str(part.get("text", "")))
+        case "thinking":
+            return ThinkingContent(str(part.get("thinking", "")), part.get("signature"))
+        case "reasoning":
+            return ThinkingContent(str(part.get("reasoning", "")))
+        case "tool_use" | "tool_call":  # they are among the calls of the message
+            return None
+        case "redacted_thinking":  # the provider's seal alone, which says nothing
+            return None
+        case _:
+            return TextContent(_line(part))
+
+
+def _line(part: Mapping[str, Any]) -> str:
+    if part.get("type") == "text":
+        return str(part.get("text", ""))
+    data = part.get("base64") or part.get("data") or ""
+    return media_line(
+        str(part.get("type")), part.get("mime_type"), decoded_bytes(data if data else "")
+    )
+
+
+def _usage(given: object) -> dict[str, Any] | None:
+    if not isinstance(given, Mapping):
+        return None
+    usage = cast("Mapping[str, Any]", given)
+    details = cast("Mapping[str, Any]", usage.get("input_token_details") or {})
+    counts = {
+        "input_tokens": usage.get("input_tokens", 0),
+        "output_tokens": usage.get("output_tokens", 0),
+        "total_tokens": usage.get("total_tokens", 0),
+        "cache_read_tokens": usage.get("cache_read_tokens", details.get("cache_read")),
+        "cache_creation_tokens": usage.get("cache_creation_tokens", details.get("cache_creation")),
+    }
+    return {name: count for name, count in counts.items() if count is not None}

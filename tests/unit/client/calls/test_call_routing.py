@@ -1,0 +1,151 @@
+"""What a server says during a call reaches the one who made it, and nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+from mcp.client import ClientRequestContext, ClientSession
+from mcp_types import ElicitRequestFormParams, ElicitResult
+
+from plait.client.calls.call_routing import Listener, Talk
+from plait.client.calls.elicitation_schema import with_defaults
+
+pytestmark = pytest.mark.anyio
+
+
+class FakeSession:
+    """Stands for a session; only which one it is matters."""
+
+
+def session() -> ClientSession:
+    return cast("ClientSession", FakeSession())
+
+
+def question(text: str) -> ElicitRequestFormParams:
+    return ElicitRequestFormParams(message=text, requested_schema={"type": "object"})
+
+
+def listener(name: str, *, pausing: bool = True) -> Listener:
+    async def ask(context: Any, params: Any) -> ElicitResult:
+        return ElicitResult(action="accept", content={"by": name})
+
+    return Listener("server", name, ask=ask, pausing=pausing)
+
+
+async def declined(context: Any, params: Any) -> ElicitResult:
+    return ElicitResult(action="decline")
+
+
+class Calls:
+    """Calls under way, each in a task of its own, until they are ended."""
+
+    def __init__(self, talk: Talk) -> None:
+        self._talk = talk
+        self._ends: dict[str, asyncio.Event] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def begin(self, one: Listener, on: ClientSession) -> None:
+        begun, end = asyncio.Event(), asyncio.Event()
+
+        async def call() -> None:
+            with self._talk.heard_by(one, on):
+                begun.set()
+                await end.wait()
+
+        self._ends[one.tool] = end
+        self._tasks[one.tool] = asyncio.ensure_future(call())
+        await begun.wait()
+
+    async def end(self, name: str) -> None:
+        self._ends.pop(name).set()
+        await self._tasks.pop(name)
+
+    async def end_all(self) -> None:
+        for name in list(self._ends):
+            await self.end(name)
+
+
+def asked(talk: Talk, on: ClientSession, text: str = "?") -> asyncio.Task[Any]:
+    context = ClientRequestContext(session=on, request_id=1)
+    return asyncio.ensure_future(talk.answer(context, question(text), declined))
+
+
+async def settled() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_a_question_goes_to_the_only_call_on_its_session() -> None:
+    talk, here, there = Talk(), session(), session()
+    calls = Calls(talk)
+    await calls.begin(listener("a"), here)
+    await calls.begin(listener("b"), there)
+
+    answers = [await asked(talk, here), await asked(talk, there)]
+    await calls.end_all()
+
+    assert [answer.content for answer in answers] == [{"by": "a"}, {"by": "b"}]
+
+
+async def test_of_two_calls_the_one_that_ends_did_not_ask() -> None:
+    talk, here = Talk(), session()
+    calls = Calls(talk)
+    await calls.begin(listener("a"), here)
+    await calls.begin(listener("b"), here)
+
+    answer = asked(talk, here)
+    await settled()
+    waited = not answer.done()
+    await calls.end("a")
+    assert (await answer).content == {"by": "b"}
+    await calls.end_all()
+    assert waited
+
+
+async def test_when_every_call_may_have_asked_a_question_is_declined_not_swapped() -> None:
+    talk, here = Talk(), session()
+    calls = Calls(talk)
+    await calls.begin(listener("a"), here)
+    await calls.begin(listener("b"), here)
+
+    first = asked(talk, here)
+    await settled()
+    second = await asked(talk, here)
+    await calls.end("a")
+    assert second.action == "decline"
+    assert (await first).content == {"by": "b"}
+    await calls.end_all()
+
+
+async def test_calls_that_are_not_paused_share_their_callback() -> None:
+    talk, here = Talk(), session()
+    calls = Calls(talk)
+    await calls.begin(listener("a", pausing=False), here)
+    same = listener("a", pausing=False)
+    with talk.heard_by(same, here):
+        context = ClientRequestContext(session=here, request_id=1)
+        own = await talk.answer(context, question("?"), declined)
+    assert isinstance(own, ElicitResult)
+    assert own.action == "accept"
+    await calls.end_all()
+
+
+async def test_without_a_call_nobody_is_asked() -> None:
+    assert (await asked(Talk(), session())).action == "decline"
+
+
+def test_an_accepted_form_is_filled_in_with_the_defaults_of_its_schema() -> None:
+    form = ElicitRequestFormParams(
+        message="?",
+        requested_schema={
+            "type": "object",
+            "properties": {"a": {"type": "string", "default": "x"}, "b": {"type": "integer"}},
+        },
+    )
+    given = with_defaults(form, ElicitResult(action="accept", content={"b": 1}))
+    kept = with_defaults(form, ElicitResult(action="accept", content={"a": "y"}))
+    refused = with_defaults(form, ElicitResult(action="decline"))
+
+    assert (given.content, kept.content, refused.content) == ({"a": "x", "b": 1}, {"a": "y"}, None)

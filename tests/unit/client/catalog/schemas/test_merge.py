@@ -1,0 +1,96 @@
+"""One schema for what several ask: it says neither more nor less."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plait.client.catalog.schemas.clean import clean
+from plait.client.catalog.schemas.merge import is_never, merge, merge_members
+from plait.client.catalog.schemas.provider_schema import Notes
+from tests.unit.client.catalog.schemas.strategies import JSON, SOUND, calmly, fits, values_for
+
+
+@given(st.lists(SOUND, min_size=1, max_size=3), st.data())
+@calmly
+def test_a_value_fits_the_merged_schema_exactly_if_it_fits_all(
+    members: list[Any], data: st.DataObject
+) -> None:
+    schema = clean({"allOf": members}, Notes())
+    value = data.draw(JSON | values_for(schema))
+
+    assert fits(merge_members(schema), value) == fits(schema, value)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ({"minimum": 1, "maximum": 9}, {"minimum": 3, "maximum": 20}, {"minimum": 3, "maximum": 9}),
+        ({"type": ["string", "null"]}, {"type": "string"}, {"type": "string"}),
+        ({"type": "number"}, {"type": "integer"}, {"type": "integer"}),
+        ({"enum": [1, 2, True]}, {"enum": [2.0, 3]}, {"enum": [2]}),
+        ({"const": 1}, {"enum": [1, 2]}, {"const": 1}),
+        ({"required": ["a"]}, {"required": ["b", "a"]}, {"required": ["a", "b"]}),
+        ({"multipleOf": 4}, {"multipleOf": 6}, {"multipleOf": 12}),
+        ({"uniqueItems": False}, {"uniqueItems": True}, {"uniqueItems": True}),
+        ({"description": "One"}, {"description": "Two."}, {"description": "One. Two."}),
+        (
+            {"title": "One", "default": 1},
+            {"title": "Two", "default": 2},
+            {"title": "One", "default": 1},
+        ),
+        (
+            {"properties": {"a": {"minLength": 1}}},
+            {"properties": {"a": {"maxLength": 2}, "b": True}},
+            {"properties": {"a": {"minLength": 1, "maxLength": 2}, "b": {}}},
+        ),
+        (
+            {"properties": {"a": {}}, "additionalProperties": False},
+            {"properties": {"b": {}}},
+            {"properties": {"a": {}, "b": {"not": {}}}, "additionalProperties": False},
+        ),
+        (
+            {"prefixItems": [{"minimum": 1}]},
+            {"items": {"maximum": 2}},
+            {"prefixItems": [{"minimum": 1, "maximum": 2}], "items": {"maximum": 2}},
+        ),
+        (
+            {"not": {"const": 1}},
+            {"not": {"const": 2}},
+            {"not": {"anyOf": [{"const": 1}, {"const": 2}]}},
+        ),
+    ],
+)
+def test_keywords_are_merged(first: Any, second: Any, expected: Any) -> None:
+    assert merge(first, second) == expected
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [({"pattern": "a"}, {"pattern": "b"}), ({"contains": {}}, {"contains": {"const": 1}})],
+)
+def test_what_one_schema_cannot_say_stays_behind(first: Any, second: Any) -> None:
+    assert merge(first, second) == {**first, "allOf": [second]}
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [({"type": "string"}, {"type": "null"}), ({"enum": [1]}, {"enum": [2]}), ({}, False)],
+)
+def test_contradictions_are_seen(first: Any, second: Any) -> None:
+    assert is_never(merge(first, second))
+
+
+def test_members_that_close_an_object_together_close_the_merged_one() -> None:
+    schema = {
+        "allOf": [{"properties": {"a": {}}}, {"properties": {"b": {}}}],
+        "unevaluatedProperties": False,
+    }
+
+    assert merge_members(schema) == {
+        "properties": {"a": {}, "b": {}},
+        "additionalProperties": False,
+    }

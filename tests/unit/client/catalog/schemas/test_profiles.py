@@ -1,0 +1,408 @@
+"""What each profile makes of a schema, example by example."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plait.client.catalog.schemas import PROFILES, Profile, Shaped, shape_schema
+
+FREE: Any = {"type": "object", "additionalProperties": {"type": "integer"}}
+
+
+def _shape(inner: Any, profile: Profile, *, required: bool = True) -> tuple[Any, tuple[str, ...]]:
+    """Shape the schema of one argument `x`."""
+    schema = {
+        "type": "object",
+        "properties": {"x": inner},
+        "required": ["x"] if required else [],
+    }
+    shaped = shape_schema(schema, profile)
+    return shaped.schema["properties"].get("x"), shaped.notes
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"a": {"type": ["string", "null"], "x-own": 1}}},
+        {"type": "object", "properties": {}, "oneOf": [{"required": ["a"]}], "not": {}},
+        {
+            "type": "object",
+            "properties": {"a": {"oneOf": [{"const": 1}], "if": True}},
+            "$comment": "c",
+        },
+    ],
+)
+def test_the_default_keeps_everything(schema: Any) -> None:
+    assert shape_schema(schema) == Shaped(schema)
+    assert shape_schema(schema, None) == shape_schema(schema, "default")
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("schema", [{}, True, {"type": "object"}, {"type": ["object", "null"]}])
+def test_the_top_is_always_an_object_with_properties(schema: Any, profile: Profile) -> None:
+    shaped = shape_schema(schema, profile)
+
+    assert shaped.schema["type"] == "object"
+    assert shaped.schema["properties"] == {}
+    assert shaped.notes == ()
+
+
+def test_a_schema_that_nothing_fits_keeps_its_meaning_by_default() -> None:
+    assert shape_schema(False).schema == {"not": {}, "type": "object", "properties": {}}
+
+
+def test_older_spellings_are_renewed() -> None:
+    shaped = shape_schema(
+        {
+            "$schema": "http://json-schema.org/draft-04/schema#",
+            "properties": {
+                "age": {"minimum": 0, "exclusiveMinimum": True, "maximum": 9},
+                "pair": {"items": [{"type": "string"}, True], "additionalItems": False},
+            },
+            "dependencies": {"age": ["pair"], "pair": {"required": ["age"]}},
+        }
+    )
+
+    assert shaped.schema == {
+        "type": "object",
+        "properties": {
+            "age": {"exclusiveMinimum": 0, "maximum": 9},
+            "pair": {"prefixItems": [{"type": "string"}, True], "items": False},
+        },
+        "dependentRequired": {"age": ["pair"]},
+        "dependentSchemas": {"pair": {"required": ["age"]}},
+    }
+    assert shaped.notes == ()
+
+
+def test_broken_keywords_are_left_out_and_noted() -> None:
+    broken = {
+        "type": "strnig",
+        "minLength": -1,
+        "enum": [],
+        "anyOf": [],
+        "items": 5,
+        "required": "a",
+    }
+    shaped = shape_schema({"properties": {"a": {**broken, "title": "A"}}})
+
+    assert shaped.schema["properties"] == {"a": {"title": "A"}}
+    assert shaped.notes == tuple(f"a: {key} is broken, left out" for key in broken)
+
+
+UNION: Any = {
+    "description": "Manages things",
+    "anyOf": [
+        {
+            "properties": {"action": {"const": "add"}, "name": {"type": "string"}},
+            "required": ["action", "name"],
+        },
+        {
+            "title": "Removal",
+            "properties": {"action": {"const": "remove"}, "id": {"type": "integer"}},
+            "required": ["action", "id"],
+        },
+        {"type": "null"},
+    ],
+}
+
+
+@pytest.mark.parametrize("profile", ["openai", "anthropic", "gemini"])
+def test_alternatives_at_the_top_become_one_object(profile: Profile) -> None:
+    shaped = shape_schema(UNION, profile)
+
+    assert shaped.schema == {
+        "type": "object",
+        "description": "Manages things. Use one of these forms: "
+        'action = "add", name; action = "remove", id (Removal).',
+        "properties": {
+            "action": {"type": "string", "enum": ["add", "remove"]},
+            "name": {"type": "string"},
+            "id": {"type": "integer"},
+        },
+        "required": ["action"],
+    }
+    assert shaped.notes == (
+        "(root): anyOf became one object; its description says what goes together",
+    )
+
+
+@pytest.mark.parametrize("profile", ["openai", "anthropic", "openai_strict", "gemini"])
+def test_one_alternative_that_is_an_object_loses_nothing(profile: Profile) -> None:
+    plain = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
+
+    assert shape_schema({"oneOf": [plain, {"type": "null"}]}, profile) == shape_schema(
+        plain, profile
+    )
+    assert shape_schema({"allOf": [plain]}, profile) == shape_schema(plain, profile)
+
+
+@pytest.mark.parametrize("profile", ["openai", "anthropic"])
+def test_nested_alternatives_are_kept_where_they_are_allowed(profile: Profile) -> None:
+    inner = {"oneOf": [{"type": "string"}, {"allOf": [{"type": "integer"}]}], "not": {"const": 1}}
+
+    assert _shape(inner, profile) == (inner, ())
+
+
+def test_openai_wants_items_and_no_booleans() -> None:
+    inner, notes = _shape(
+        {
+            "anyOf": [
+                {"type": ["array", "null"]},
+                {"type": "array", "prefixItems": [True], "items": False},
+                {"type": "object", "properties": {"a": False}, "additionalProperties": False},
+            ]
+        },
+        "openai",
+    )
+
+    assert inner["anyOf"] == [
+        {"type": ["array", "null"], "items": {}},
+        {"type": "array", "prefixItems": [{}], "items": {}, "maxItems": 1},
+        {"type": "object", "properties": {"a": {"not": {}}}, "additionalProperties": False},
+    ]
+    assert notes == ()
+
+
+def test_openai_has_what_cannot_stand_at_the_top_in_words() -> None:
+    shaped = shape_schema({"not": {"required": ["a", "b"]}, "enum": [{}]}, "openai")
+
+    assert shaped.schema == {
+        "type": "object",
+        "properties": {},
+        "description": 'Must be {}. Must not be: {"a": anything, "b": anything}',
+    }
+    assert shaped.notes == ("(root): enum, not moved to the description",)
+
+
+def test_names_that_claude_does_not_know_are_kept_and_noted() -> None:
+    shaped = shape_schema({"properties": {"$top": {"type": "integer"}}}, "anthropic")
+
+    assert shaped.schema["properties"] == {"$top": {"type": "integer"}}
+    assert shaped.notes == ("(root): the name '$top' may be refused: letters, digits and _.- only",)
+
+
+@pytest.mark.parametrize(
+    ("inner", "required", "expected"),
+    [
+        ({"type": "string"}, False, {"type": ["string", "null"]}),
+        ({"enum": ["a", "b"]}, False, {"type": ["string", "null"], "enum": ["a", "b", None]}),
+        ({"const": 1}, True, {"type": "integer", "enum": [1]}),
+        ({"type": ["string", "null"]}, True, {"type": ["string", "null"]}),
+        (
+            {"type": "array", "items": {"type": "string"}},
+            False,
+            {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]},
+        ),
+        (
+            {"type": "integer", "minimum": 1, "default": 5, "description": "How many"},
+            False,
+            {"type": ["integer", "null"], "minimum": 1, "description": "How many. Default: 5."},
+        ),
+        (
+            {"type": "object", "properties": {"a": {"type": "null"}}},
+            True,
+            {
+                "type": "object",
+                "properties": {"a": {"type": "null"}},
+                "required": ["a"],
+                "additionalProperties": False,
+            },
+        ),
+        (
+            {"oneOf": [{"type": "string", "title": "Text"}, {"type": "number"}], "title": "Either"},
+            True,
+            {"anyOf": [{"type": "string", "title": "Text"}, {"type": "number"}], "title": "Either"},
+        ),
+        (
+            {
+                "type": "array",
+                "prefixItems": [{"type": "number"}] * 2,
+                "minItems": 2,
+                "maxItems": 2,
+            },
+            True,
+            {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2},
+        ),
+        (
+            {"allOf": [{"type": "number", "minimum": 1}, {"maximum": 3}]},
+            True,
+            {"type": "number", "minimum": 1, "maximum": 3},
+        ),
+    ],
+)
+def test_strict_mode_says_the_same_in_its_own_way(
+    inner: Any, required: bool, expected: Any
+) -> None:
+    assert _shape(inner, "openai_strict", required=required) == (expected, ())
+
+
+@pytest.mark.parametrize(
+    ("inner", "expected", "notes"),
+    [
+        (
+            {"type": "string", "minLength": 1, "maxLength": 100, "description": "The name"},
+            {"type": "string", "description": "The name. Must be >= 1 and <= 100 characters."},
+            ("x: minLength, maxLength moved to the description",),
+        ),
+        (
+            {"type": "string", "format": "uri", "pattern": "^(?!x)"},
+            {"type": "string", "description": "Must match the pattern ^(?!x). Format: uri"},
+            ("x: format, pattern moved to the description",),
+        ),
+        (
+            FREE,
+            {
+                "type": "string",
+                "description": "A JSON object, written as a string: {<name>: integer}",
+            },
+            ("x: an object that cannot be described, written as a JSON string",),
+        ),
+        (
+            {"oneOf": [{"type": "integer", "minimum": 1}, {"type": "number", "maximum": 1}]},
+            {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "number", "maximum": 1}]},
+            ("x: oneOf became anyOf: several alternatives may fit at once",),
+        ),
+        (
+            {
+                "type": "array",
+                "prefixItems": [{"type": "string"}, {"type": "null"}],
+                "items": False,
+            },
+            {
+                "type": "array",
+                "items": {"type": ["string", "null"]},
+                "maxItems": 2,
+                "description": "Items in this order: [string, null]",
+            },
+            ("x: the places in a list moved to the description",),
+        ),
+        (
+            {"title": "X"},
+            {
+                "anyOf": [
+                    {"type": "string"},
+                    {"type": "number"},
+                    {"type": "boolean"},
+                    {"type": "null"},
+                ],
+                "title": "X",
+                "description": "Any value; an object or a list as JSON text",
+            },
+            ("x: any value, but objects and lists only as JSON text",),
+        ),
+    ],
+)
+def test_strict_mode_has_the_rest_in_words(inner: Any, expected: Any, notes: Any) -> None:
+    assert _shape(inner, "openai_strict") == (expected, notes)
+
+
+def test_strict_mode_puts_first_what_tells_objects_apart() -> None:
+    def form(kind: str) -> Any:
+        properties = {"id": {"type": "string"}, "kind": {"const": kind}}
+        return {"type": "object", "properties": properties, "required": ["id", "kind"]}
+
+    inner, _ = _shape({"anyOf": [form("a"), form("b")]}, "openai_strict")
+
+    assert [list(member["properties"]) for member in inner["anyOf"]] == [["kind", "id"]] * 2
+
+
+def test_strict_mode_writes_what_is_nested_too_deep_as_text() -> None:
+    schema: Any = {"type": "string"}
+    for _ in range(12):
+        schema = {"type": "object", "properties": {"n": schema}, "required": ["n"]}
+
+    shaped = shape_schema(schema, "openai_strict")
+
+    here, levels = shaped.schema, 0
+    while here["type"] == "object":
+        here, levels = here["properties"]["n"], levels + 1
+    assert levels == 10
+    assert here["description"].startswith("A JSON object, written as a string")
+
+
+def test_strict_mode_notes_what_is_too_large() -> None:
+    values = [f"value {number}" for number in range(1_001)]
+    shaped = shape_schema(
+        {"properties": {"a": {"enum": values}}, "required": ["a"]}, "openai_strict"
+    )
+
+    assert shaped.notes == ("(root): may be refused: 1001 listed values, more than 1000",)
+
+
+def test_strict_mode_lists_arguments_that_are_only_required() -> None:
+    shaped = shape_schema({"properties": {}, "required": ["a"]}, "openai_strict")
+
+    assert shaped.schema["required"] == ["a"]
+    assert "a" in shaped.schema["properties"]
+
+
+@pytest.mark.parametrize(
+    ("inner", "expected"),
+    [
+        ({"type": ["string", "null"]}, {"type": "string", "nullable": True}),
+        (
+            {"anyOf": [{"type": "string"}, {"type": "null"}], "title": "Name", "default": None},
+            {"type": "string", "nullable": True, "description": "Name"},
+        ),
+        ({"const": "a"}, {"type": "string", "enum": ["a"]}),
+        (
+            {"type": "integer", "exclusiveMinimum": 0, "maximum": 9},
+            {"type": "integer", "minimum": 1, "maximum": 9},
+        ),
+        (
+            {"type": ["string", "integer", "null"], "minLength": 2, "description": "Either"},
+            {
+                "anyOf": [
+                    {"type": "string", "minLength": 2, "description": "Either", "nullable": True},
+                    {"type": "integer", "description": "Either"},
+                ]
+            },
+        ),
+        (
+            {
+                "type": "object",
+                "properties": {"a": {"type": "null"}},
+                "additionalProperties": False,
+            },
+            {"type": "object", "properties": {"a": {"type": "null"}}},
+        ),
+        (
+            {"type": "string", "format": "date-time", "title": "When", "examples": ["now"]},
+            {"type": "string", "format": "date-time", "description": 'When. Examples: "now".'},
+        ),
+    ],
+)
+def test_gemini_says_the_same_in_its_own_way(inner: Any, expected: Any) -> None:
+    assert _shape(inner, "gemini") == (expected, ())
+
+
+@pytest.mark.parametrize(
+    ("inner", "expected", "notes"),
+    [
+        (
+            {"type": "integer", "enum": [1, 2], "description": "Level"},
+            {"type": "integer", "description": "Level. Must be one of: 1, 2."},
+            ("x: enum moved to the description",),
+        ),
+        (
+            {"type": "string", "enum": ["", "a"]},
+            {"type": "string", "description": 'Must be one of: "", "a"'},
+            ("x: enum moved to the description",),
+        ),
+        (
+            {"type": "number", "exclusiveMinimum": 0, "multipleOf": 0.5},
+            {"type": "number", "description": "Must be > 0. Must be a multiple of 0.5"},
+            ("x: exclusiveMinimum, multipleOf moved to the description",),
+        ),
+        (
+            {"type": "object", "properties": {}},
+            {"type": "string", "description": "A JSON object, written as a string"},
+            ("x: an object that cannot be described, written as a JSON string",),
+        ),
+    ],
+)
+def test_gemini_has_the_rest_in_words(inner: Any, expected: Any, notes: Any) -> None:
+    assert _shape(inner, "gemini") == (expected, notes)

@@ -1,0 +1,250 @@
+"""References are written out; what contains itself is left open."""
+
+from __future__ import annotations
+
+import copy
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from inline_snapshot import snapshot
+
+from plait.client.catalog.schemas import inline_refs
+
+
+def _property(schema: Any, **definitions: Any) -> Any:
+    document = {"type": "object", "properties": {"x": schema}, "$defs": definitions}
+    return inline_refs(document).schema["properties"]["x"]
+
+
+def test_a_reference_is_replaced_by_what_it_points_to() -> None:
+    shaped = inline_refs(
+        {
+            "$defs": {"Id": {"type": "integer"}},
+            "definitions": {"Name": {"type": "string"}},
+            "type": "object",
+            "properties": {"id": {"$ref": "#/$defs/Id"}, "name": {"$ref": "#/definitions/Name"}},
+        }
+    )
+
+    assert shaped.schema == {
+        "type": "object",
+        "properties": {"id": {"type": "integer"}, "name": {"type": "string"}},
+    }
+    assert shaped.notes == ()
+
+
+def test_a_reference_at_the_top_is_replaced() -> None:
+    schema = {"$ref": "#/$defs/A", "$defs": {"A": {"type": "object", "title": "A"}}}
+
+    assert inline_refs(schema).schema == {"type": "object", "title": "A"}
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "#/$defs/a~1b%20~0c",
+        "#/%24defs/a~1b%20~0c",
+        "#name",
+        "#/$defs/list/prefixItems/1",
+        "https://example.com/tool#name",
+        "tool#/$defs/list/prefixItems/1",
+        "other#/$defs/inner",
+        "#/$defs/by_id/$defs/inner",
+        "#old",
+    ],
+)
+def test_addresses_of_every_kind_are_understood(reference: str) -> None:
+    wanted = {"type": "integer", "minimum": 7}
+    document = {
+        "$id": "https://example.com/tool",
+        "$defs": {
+            "a/b ~c": wanted,
+            "named": {"$anchor": "name", **wanted},
+            "list": {"prefixItems": [True, wanted]},
+            "by_id": {"$id": "other", "$defs": {"inner": wanted}},
+            "draft6": {"$id": "#old", **wanted},
+        },
+        "properties": {"x": {"$ref": reference}},
+    }
+
+    assert inline_refs(document).schema["properties"]["x"] == wanted
+
+
+def test_a_reference_inside_a_schema_with_an_address_is_relative_to_it() -> None:
+    document = {
+        "$id": "https://example.com/tool",
+        "$defs": {
+            "inner": {"type": "string"},
+            "other": {
+                "$id": "other",
+                "properties": {"own": {"$ref": "#/$defs/inner"}},
+                "$defs": {"inner": {"type": "integer"}},
+            },
+        },
+        "properties": {"x": {"$ref": "other"}, "y": {"$ref": "#/$defs/inner"}},
+    }
+
+    assert inline_refs(document).schema["properties"] == {
+        "x": {"properties": {"own": {"type": "integer"}}},
+        "y": {"type": "string"},
+    }
+
+
+@pytest.mark.parametrize(
+    "reference", ["https://example.org/far.json", "#/$defs/nowhere", "#nowhere", "http://[", "%"]
+)
+def test_what_is_not_in_the_schema_allows_anything_and_is_noted(reference: str) -> None:
+    shaped = inline_refs({"properties": {"x": {"$ref": reference, "title": "X"}}})
+
+    assert shaped.schema == {"properties": {"x": {"title": "X"}}}
+    assert shaped.notes == (f"x: {reference!r} is not in the schema, so anything is allowed",)
+
+
+def test_a_schema_in_itself_is_left_open_with_its_type() -> None:
+    shaped = inline_refs(
+        {
+            "$defs": {
+                "Node": {
+                    "type": "object",
+                    "properties": {
+                        "children": {"type": "array", "items": {"$ref": "#/$defs/Node"}}
+                    },
+                }
+            },
+            "properties": {"tree": {"$ref": "#/$defs/Node"}},
+        }
+    )
+
+    assert shaped.schema == snapshot(
+        {
+            "properties": {
+                "tree": {
+                    "type": "object",
+                    "properties": {
+                        "children": {
+                            "type": "array",
+                            "items": {
+                                "type": "object",
+                                "description": "recursive: same shape as Node",
+                            },
+                        }
+                    },
+                }
+            }
+        }
+    )
+    assert shaped.notes == ("tree.children[]: recursive, left open: same shape as Node",)
+
+
+def test_the_type_of_a_recursive_union_is_that_of_its_members() -> None:
+    x = _property(
+        {"$ref": "#/$defs/U"},
+        U={
+            "anyOf": [
+                {"type": "object", "additionalProperties": {"$ref": "#/$defs/U"}},
+                {"type": "string"},
+            ]
+        },
+    )
+
+    assert x["anyOf"][0]["additionalProperties"] == {
+        "type": ["object", "string"],
+        "description": "recursive: same shape as U",
+    }
+
+
+def test_the_whole_schema_can_be_meant() -> None:
+    schema = {"type": "object", "title": "Filter", "properties": {"not": {"$ref": "#"}}}
+
+    assert inline_refs(schema).schema["properties"]["not"] == {
+        "type": "object",
+        "description": "recursive: same shape as Filter",
+    }
+
+
+def test_references_that_only_point_at_each_other_allow_anything() -> None:
+    x = _property({"$ref": "#/$defs/A"}, A={"$ref": "#/$defs/B"}, B={"$ref": "#/$defs/A"})
+
+    assert x == {"description": "recursive: same shape as A"}
+
+
+def test_comments_beside_a_reference_win_and_descriptions_are_joined() -> None:
+    x = _property(
+        {"$ref": "#/$defs/A", "description": "Where to", "title": "Own", "default": 1},
+        A={"type": "integer", "description": "A number.", "title": "A", "default": 0},
+    )
+
+    assert x == {
+        "type": "integer",
+        "description": "Where to. A number.",
+        "title": "Own",
+        "default": 1,
+    }
+
+
+def test_demands_beside_a_reference_are_added() -> None:
+    x = _property({"$ref": "#/$defs/A", "minLength": 2}, A={"type": "string", "maxLength": 4})
+
+    assert x == {"type": "string", "maxLength": 4, "minLength": 2}
+
+
+def test_demands_of_the_same_kind_hold_both() -> None:
+    closed = {"properties": {"a": {}}, "additionalProperties": False}
+    x = _property({"$ref": "#/$defs/A", "properties": {"b": {}}}, A=closed)
+
+    assert x == {"properties": {"b": {}}, "allOf": [closed]}
+
+
+def test_properties_and_data_are_not_taken_for_references() -> None:
+    schema = {
+        "properties": {"$ref": {"type": "string"}, "$defs": {"type": "string"}},
+        "default": {"$ref": "#/$defs/x"},
+        "enum": [{"$ref": "a"}],
+    }
+
+    assert inline_refs(schema).schema == schema
+
+
+def test_everything_else_is_kept() -> None:
+    schema = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "type": "object",
+        "properties": {"a": {"type": "strange", "minimum": "one", "x-own": {"b": [1]}}},
+        "required": "a",
+    }
+
+    assert inline_refs(schema).schema == schema
+
+
+def test_definitions_under_another_name_are_used_and_left_out() -> None:
+    schema = {
+        "properties": {"x": {"$ref": "#/components/schemas/A"}},
+        "components": {"schemas": {"A": {"items": {"$ref": "#/components/schemas/B"}}, "B": True}},
+    }
+
+    assert inline_refs(schema).schema == {"properties": {"x": {"items": True}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"), [(True, {}), (False, {"not": {}}), (None, {}), ([], {}), ("a", {})]
+)
+def test_what_is_no_object_becomes_one(schema: object, expected: object) -> None:
+    assert inline_refs(schema).schema == expected
+
+
+def test_the_given_schema_is_never_changed_and_shares_nothing_with_the_result() -> None:
+    given: dict[str, Any] = {"properties": {"a": {"enum": [[1]], "default": {"b": []}}}}
+    before = copy.deepcopy(given)
+
+    written = inline_refs(given).schema
+    written["properties"]["a"]["enum"][0].append(2)
+    written["properties"]["a"]["default"]["b"].append(2)
+
+    assert given == before
+
+
+def test_mappings_of_every_kind_are_read() -> None:
+    schema = MappingProxyType({"properties": MappingProxyType({"a": MappingProxyType({})})})
+
+    assert inline_refs(schema).schema == {"properties": {"a": {}}}

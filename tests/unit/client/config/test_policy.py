@@ -1,0 +1,248 @@
+"""What a policy decides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plait.client.catalog.tool import Tool
+from plait.client.config.policy import VERDICTS, Policy, PolicyRule
+from plait.client.config.policy_conditions import argument_fits, value_at
+from plait.errors import ConfigError
+
+
+def tool(name: str = "files/read", **hints: bool) -> Tool:
+    server, _, wire_name = name.partition("/")
+    return Tool(server=server, wire_name=wire_name, name=wire_name, annotations=hints)
+
+
+def verdict(rules: list[PolicyRule], one: Tool, **arguments: Any) -> str:
+    return Policy(rules=rules, default="ask").decide(one, arguments).verdict
+
+
+def test_the_first_rule_that_fits_decides() -> None:
+    policy = Policy(
+        rules=[
+            PolicyRule("allow", tool="files/read"),
+            PolicyRule("deny", server="files", reason="it is mine"),
+        ],
+        source="/home/ann/policy.json",
+    )
+
+    first = policy.decide(tool("files/read"))
+    second = policy.decide(tool("files/write"))
+    neither = policy.decide(tool("bank/pay"))
+
+    assert (first.verdict, first.number, first.rule) == ("allow", 1, policy.rules[0])
+    assert (second.verdict, second.number) == ("deny", 2)
+    assert second.reason == "rule 2 of policy.json (server files): it is mine"
+    assert (neither.verdict, neither.number, neither.rule) == ("ask", None, None)
+    assert neither.reason == "the default of policy.json, as no rule fits"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fits"),
+    [
+        ("read", True),
+        ("re*", True),
+        ("files/read", True),
+        ("files/*", True),
+        ("*/read", True),
+        ("f*", False),
+        ("files", False),
+        ("bank/read", False),
+        ("READ", False),
+    ],
+)
+def test_a_pattern_means_names_or_with_a_slash_server_and_name(pattern: str, fits: bool) -> None:
+    assert (verdict([PolicyRule("deny", tool=pattern)], tool()) == "deny") is fits
+
+
+def test_a_tool_cannot_pass_for_one_of_another_server_by_its_name() -> None:
+    poser = Tool(server="evil", wire_name="files/read", name="files_read")
+
+    assert verdict([PolicyRule("allow", tool="files/*")], poser) == "ask"
+    assert verdict([PolicyRule("deny", tool="evil/files/read")], poser) == "deny"
+
+
+def test_hints_that_were_not_given_count_for_the_worst() -> None:
+    for trait, holds in {
+        "read-only": False,
+        "destructive": True,
+        "idempotent": False,
+        "open-world": True,
+    }.items():
+        assert (verdict([PolicyRule("deny", annotation=trait)], tool()) == "deny") is holds
+        opposite = PolicyRule("deny", annotation=f"not {trait}")
+        assert (verdict([opposite], tool()) == "deny") is not holds
+
+
+@pytest.mark.parametrize("spelling", ["read-only", "readOnlyHint", "@read_only", "Read Only"])
+def test_annotations_may_be_spelled_as_elsewhere(spelling: str) -> None:
+    rules = [PolicyRule("allow", annotation=spelling)]
+
+    assert verdict(rules, tool(read_only_hint=True)) == "allow"
+    assert verdict(rules, tool(read_only_hint=False)) == "ask"
+
+
+def test_everything_that_a_rule_names_must_fit() -> None:
+    rule = PolicyRule(
+        "allow",
+        server=["files", "docs"],
+        tool="read*",
+        annotation=["read-only", "not open-world"],
+        when={"path": "/tmp/*"},
+    )
+    closed = {"read_only_hint": True, "open_world_hint": False}
+
+    assert verdict([rule], tool("docs/read_all", **closed), path="/tmp/a") == "allow"
+    assert verdict([rule], tool("bank/read_all", **closed), path="/tmp/a") == "ask"
+    assert verdict([rule], tool("docs/write", **closed), path="/tmp/a") == "ask"
+    assert verdict([rule], tool("docs/read_all", read_only_hint=True), path="/tmp/a") == "ask"
+    assert verdict([rule], tool("docs/read_all", **closed), path="/etc/a") == "ask"
+    assert verdict([rule], tool("docs/read_all", **closed)) == "ask"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/etc/x", "//etc/x", "/tmp/../etc/x", "/etc/./x", "\\etc\\x", "/tmp//..//etc//x"],
+)
+def test_what_forbids_a_path_is_not_got_around_by_spelling_it(path: str) -> None:
+    rules = [PolicyRule("deny", tool="*", when={"path": "/etc/*"})]
+
+    assert verdict(rules, tool(), path=path) == "deny"
+    assert verdict(rules, tool(), path=["/tmp/a", path]) == "deny"
+
+
+@pytest.mark.parametrize("path", ["/tmp/../etc/x", "/tmp/a/../../etc/x", ["/tmp/a", "/etc/x"], []])
+def test_what_allows_a_path_does_not_allow_a_way_out_of_it(path: Any) -> None:
+    rules = [PolicyRule("allow", tool="*", when={"path": "/tmp/*"})]
+
+    assert verdict(rules, tool(), path="/tmp/a") == "allow"
+    assert verdict(rules, tool(), path=["/tmp/a", "/tmp/b"]) == "allow"
+    assert verdict(rules, tool(), path=path) == "ask"
+
+
+def test_addresses_are_compared_as_they_stand() -> None:
+    rules = [PolicyRule("allow", tool="*", when={"url": "https://example.com/*"})]
+
+    assert verdict(rules, tool(), url="https://example.com/a//b") == "allow"
+    assert verdict(rules, tool(), url="https://example.com.evil.com/a") == "ask"
+
+
+@pytest.mark.parametrize(
+    ("value", "glob", "fits"),
+    [
+        (5, "5", True),
+        (True, "true", True),
+        (None, "null", True),
+        ("5", "5", True),
+        ({}, "*", False),
+    ],
+)
+def test_values_are_compared_as_json_writes_them(value: Any, glob: str, fits: bool) -> None:
+    assert argument_fits(value, [glob], strict=True) is fits
+    assert argument_fits(value, [glob], strict=False) is fits
+
+
+def test_a_pointer_leads_into_arguments() -> None:
+    arguments = {"a": {"b": [{"c/d": 1}]}, "/x": 2, "e": 3}
+
+    assert value_at(arguments, "/a/b/0/c~1d") == 1
+    assert value_at(arguments, "e") == 3
+    for nowhere in ("/a/b/1", "/a/b/x", "/e/f", "f", "/"):
+        assert not argument_fits(value_at(arguments, nowhere), ["*"], strict=False)
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text("abc./\\*[", max_size=12),
+    lambda inner: st.lists(inner, max_size=3),
+)
+
+
+@given(values, st.lists(st.text("abc./*", max_size=6), min_size=1, max_size=2))
+def test_what_is_fit_to_be_allowed_is_also_fit_to_be_forbidden(
+    value: Any, globs: list[str]
+) -> None:
+    if argument_fits(value, globs, strict=True):
+        assert argument_fits(value, globs, strict=False)
+
+
+def test_tools_are_hidden_only_if_no_arguments_could_help() -> None:
+    sometimes = PolicyRule("allow", tool="write", when={"path": "/tmp/*"})
+    always = [PolicyRule("deny", tool="write", when={"path": "/x"}), PolicyRule("deny", server="*")]
+
+    assert Policy(rules=always).hides(tool("files/write"))
+    assert not Policy(rules=[sometimes, *always]).hides(tool("files/write"))
+    assert Policy(rules=[sometimes, *always]).verdicts(tool("files/write")) == {"allow", "deny"}
+    assert not Policy(rules=always, hide_denied=False).hides(tool("files/write"))
+    assert Policy(default="deny").hides(tool())
+
+
+def test_rules_that_decide_nothing_are_found() -> None:
+    policy = Policy(
+        rules=[
+            PolicyRule("allow", tool="read", when={"path": "x"}),
+            PolicyRule("deny", server="files"),
+            PolicyRule("ask", tool="read"),
+            PolicyRule("ask", tool="raed"),
+        ]
+    )
+
+    assert policy.idle_rules([tool("files/read"), tool("files/write")]) == [
+        (3, "rules before it decide about every tool that it names"),
+        (4, "it names no tool that there is"),
+    ]
+
+
+@given(
+    st.lists(
+        st.builds(
+            PolicyRule,
+            st.sampled_from(VERDICTS),
+            tool=st.sampled_from(["*", "read", "files/*", "x"]),
+            annotation=st.sampled_from([None, "read-only", "not destructive"]),
+            when=st.sampled_from([None, {"path": "/tmp/*"}]),
+        ),
+        max_size=5,
+    ),
+    st.sampled_from(VERDICTS),
+    st.booleans(),
+    st.sampled_from(["/tmp/a", "/etc/a"]),
+)
+def test_every_decision_is_one_of_the_verdicts_that_a_tool_may_get(
+    rules: list[PolicyRule], default: Any, read_only: bool, path: str
+) -> None:
+    policy = Policy(rules=rules, default=default)
+    one = tool(read_only_hint=read_only)
+    decision = policy.decide(one, {"path": path})
+
+    assert decision.verdict in policy.verdicts(one)
+    assert (decision.number, decision.rule) in list(policy.reached(one))
+    assert not policy.hides(one) or decision.verdict == "deny"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"do": "refuse", "tool": "*"}, "allow, ask or deny"),
+        ({"do": "deny"}, "names nothing"),
+        ({"do": "allow", "server": "files", "tool": []}, "is empty"),
+        ({"do": "allow", "when": {}}, "is empty"),
+        ({"do": "deny", "when": {"path": []}}, "is empty"),
+        ({"do": "allow", "annotation": "safe"}, "known are read-only"),
+        ({"do": "allow", "annotation": "not read-olny"}, 'did you mean "read-only"'),
+    ],
+)
+def test_rules_that_make_no_sense_cannot_be_made(arguments: Any, text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        PolicyRule(**arguments)
+
+
+def test_the_default_is_one_of_the_three() -> None:
+    bad: Any = "maybe"
+    with pytest.raises(ConfigError, match="the default is allow, ask or deny"):
+        Policy(default=bad)

@@ -1,0 +1,238 @@
+"""Lines are split in linear time, and a pipe never carries half a message by accident."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import sys
+import time
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+
+import anyio
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from plait.client.transports.pipes import LineReader, PipeWriter
+
+pytestmark = pytest.mark.anyio
+
+
+class _Chunks:
+    """A byte source that gives exactly these chunks."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = iter(chunks)
+
+    async def read(self, n: int = -1, /) -> bytes:
+        del n
+        return next(self._chunks, b"")
+
+
+async def _lines_of(chunks: Iterable[bytes]) -> list[bytes]:
+    reader = LineReader(_Chunks(chunks))
+    lines: list[bytes] = []
+    while (line := await reader.next_line()) is not None:
+        lines.append(line)
+    assert await reader.next_line() is None
+    return lines
+
+
+def _run_lines(chunks: Iterable[bytes]) -> list[bytes]:
+    return asyncio.run(_lines_of(chunks))
+
+
+@settings(deadline=None)
+@given(st.lists(st.binary(min_size=1, max_size=20) | st.sampled_from([b"\n", b"\r\n", b"a\nb"])))
+@example([b"a", b"\n", b"b"])
+@example([b"\n"])
+@example([b"a\n"])
+def test_however_the_bytes_arrive_the_lines_are_the_same(chunks: list[bytes]) -> None:
+    data = b"".join(chunks)
+
+    assert _run_lines(chunks) == (data.split(b"\n") if data else [])
+
+
+async def test_a_last_line_without_a_newline_is_a_line() -> None:
+    assert await _lines_of([b"one\ntw", b"o"]) == [b"one", b"two"]
+
+
+async def test_nothing_at_all_is_no_line() -> None:
+    assert await _lines_of([]) == []
+
+
+async def test_a_long_line_in_small_chunks_takes_time_in_proportion() -> None:
+    async def seconds_for(chunks: int) -> float:
+        began = time.perf_counter()
+        lines = await _lines_of([b"x" * 1024] * chunks + [b"\n"])
+        assert len(lines[0]) == 1024 * chunks
+        return time.perf_counter() - began
+
+    small = min([await seconds_for(2_000) for _ in range(3)])
+
+    assert await seconds_for(20_000) < 30 * small + 2
+
+
+@contextmanager
+def _pipe() -> Generator[tuple[int, int]]:
+    read, write = os.pipe()
+    try:
+        yield read, write
+    finally:
+        for end in (read, write):
+            with contextlib.suppress(OSError):
+                os.close(end)
+
+
+def _capacity(fd: int) -> int:
+    return fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ) if sys.platform.startswith("linux") else 65536
+
+
+async def _drain(fd: int, count: int) -> bytes:
+    """Read exactly this many bytes, letting the loop write in between."""
+    os.set_blocking(fd, False)
+    data = b""
+    with anyio.fail_after(5):
+        while len(data) < count:
+            try:
+                data += os.read(fd, count - len(data))
+            except BlockingIOError:
+                await asyncio.sleep(0)
+    return data
+
+
+async def test_a_small_message_is_written_at_once() -> None:
+    with _pipe() as (read, write):
+        writer = PipeWriter(write)
+
+        assert await writer.send(b"hello\n") == 6
+        assert await writer.send(b"again\n") == 12
+
+        assert os.read(read, 100) == b"hello\nagain\n"
+        writer.close()
+
+
+async def test_a_message_larger_than_the_pipe_waits_for_its_reader() -> None:
+    with _pipe() as (read, write):
+        writer = PipeWriter(write)
+        message = bytes(range(256)) * 4096
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(writer.send, message)
+            assert await _drain(read, len(message)) == message
+
+        assert writer.consumed_bytes() == len(message)
+        writer.close()
+
+
+async def test_messages_of_many_senders_do_not_mix() -> None:
+    with _pipe() as (read, write):
+        writer = PipeWriter(write)
+        lines = [bytes([65 + index]) * 50_000 + b"\n" for index in range(8)]
+
+        sending = [asyncio.create_task(writer.send(line)) for line in lines]
+        data = await _drain(read, sum(map(len, lines)))
+        await asyncio.gather(*sending)
+
+        assert sorted(data.splitlines(keepends=True)) == lines
+        writer.close()
+
+
+async def test_a_cancelled_sender_leaves_no_half_message_behind() -> None:
+    with _pipe() as (read, write):
+        writer = PipeWriter(write)
+        big = b"a" * (3 * _capacity(write)) + b"\n"
+        sending = asyncio.create_task(writer.send(big))
+        await asyncio.sleep(0)
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+
+        after = asyncio.create_task(writer.send(b"next\n"))
+        data = await _drain(read, len(big) + 5)
+        await after
+
+        assert data == big + b"next\n"
+        writer.close()
+
+
+async def test_it_is_known_how_far_the_reader_has_read() -> None:
+    with _pipe() as (read, write):
+        writer = PipeWriter(write)
+        first = await writer.send(b"first\n")
+        second = await writer.send(b"second\n")
+        assert writer.consumed_bytes() == 0
+
+        os.read(read, first)
+
+        assert first <= writer.consumed_bytes() < second
+        writer.close()
+        os.read(read, 100)
+        assert writer.consumed_bytes() == first  # what counts is how it stood at the end
+
+
+async def test_bytes_still_queued_do_not_count_as_read() -> None:
+    with _pipe() as (read, write):
+        writer = PipeWriter(write)
+        big = b"a" * (2 * _capacity(write))
+        sending = asyncio.create_task(writer.send(big))
+        await asyncio.sleep(0)
+        os.read(read, 100)
+
+        assert writer.consumed_bytes() == 100
+
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        writer.close()
+
+
+async def test_a_reader_that_is_gone_breaks_the_pipe() -> None:
+    with _pipe() as (read, write):
+        writer = PipeWriter(write)
+        os.close(read)
+
+        for _ in range(2):
+            with pytest.raises(anyio.BrokenResourceError):
+                await writer.send(b"hello\n")
+        writer.close()
+
+
+async def test_a_reader_that_goes_away_during_a_long_write_breaks_the_pipe() -> None:
+    with _pipe() as (read, write):
+        writer = PipeWriter(write)
+        sending = asyncio.create_task(writer.send(b"a" * (2 * _capacity(write))))
+        await asyncio.sleep(0)
+
+        os.close(read)
+
+        with pytest.raises(anyio.BrokenResourceError), anyio.fail_after(5):
+            await sending
+        writer.close()
+
+
+async def test_closing_ends_those_who_wait_and_those_who_come_later() -> None:
+    with _pipe() as (_read, write):
+        writer = PipeWriter(write)
+        waiting = asyncio.create_task(writer.send(b"a" * (2 * _capacity(write))))
+        await asyncio.sleep(0)
+
+        writer.close()
+        writer.close()
+
+        with pytest.raises(anyio.ClosedResourceError), anyio.fail_after(5):
+            await waiting
+        with pytest.raises(anyio.ClosedResourceError):
+            await writer.send(b"late\n")
+
+
+async def test_closing_leaves_the_file_descriptor_to_its_owner() -> None:
+    with _pipe() as (read, write):
+        writer = PipeWriter(write)
+        writer.close()
+
+        assert os.write(write, b"still open") == 10
+        assert os.read(read, 100) == b"still open"

@@ -1,0 +1,49 @@
+"""The table of processes that the watchdog looks at."""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from plait.client.transports import _watchdog
+
+linux = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="there is no /proc")
+
+
+@linux
+def test_this_process_is_listed_with_its_parent_and_group() -> None:
+    assert _watchdog.processes()[os.getpid()] == (os.getppid(), os.getpgrp())
+
+
+@linux
+def test_the_watchdog_never_counts_itself() -> None:
+    assert os.getpid() not in _watchdog.members({os.getpgrp()})
+
+
+def test_no_groups_have_no_members() -> None:
+    assert _watchdog.members(set()) == set()
+
+
+def test_signalling_what_is_gone_does_not_matter() -> None:
+    nobody = 2**22 + 12345
+
+    _watchdog.send({nobody}, {nobody}, 0)
+
+
+def test_it_imports_only_the_standard_library() -> None:
+    tree = ast.parse(Path(_watchdog.__file__).read_text("utf-8"))
+    imported: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import():
+                imported |= {alias.name for alias in node.names}
+            case ast.ImportFrom():
+                imported.add(node.module or ".")
+            case _:
+                pass
+
+    assert imported <= sys.stdlib_module_names

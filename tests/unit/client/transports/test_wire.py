@@ -1,0 +1,163 @@
+"""What is noted of a session's wire."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from plait._support.redact import Redactor
+from plait.client.transports.wire import (
+    Exchange,
+    HttpReply,
+    Wire,
+    current_exchange,
+    sending,
+    watched_exchanges,
+)
+
+pytestmark = pytest.mark.anyio
+
+CANARY = "c4n4ry-Zx81-qqq"
+
+
+def _request(number: int = 1) -> Exchange:
+    return Exchange("tools/call", number, "2025-11-25")
+
+
+def _wire(ends: list[str] | None = None) -> Wire:
+    told = ends if ends is not None else []
+    return Wire("files", Redactor([CANARY]), lambda: told.append("ended"))
+
+
+def _reply(status: int = 503) -> HttpReply:
+    return HttpReply(status, None, None, "", error_code=None, had_session=False)
+
+
+def test_whoever_watches_sees_requests_in_order_and_no_notifications() -> None:
+    first, note, second = _request(1), Exchange("notifications/x", None, "v"), _request(2)
+
+    with watched_exchanges() as seen:
+        for exchange in (first, note, second):
+            with sending(exchange):
+                assert current_exchange() is exchange
+
+    assert seen.all == [first, second]
+    assert seen.last is second
+    assert current_exchange() is None
+
+
+def test_nothing_is_seen_after_watching_ends() -> None:
+    with watched_exchanges() as seen:
+        pass
+    with sending(_request()):
+        pass
+
+    assert seen.all == []
+    assert seen.last is None
+    assert not seen.may_have_run()
+
+
+async def test_tasks_started_while_watching_are_watched_and_others_are_not() -> None:
+    async def send(number: int) -> None:
+        with sending(_request(number)):
+            await asyncio.sleep(0)
+
+    outsider = asyncio.create_task(send(99))
+    with watched_exchanges() as seen:
+        await asyncio.gather(send(1), send(2))
+    await outsider
+
+    assert sorted(str(exchange.request_id) for exchange in seen.all) == ["1", "2"]
+
+
+async def test_two_watchers_see_only_their_own() -> None:
+    async def watch(number: int) -> list[object]:
+        with watched_exchanges() as seen:
+            for _ in range(3):
+                with sending(_request(number)):
+                    await asyncio.sleep(0)
+        return [exchange.request_id for exchange in seen.all]
+
+    assert await asyncio.gather(watch(1), watch(2)) == [[1, 1, 1], [2, 2, 2]]
+
+
+def test_a_request_may_have_run_once_it_was_written_and_not_refused() -> None:
+    exchange = _request()
+    with watched_exchanges() as seen, sending(exchange):
+        assert not seen.may_have_run()
+        exchange.written = True
+        assert seen.may_have_run()
+        exchange.reply = _reply()
+        assert not seen.may_have_run()
+
+
+def test_only_the_last_request_decides_whether_something_may_have_run() -> None:
+    first, second = _request(1), _request(2)
+    first.written = True
+    with watched_exchanges() as seen:
+        for exchange in (first, second):
+            with sending(exchange):
+                pass
+
+    assert not seen.may_have_run()
+
+
+def test_notes_of_all_requests_are_joined() -> None:
+    with watched_exchanges() as seen:
+        for number in (1, 2):
+            exchange = _request(number)
+            exchange.notes = (f"note {number}",)
+            with sending(exchange):
+                pass
+
+    assert seen.notes == ("note 1", "note 2")
+
+
+def test_the_first_reason_for_an_end_stands_and_is_told_once() -> None:
+    ends: list[str] = []
+    wire = _wire(ends)
+    assert not wire.ended
+
+    wire.end("it died")
+    wire.end("it was closed")
+
+    assert wire.ended
+    assert wire.end_reason == "it died"
+    assert ends == ["ended"]
+
+
+def test_how_a_wire_ended_is_told_by_its_process_first() -> None:
+    wire = _wire()
+    wire.end("the server closed the connection")
+    assert wire.ending() == "the server closed the connection"
+
+    wire.exit_code = 3
+    assert wire.ending() == "the server exited (3)"
+    wire.exit_code = -9
+    assert wire.ending() == "the server was killed by signal 9"
+
+
+def test_last_words_skip_empty_lines_and_hide_secrets() -> None:
+    wire = _wire()
+    assert wire.last_words() is None
+
+    wire.stderr.extend(["starting", f"bad key {CANARY}", "", "   "])
+
+    assert wire.last_words() == "bad key ***"
+
+
+def test_only_the_last_50_lines_are_kept() -> None:
+    wire = _wire()
+
+    wire.stderr.extend(str(number) for number in range(120))
+
+    assert list(wire.stderr) == [str(number) for number in range(70, 120)]
+
+
+def test_last_words_are_one_line_of_at_most_200_characters() -> None:
+    wire = _wire()
+
+    wire.stderr.append("word\t" * 500)
+
+    assert len(wire.last_words() or "") == 200

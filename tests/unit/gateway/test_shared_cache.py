@@ -1,0 +1,116 @@
+"""One caller finds out, the others wait; what was found out holds for a while."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+
+from plait.gateway.shared_cache import SharedMemory
+
+pytestmark = pytest.mark.anyio
+
+
+class Hand:
+    """A clock that is turned by hand."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self.seconds, UTC)
+
+    async def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+
+
+async def test_many_who_ask_at_once_cause_one_search() -> None:
+    memory = SharedMemory[int](10, Hand())
+    asked: list[int] = []
+
+    async def find() -> int:
+        asked.append(1)
+        await asyncio.sleep(0)
+        return len(asked)
+
+    assert await asyncio.gather(*(memory.get("key", find) for _ in range(50))) == [1] * 50
+
+
+async def test_what_was_found_is_asked_again_when_its_time_is_over() -> None:
+    clock = Hand()
+    memory = SharedMemory[int](10, clock)
+    asked: list[int] = []
+
+    async def find() -> int:
+        asked.append(1)
+        return len(asked)
+
+    assert await memory.get("key", find) == 1
+    clock.seconds = 9.9
+    assert await memory.get("key", find) == 1
+    clock.seconds = 10
+    assert await memory.get("key", find) == 2
+    assert await memory.get("other", find) == 3
+
+
+async def test_after_a_failure_the_next_one_tries() -> None:
+    memory = SharedMemory[int](10, Hand())
+    begun = asyncio.Event()
+    fail = asyncio.Event()
+
+    async def failing() -> int:
+        begun.set()
+        await fail.wait()
+        raise ValueError("no")
+
+    async def fine() -> int:
+        return 7
+
+    first = asyncio.create_task(memory.get("key", failing))
+    await begun.wait()
+    second = asyncio.create_task(memory.get("key", fine))
+    await asyncio.sleep(0)
+    fail.set()
+
+    with pytest.raises(ValueError, match="no"):
+        await first
+    assert await second == 7
+
+
+async def test_one_who_is_cancelled_lets_another_take_over() -> None:
+    memory = SharedMemory[int](10, Hand())
+    begun = asyncio.Event()
+
+    async def endless() -> int:
+        begun.set()
+        await asyncio.Event().wait()
+        return 0
+
+    async def fine() -> int:
+        return 7
+
+    first = asyncio.create_task(memory.get("key", endless))
+    await begun.wait()
+    second = asyncio.create_task(memory.get("key", fine))
+    await asyncio.sleep(0)
+    first.cancel()
+
+    assert await asyncio.wait_for(second, 5) == 7
+    with pytest.raises(asyncio.CancelledError):
+        await first
+
+
+async def test_the_longest_unused_is_forgotten_first() -> None:
+    memory = SharedMemory[str](10, Hand(), most=2)
+
+    async def find() -> str:
+        return "found"
+
+    for key in ("a", "b", "a", "c"):
+        await memory.get(key, find)
+
+    assert [memory.stale(key) for key in ("a", "b", "c")] == ["found", None, "found"]

@@ -1,0 +1,80 @@
+"""Agents remember how they were made, as long as they are there."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+from langchain import agents
+from langchain_core.tools import tool
+
+from plait import AgentSpec, create_agent
+from plait.langchain.client.spec import name_of
+from plait.testing import ScriptedChatModel
+
+
+@tool
+def first() -> str:
+    """Say one."""
+    return "one"
+
+
+@tool
+def second() -> str:
+    """Say two."""
+    return "two"
+
+
+def test_an_agent_is_made_and_remembered() -> None:
+    model = ScriptedChatModel(["done"])
+    agent = create_agent(model, [first], system_prompt="Be brief.", name="helper")
+
+    spec = AgentSpec.of(agent)
+
+    assert agent.name == "helper"
+    assert spec == AgentSpec(model, (first,), {"system_prompt": "Be brief.", "name": "helper"})
+    assert AgentSpec.of(spec) is spec
+    state = agent.invoke({"messages": [{"role": "user", "content": "Hello"}]})
+    assert state["messages"][-1].text == "done"
+    assert model.seen[0][0].text == "Be brief."
+
+
+def test_an_agent_with_other_tools_is_another_one() -> None:
+    agent = create_agent(ScriptedChatModel(["done"]), [first])
+
+    other = AgentSpec.of(agent).with_tools([first, second]).create()
+
+    assert AgentSpec.of(other).tools == (first, second)
+    assert AgentSpec.of(agent).tools == (first,)
+
+
+def test_an_agent_that_was_made_otherwise_is_an_error_that_shows_both_ways() -> None:
+    agent = agents.create_agent(ScriptedChatModel(["done"]), [])
+
+    with pytest.raises(TypeError, match=r"plait\.create_agent.*plait\.AgentSpec"):
+        AgentSpec.of(agent)
+    with pytest.raises(TypeError):
+        AgentSpec.of("agent")
+    with pytest.raises(TypeError):
+        AgentSpec.of(["unhashable"])
+
+
+def test_an_agent_is_forgotten_with_its_last_reference() -> None:
+    agent = create_agent(ScriptedChatModel(["done"]), [])
+    gone = weakref.ref(agent)
+
+    del agent
+    gc.collect()
+
+    assert gone() is None
+
+
+def test_every_kind_of_tool_has_a_name() -> None:
+    def plain() -> None: ...
+
+    assert name_of(first) == "first"
+    assert name_of(plain) == "plain"
+    assert name_of({"name": "web_search", "type": "web_search_20250305"}) == "web_search"
+    assert name_of({"type": "function", "function": {"name": "inner"}}) == "inner"
+    assert name_of({"type": "nameless"}) == ""
