@@ -10,7 +10,8 @@ from mcp.client.auth import TokenStorage
 from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 
-from plait import MemoryTokenStore, OAuth
+from plait import OAuth
+from plait.client import MemoryTokenStore
 
 DOCUMENT = "https://conformance-test.local/client-metadata.json"
 """What the suite expects as the address of the client's own description."""

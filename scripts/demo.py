@@ -26,10 +26,11 @@ from rich.status import Status as RichStatus
 from rich.table import Table
 from rich.text import Text
 
-from plait import MultiServerMCPClient, OutcomeUnknownError, Status, Toolbox, ToolResult
+from plait import MultiServerMCPClient, OutcomeUnknownError, Toolbox, ToolResult
 from plait._support.logs import configure_logging
 from plait.cli.commands.servers import status_table
 from plait.cli.terminal import console_for, seconds_label
+from plait.client import Status
 from plait.testing import (
     ScriptedChatModel,
     ServerProcess,

@@ -3,7 +3,8 @@ import threading
 
 import httpx2
 
-from plait import AuthRequiredError, FileTokenStore, OAuth, Toolbox
+from plait import AuthRequiredError, OAuth, Toolbox
+from plait.client import FileTokenStore
 from plait.testing import oauth_server
 
 JOB_KEY = "correct horse"

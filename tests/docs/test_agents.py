@@ -6,12 +6,8 @@ import inspect
 import re
 from dataclasses import fields
 
-from plait import (
-    AgentConfig,
-    AgentMiddlewareConfig,
-    AgentPort,
-    ModelConfig,
-)
+from plait import AgentConfig, ModelConfig
+from plait.agents import AgentMiddlewareConfig, AgentPort
 from tests.docs.pages import ROOT
 
 PAGE = (ROOT / "docs" / "agents" / "index.md").read_text()

@@ -1,5 +1,6 @@
-from plait import AgentConfig, AgentResult, Message, ModelConfig, get_agent, hash_question
+from plait import AgentConfig, AgentResult, Message, ModelConfig, get_agent
 from plait.testing import AnthropicServer, Call, Say, server_stdio_config
+from plait.traces import hash_question
 
 QUESTION = "What is 20 + 22?"
 SCRIPT = [Say("I add.", calls=(Call("add_numbers", {"a": 20, "b": 22}),)), Say("It is 42.")]

@@ -1,15 +1,8 @@
-from plait import (
-    AgentConfig,
-    AgentRun,
-    LiveAgent,
-    Message,
-    ModelConfig,
-    ToolUseContent,
-    get_agent,
-    hash_question,
-)
+from plait import AgentConfig, Message, ModelConfig, get_agent
+from plait.agents import AgentRun, LiveAgent
 from plait.agents.live_agent import Ending
 from plait.testing import server_stdio_config
+from plait.traces import ToolUseContent, hash_question
 
 QUESTION = "20 + 22"
 

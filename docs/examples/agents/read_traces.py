@@ -1,13 +1,6 @@
-from plait import (
-    AgentConfig,
-    Message,
-    ModelConfig,
-    ToolReturned,
-    Turn,
-    get_agent,
-    read_trace,
-)
+from plait import AgentConfig, Message, ModelConfig, get_agent
 from plait.testing import AnthropicServer, Call, Say, server_stdio_config
+from plait.traces import ToolReturned, Turn, read_trace
 
 SCRIPT = [Say("I add.", calls=(Call("add_numbers", {"a": 20, "b": 22}),)), Say("It is 42.")]
 

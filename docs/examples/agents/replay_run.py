@@ -1,4 +1,6 @@
-from plait import AgentConfig, ManualTraces, Message, ModelConfig, get_agent, hash_question
+from plait import AgentConfig, Message, ModelConfig, get_agent
+from plait.agents import ManualTraces
+from plait.traces import hash_question
 
 QUESTION = "Is the shop open?"
 

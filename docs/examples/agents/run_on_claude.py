@@ -1,4 +1,5 @@
-from plait import AgentConfig, ApprovalRequest, Message, ModelConfig, get_agent
+from plait import AgentConfig, Message, ModelConfig, get_agent
+from plait.client import ApprovalRequest
 from plait.testing import AnthropicServer, Call, Say, server_stdio_config
 
 SCRIPT = [

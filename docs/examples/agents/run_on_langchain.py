@@ -1,11 +1,5 @@
-from plait import (
-    AgentConfig,
-    AgentLimitConfig,
-    AgentMiddlewareConfig,
-    Message,
-    ModelConfig,
-    get_agent,
-)
+from plait import AgentConfig, Message, ModelConfig, get_agent
+from plait.agents import AgentLimitConfig, AgentMiddlewareConfig
 from plait.testing import Call, OpenAIServer, Say, server_stdio_config
 
 SCRIPT = [

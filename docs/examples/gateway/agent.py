@@ -4,7 +4,8 @@ import logging
 from microsoft_agents.activity import Activity
 from microsoft_agents.hosting.core import TurnContext
 
-from plait import AgentSpec, McpToolRegistrationService
+from plait.gateway import McpToolRegistrationService
+from plait.langchain import AgentSpec
 from plait.testing import MockGateway, ScriptedChatModel, tool_call
 
 logging.disable(logging.WARNING)  # the failure below is printed by the program itself

@@ -5,7 +5,7 @@ from langchain.agents import create_agent
 from microsoft_agents.activity import Activity
 from microsoft_agents.hosting.core import TurnContext
 
-from plait import GatewayToolsMiddleware, McpToolRegistrationService, Outbox
+from plait.gateway import GatewayToolsMiddleware, McpToolRegistrationService, Outbox
 from plait.testing import MockGateway, ScriptedChatModel, tool_call
 
 

@@ -8,7 +8,8 @@ from langgraph.types import Command
 from mcp.server import MCPServer
 from mcp_types import ToolAnnotations
 
-from plait import ApprovalRequest, MultiServerMCPClient, PermissionDeniedError, Toolbox
+from plait import MultiServerMCPClient, PermissionDeniedError, Toolbox
+from plait.client import ApprovalRequest
 from plait.testing import ScriptedChatModel, tool_call
 
 POLICY = Path(__file__).with_name("policy.json")

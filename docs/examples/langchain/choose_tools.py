@@ -4,7 +4,8 @@ from typing import Any
 from mcp.server import MCPServer
 from mcp.types import ToolAnnotations
 
-from plait import MultiServerMCPClient, PermissionDeniedError, Tool
+from plait import MultiServerMCPClient, PermissionDeniedError
+from plait.client import Tool
 
 files = MCPServer("files", log_level="ERROR")
 

@@ -4,7 +4,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from plait import MCPTool, MultiServerMCPClient, PlaitError
+from plait import MultiServerMCPClient, PlaitError
+from plait.langchain import MCPTool
 from plait.testing import StateDir, fault_server, running
 
 logging.basicConfig(level=logging.ERROR)  # a fallback is also a warning in the log

@@ -3,7 +3,8 @@ import os
 import signal
 from typing import Any
 
-from plait import CallbackContext, MultiServerMCPClient, ServerFacts
+from plait import CallbackContext, MultiServerMCPClient
+from plait.client import ServerFacts
 from plait.testing import stdio_config
 
 

@@ -5,7 +5,8 @@ from typing import Any
 from mcp.server import MCPServer
 from mcp.types import CallToolResult, TextContent
 
-from plait import MCPToolCallRequest, MCPToolCallResult, MultiServerMCPClient, ToolCallEnd
+from plait import MCPToolCallRequest, MCPToolCallResult, MultiServerMCPClient
+from plait.langchain import ToolCallEnd
 
 bank = MCPServer("bank", log_level="ERROR")
 

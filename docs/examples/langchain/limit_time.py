@@ -2,7 +2,8 @@ import asyncio
 import time
 from datetime import timedelta
 
-from plait import CallbackContext, Callbacks, MultiServerMCPClient, run_deadline
+from plait import CallbackContext, Callbacks, MultiServerMCPClient
+from plait.client import run_deadline
 from plait.testing import stdio_config
 
 

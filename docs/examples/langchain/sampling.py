@@ -3,7 +3,8 @@ import json
 
 from mcp_types import CreateMessageRequestParams
 
-from plait import MultiServerMCPClient, Sampling
+from plait import MultiServerMCPClient
+from plait.client import Sampling
 from plait.testing import ScriptedChatModel, stdio_config
 
 model = ScriptedChatModel(["Leaves in hot water."])  # any chat model, or "provider:name"

@@ -5,7 +5,8 @@ from typing import Annotated
 from mcp.server import MCPServer
 from pydantic import BaseModel, Field
 
-from plait import MultiServerMCPClient, shape_schema
+from plait import MultiServerMCPClient
+from plait.client import shape_schema
 
 travel = MCPServer("travel", log_level="ERROR")
 

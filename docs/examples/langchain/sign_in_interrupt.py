@@ -7,7 +7,8 @@ from langchain.agents import create_agent
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
-from plait import FileTokenStore, MultiServerMCPClient, OAuth, Toolbox
+from plait import MultiServerMCPClient, OAuth, Toolbox
+from plait.client import FileTokenStore
 from plait.testing import ScriptedChatModel, oauth_server, tool_call
 
 LOGINS = FileTokenStore("logins")  # the default is a folder among your own data

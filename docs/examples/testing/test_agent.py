@@ -2,7 +2,8 @@
 
 import pytest
 
-from plait import AgentConfig, AgentExecutionError, Message, ModelConfig, StaticTool, get_agent
+from plait import AgentConfig, Message, ModelConfig, StaticTool, get_agent
+from plait.errors import AgentExecutionError
 from plait.testing import AnthropicServer, Call, Say
 from plait.testing.llm.turns import Refuse
 

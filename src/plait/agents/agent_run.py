@@ -22,9 +22,9 @@ from plait.client.catalog.tool import Tool
 from plait.client.toolbox import Toolbox
 from plait.errors import (
     AgentExecutionError,
+    AgentServerConnectError,
+    AgentServerTimeoutError,
     ConfigError,
-    McpClientError,
-    McpTimeoutError,
     PlaitError,
 )
 from plait.traces.events import Status
@@ -146,7 +146,7 @@ class AgentRun:
 
         Raises:
             ConfigError: Two have the same name.
-            McpError: A server that the run needs cannot be used.
+            AgentServerError: A server that the run needs cannot be used.
         """
         listed = [] if self.toolbox is None else await _listed(self.toolbox, self._context)
         if self.toolbox is not None:
@@ -233,8 +233,8 @@ async def _listed(toolbox: Toolbox, context: Mapping[str, Any]) -> list[Tool]:
         raise
     except PlaitError as error:
         if isinstance(error, TimeoutError):
-            raise McpTimeoutError(str(error), error.server) from error
-        raise McpClientError(str(error), error.server) from error
+            raise AgentServerTimeoutError(str(error), error.server) from error
+        raise AgentServerConnectError(str(error), error.server) from error
 
 
 def _system(prompt: str | None) -> list[Message]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from plait.agents.blocking import run_bounded
 from plait.agents.config import AgentConfig
-from plait.agents.port import PortCapabilities
+from plait.agents.port import AgentCapabilities
 from plait.agents.result import AgentResult
 from plait.agents.servers import MCPServerConfig
 from plait.agents.static_tool import StaticTool
@@ -24,9 +24,9 @@ class BaseAgent(ABC):
     """An engine; subclasses write `arun`."""
 
     @property
-    def capabilities(self) -> PortCapabilities:
+    def capabilities(self) -> AgentCapabilities:
         """What it can do."""
-        return PortCapabilities()
+        return AgentCapabilities()
 
     @abstractmethod
     async def arun(

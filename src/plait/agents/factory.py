@@ -9,8 +9,8 @@ import weakref
 
 from plait.agents.model_config import ModelConfig
 from plait.agents.port import AgentPort
-from plait.agents.registry import REGISTRY, AdapterAvailability, AdapterRegistry, AdapterSpec
-from plait.errors import AdapterUnavailableError
+from plait.agents.registry import REGISTRY, EngineAvailability, EngineRegistry, EngineSpec
+from plait.errors import EngineUnavailableError
 from plait.models.endpoints import is_loopback
 
 logger = logging.getLogger("plait.agents")
@@ -25,12 +25,12 @@ def get_agent(
     model_config: ModelConfig | None,
     *,
     auto_fallback: bool = True,
-    registry: AdapterRegistry = REGISTRY,
+    registry: EngineRegistry = REGISTRY,
 ) -> AgentPort:
     """Make the agent of a model's interface, or with a warning the one to be used instead.
 
     Raises:
-        AdapterUnavailableError: The configuration lacks something, or no engine can be used.
+        EngineUnavailableError: The configuration lacks something, or no engine can be used.
     """
     config = _checked(model_config)
     config, spec = _choose(config, registry, auto_fallback=auto_fallback)
@@ -38,16 +38,16 @@ def get_agent(
         agent = spec.make(config)
     except ImportError as error:
         text = f"{config.interface} cannot be used: {error}"
-        raise AdapterUnavailableError(text, str(error), spec.fallback_interface) from error
+        raise EngineUnavailableError(text, str(error), spec.fallback_interface) from error
     if not isinstance(agent, AgentPort):
         text = f"{config.interface} made a {type(agent).__name__}, which is not an AgentPort"
-        raise AdapterUnavailableError(text, "not_an_agent")
+        raise EngineUnavailableError(text, "not_an_agent")
     with contextlib.suppress(TypeError):  # it cannot be referred to weakly: its maker closes it
         _live.add(agent)
     return agent
 
 
-async def cleanup_all_adapters() -> None:
+async def close_all_agents() -> None:
     """Close every agent that `get_agent` made and that is still there; failures are only logged."""
     agents = list(_live)
     _live.clear()
@@ -64,26 +64,26 @@ async def _close(agent: AgentPort) -> None:
 
 def _checked(config: ModelConfig | None) -> ModelConfig:
     if config is None:
-        raise AdapterUnavailableError("there is no model configuration", "missing_config")
+        raise EngineUnavailableError("there is no model configuration", "missing_config")
     if not config.model_name:
-        raise AdapterUnavailableError("model_name is missing", "missing_model_name")
+        raise EngineUnavailableError("model_name is missing", "missing_model_name")
     if config.interface == "langchain" and not config.model_provider:
         if ":" not in config.model_name:
             text = "model_provider is missing: LangChain needs it, as in 'anthropic'"
-            raise AdapterUnavailableError(text, "missing_model_provider")
+            raise EngineUnavailableError(text, "missing_model_provider")
     elif config.interface == "openai_endpoint":
         if not config.endpoint_base_url:
             text = "endpoint_base_url is missing: where is the endpoint?"
-            raise AdapterUnavailableError(text, "missing_endpoint_base_url")
+            raise EngineUnavailableError(text, "missing_endpoint_base_url")
         if config.endpoint_api_key is None and not is_loopback(config.endpoint_base_url):
             text = "endpoint_api_key is missing: only endpoints on this machine do without"
-            raise AdapterUnavailableError(text, "missing_endpoint_api_key")
+            raise EngineUnavailableError(text, "missing_endpoint_api_key")
     return config
 
 
 def _choose(
-    config: ModelConfig, registry: AdapterRegistry, *, auto_fallback: bool
-) -> tuple[ModelConfig, AdapterSpec]:
+    config: ModelConfig, registry: EngineRegistry, *, auto_fallback: bool
+) -> tuple[ModelConfig, EngineSpec]:
     """Find the engine that can be used; the configuration is copied for the one that is."""
     tried: set[str] = set()
     while True:
@@ -109,6 +109,6 @@ def _moved(config: ModelConfig, interface: str) -> ModelConfig:
     return _checked(config.model_copy(update={"interface": interface, "model_provider": provider}))
 
 
-def _unavailable(interface: str, found: AdapterAvailability) -> AdapterUnavailableError:
+def _unavailable(interface: str, found: EngineAvailability) -> EngineUnavailableError:
     text = f"{interface} cannot be used: {found.reason}"
-    return AdapterUnavailableError(text, found.reason, found.fallback_interface)
+    return EngineUnavailableError(text, found.reason, found.fallback_interface)

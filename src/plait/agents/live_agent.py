@@ -17,7 +17,7 @@ from plait.agents.result import AgentResult, result_from_trace
 from plait.agents.servers import MCPServerConfig
 from plait.agents.static_tool import StaticTool
 from plait.agents.toolbox import redactor_for
-from plait.errors import AdapterUnavailableError, AgentExecutionError, PlaitError
+from plait.errors import AgentExecutionError, EngineUnavailableError, PlaitError
 from plait.traces.messages.message import Message
 from plait.traces.trace import Trace
 
@@ -43,14 +43,14 @@ class LiveAgent(BaseAgent):
         """Take a model.
 
         Raises:
-            AdapterUnavailableError: It is one that this engine cannot ask.
+            EngineUnavailableError: It is one that this engine cannot ask.
         """
         if model_config.model_provider in _LOCAL and not self.runs_local_models:
             text = (
                 f"a model of the provider {model_config.model_provider!r} runs on the langchain "
                 "engine: set interface='langchain'"
             )
-            raise AdapterUnavailableError(text, "local_model", "langchain")
+            raise EngineUnavailableError(text, "local_model", "langchain")
         self.model_config = model_config
 
     @abstractmethod
@@ -73,7 +73,7 @@ class LiveAgent(BaseAgent):
 
         Raises:
             AgentExecutionError: The model cannot be asked, or there is nothing to ask.
-            McpError: A server that the run needs cannot be used.
+            AgentServerError: A server that the run needs cannot be used.
             ConfigError: A setting is wrong.
             OSError: The file of the trace cannot be written.
         """

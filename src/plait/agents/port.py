@@ -14,7 +14,7 @@ from plait.traces.messages.message import Message
 
 
 @dataclass(frozen=True, slots=True)
-class PortCapabilities:
+class AgentCapabilities:
     """What an engine can do."""
 
     supports_system_prompt: bool = True
@@ -35,7 +35,7 @@ class AgentPort(Protocol):
     """An engine that runs agents."""
 
     @property
-    def capabilities(self) -> PortCapabilities:
+    def capabilities(self) -> AgentCapabilities:
         """What it can do."""
         ...
 

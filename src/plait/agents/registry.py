@@ -1,7 +1,7 @@
 """Which engines there are: those of this package, and those that others bring.
 
 Another package adds an engine by an entry point of the group `plait.agents` that leads to an
-`AdapterSpec`.
+`EngineSpec`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LAST_RESORT = "langchain"
 
 
 @dataclass(frozen=True, slots=True)
-class AdapterAvailability:
+class EngineAvailability:
     """Whether an engine can be used here, and what could be used instead."""
 
     available: bool
@@ -38,7 +38,7 @@ class AdapterAvailability:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdapterSpec:
+class EngineSpec:
     """One engine, described without importing it."""
 
     interface: str
@@ -54,7 +54,7 @@ class AdapterSpec:
     install: str | None = None
     """What to install to have them."""
 
-    availability_checker: Callable[[], AdapterAvailability] | None = None
+    availability_checker: Callable[[], EngineAvailability] | None = None
     """Asked instead of looking for modules."""
 
     fallback_interface: str | None = None
@@ -66,7 +66,7 @@ class AdapterSpec:
 
     supports_tools: bool = True
 
-    def availability(self) -> AdapterAvailability:
+    def availability(self) -> EngineAvailability:
         """Say whether it can be used here; nothing is imported but packages it lies in."""
         if self.availability_checker is not None:
             return self.availability_checker()
@@ -76,12 +76,12 @@ class AdapterSpec:
                 return self._lacking(f"there is no module {module}")
         missing = [module for module in self.needs if not _is_there(module)]
         if not missing:
-            return AdapterAvailability(True, f"{self.interface} can be used")
+            return EngineAvailability(True, f"{self.interface} can be used")
         hint = f": pip install {self.install!r}" if self.install else ""
         return self._lacking(f"{', '.join(missing)} is not installed{hint}")
 
-    def _lacking(self, reason: str) -> AdapterAvailability:
-        return AdapterAvailability(False, reason, self.fallback_interface)
+    def _lacking(self, reason: str) -> EngineAvailability:
+        return EngineAvailability(False, reason, self.fallback_interface)
 
     def make(self, model_config: ModelConfig) -> object:
         """Make the engine for a model.
@@ -98,17 +98,17 @@ class AdapterSpec:
         return factory(model_config)
 
 
-class AdapterRegistry:
+class EngineRegistry:
     """The engines by the name of their interface; filled when it is first asked."""
 
-    def __init__(self, builtin: Iterable[AdapterSpec], *, group: str | None = None) -> None:
+    def __init__(self, builtin: Iterable[EngineSpec], *, group: str | None = None) -> None:
         self._builtin = tuple(builtin)
         self._group = group
-        self._specs: dict[str, AdapterSpec] = {}
+        self._specs: dict[str, EngineSpec] = {}
         self._filled = False
         self._lock = RLock()
 
-    def register(self, spec: AdapterSpec, force: bool = False) -> None:
+    def register(self, spec: EngineSpec, force: bool = False) -> None:
         """Add an engine.
 
         Raises:
@@ -120,7 +120,7 @@ class AdapterRegistry:
                 raise ValueError(f"there is an agent of the interface {spec.interface!r} already")
             self._specs[spec.interface] = spec
 
-    def get_spec(self, interface: str) -> AdapterSpec | None:
+    def get_spec(self, interface: str) -> EngineSpec | None:
         """Return the engine of an interface."""
         self._fill()
         return self._specs.get(interface)
@@ -130,13 +130,13 @@ class AdapterRegistry:
         self._fill()
         return list(self._specs)
 
-    def check_availability(self, interface: str) -> AdapterAvailability:
+    def check_availability(self, interface: str) -> EngineAvailability:
         """Say whether an interface can be used here."""
         spec = self.get_spec(interface)
         if spec is None:
             known = ", ".join(self.get_interfaces())
             reason = f"nobody knows the interface {interface!r}; there are: {known}"
-            return AdapterAvailability(False, reason, _LAST_RESORT)
+            return EngineAvailability(False, reason, _LAST_RESORT)
         routed = self.get_spec(self.resolve_interface(interface))
         return (routed or spec).availability()
 
@@ -161,17 +161,17 @@ class AdapterRegistry:
             self._filled = True
 
 
-def _offered(group: str) -> Iterable[AdapterSpec]:
+def _offered(group: str) -> Iterable[EngineSpec]:
     for point in entry_points(group=group):
         try:
             spec: object = point.load()
         except Exception:  # boundary: a broken package must not take the others with it
             logger.exception("the agent %s of %s cannot be loaded", point.name, point.value)
             continue
-        if isinstance(spec, AdapterSpec):
+        if isinstance(spec, EngineSpec):
             yield spec
         else:
-            logger.warning("the agent %s of %s is not an AdapterSpec", point.name, point.value)
+            logger.warning("the agent %s of %s is not an EngineSpec", point.name, point.value)
 
 
 def _is_there(module: str) -> bool:
@@ -181,26 +181,26 @@ def _is_there(module: str) -> bool:
         return False
 
 
-REGISTRY = AdapterRegistry(
+REGISTRY = EngineRegistry(
     [
-        AdapterSpec(
+        EngineSpec(
             interface="langchain",
             description="LangGraph agents with any chat model of LangChain",
             agent_factory="plait.agents.engines.langchain.agent:LangChainAgent",
             needs=("langchain_core", "langchain", "langgraph"),
             install="plait[langchain]",
         ),
-        AdapterSpec(
+        EngineSpec(
             interface="openrouter",
             description="models of OpenRouter, on the langchain engine",
             routes_to="langchain",
         ),
-        AdapterSpec(
+        EngineSpec(
             interface="openai_endpoint",
             description="an endpoint that speaks OpenAI's protocol, on the langchain engine",
             routes_to="langchain",
         ),
-        AdapterSpec(
+        EngineSpec(
             interface="claude_tool",
             description="the tool runner of Anthropic's SDK",
             agent_factory="plait.agents.engines.claude_tool.agent:ClaudeToolAgent",
@@ -208,7 +208,7 @@ REGISTRY = AdapterRegistry(
             install="plait[anthropic]",
             fallback_interface="langchain",
         ),
-        AdapterSpec(
+        EngineSpec(
             interface="claude_agent_sdk",
             description="the Claude Agent SDK",
             agent_factory="plait.agents.engines.claude_agent_sdk.agent:ClaudeSDKAgent",
@@ -216,7 +216,7 @@ REGISTRY = AdapterRegistry(
             install="plait[claude]",
             fallback_interface="langchain",
         ),
-        AdapterSpec(
+        EngineSpec(
             interface="manual",
             description="recorded answers",
             agent_factory="plait.agents.engines.manual.agent:ManualAgent",

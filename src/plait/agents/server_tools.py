@@ -16,7 +16,12 @@ from plait.agents.servers import MCPServerConfig, convert_mcp_config
 from plait.client.catalog.filters import ToolFilter
 from plait.client.server_handle import ServerHandle
 from plait.client.toolbox import Toolbox
-from plait.errors import AgentTimeoutError, McpClientError, McpTimeoutError, PlaitError
+from plait.errors import (
+    AgentServerConnectError,
+    AgentServerTimeoutError,
+    AgentTimeoutError,
+    PlaitError,
+)
 
 T = TypeVar("T")
 AnyTool = TypeVar("AnyTool")
@@ -39,8 +44,8 @@ async def connect_all_mcp_servers(
     A handle has the methods of an MCP session, and outlives restarts of its server.
 
     Raises:
-        McpTimeoutError: A server was not there in time.
-        McpClientError: A server could not be reached.
+        AgentServerTimeoutError: A server was not there in time.
+        AgentServerConnectError: A server could not be reached.
     """
     if not mcp_servers:
         return {}
@@ -56,7 +61,7 @@ async def get_all_mcp_tools(
     """List the tools of all servers, each with its server.
 
     Raises:
-        McpError: A server could not list them.
+        AgentServerError: A server could not list them.
     """
     listed = await _all(
         _in_time(name, handle.list_tools(), _SERVER_SECONDS) for name, handle in sessions.items()
@@ -77,8 +82,8 @@ async def afetch_tool_descriptions(
     """Fetch what servers say of their tools, by name; a name that two servers use has both.
 
     Raises:
-        McpTimeoutError: A server did not answer in time.
-        McpClientError: A server could not be reached.
+        AgentServerTimeoutError: A server did not answer in time.
+        AgentServerConnectError: A server could not be reached.
     """
     if not mcp_urls_dict:
         return {}
@@ -97,7 +102,7 @@ def fetch_tool_descriptions(
     """Do what `afetch_tool_descriptions` does, and block until it is done.
 
     Raises:
-        McpError: A server could not be asked, or all of it took longer than 45 s.
+        AgentServerError: A server could not be asked, or all of it took longer than 45 s.
     """
     try:
         return run_bounded(
@@ -105,7 +110,7 @@ def fetch_tool_descriptions(
         )
     except AgentTimeoutError as error:
         text = f"the servers did not answer in {_FETCH_SECONDS:g} s"
-        raise McpTimeoutError(text, timeout_seconds=_FETCH_SECONDS) from error
+        raise AgentServerTimeoutError(text, timeout_seconds=_FETCH_SECONDS) from error
 
 
 def apply_tool_description_overrides(
@@ -141,6 +146,6 @@ async def _in_time(server: str, work: Coroutine[Any, Any, T], seconds: float) ->
     except TimeoutError as error:
         own = isinstance(error, PlaitError)  # a limit of the connection's own, which ends sooner
         text = str(error) if own else f"{server}: not ready in {seconds:g} s"
-        raise McpTimeoutError(text, server, seconds) from error
+        raise AgentServerTimeoutError(text, server, seconds) from error
     except PlaitError as error:
-        raise McpClientError(str(error), server) from error
+        raise AgentServerConnectError(str(error), server) from error

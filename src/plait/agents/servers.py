@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Literal, TypedDict, cast
 
-from plait.errors import McpConfigValidationError
+from plait.errors import AgentServerConfigError
 
 
 class MCPStdioServerConfig(TypedDict, total=False):
@@ -67,13 +67,13 @@ def convert_and_validate_mcp_config(mcp_urls_dict: Mapping[str, str]) -> dict[st
     """Do both.
 
     Raises:
-        McpConfigValidationError: Something is wrong; the text has a line for each problem.
+        AgentServerConfigError: Something is wrong; the text has a line for each problem.
     """
     converted = convert_mcp_config(mcp_urls_dict)
     if problems := validate_mcp_config(converted):
         lines = "\n".join(f"  - {problem}" for problem in problems)
         server = next(iter(mcp_urls_dict)) if len(mcp_urls_dict) == 1 else None
-        raise McpConfigValidationError(f"MCP configuration validation failed:\n{lines}", server)
+        raise AgentServerConfigError(f"MCP configuration validation failed:\n{lines}", server)
     return converted
 
 

@@ -7,22 +7,22 @@ from enum import IntEnum
 
 from plait.cli.arguments import ArgumentError
 from plait.errors import (
-    AdapterUnavailableError,
     AgentError,
+    AgentServerConfigError,
+    AgentServerError,
     AuthRequiredError,
     BackendError,
     ConfigError,
     ConnectError,
     ContentError,
     DomainError,
+    EngineUnavailableError,
     ForbiddenError,
     GatewayError,
     HttpError,
     InvalidArgumentsError,
     ManifestError,
     ManualTraceError,
-    McpConfigValidationError,
-    McpError,
     OutboxError,
     OutcomeUnknownError,
     PermissionDeniedError,
@@ -104,7 +104,7 @@ def exit_code_for(error: BaseException) -> Exit:
             return Exit.INTERRUPTED
         case ConfigError() | PermissionDeniedError() | ManifestError() | OutboxError():
             return Exit.CONFIG
-        case AdapterUnavailableError() | ManualTraceError() | McpConfigValidationError():
+        case EngineUnavailableError() | ManualTraceError() | AgentServerConfigError():
             return Exit.CONFIG
         case AuthRequiredError() | ForbiddenError() | TokenError():
             return Exit.AUTH
@@ -117,7 +117,7 @@ def exit_code_for(error: BaseException) -> Exit:
             return Exit.UNREACHABLE
         case TimeoutError():
             return Exit.TIMEOUT
-        case TransportError() | HttpError() | BackendError() | GatewayError() | McpError():
+        case TransportError() | HttpError() | BackendError() | GatewayError() | AgentServerError():
             return Exit.UNREACHABLE
         case AgentError():
             return Exit.AGENT_FAILED

@@ -29,7 +29,7 @@ from plait.client.config.read import ClientConfig
 from plait.client.config.servers import ServerConfig
 from plait.client.options import lock_mode, lockfile_path
 from plait.client.toolbox import Toolbox
-from plait.errors import McpError, PlaitError
+from plait.errors import AgentServerError, PlaitError
 from plait.traces.events import Status, TraceEvent
 from plait.traces.messages.message import Message
 from plait.traces.trace import Trace
@@ -88,7 +88,7 @@ def run_agent(plan: RunPlan, screen: RunScreen) -> RunOutcome:
     """Run an agent to its end, which may be Ctrl-C or a failure.
 
     Raises:
-        AdapterUnavailableError: The engine is not installed.
+        EngineUnavailableError: The engine is not installed.
     """
     agent = get_agent(plan.choice.config, auto_fallback=False)
     events: list[TraceEvent] = []
@@ -144,7 +144,7 @@ def _trace(events: list[TraceEvent]) -> Trace:
 def _plainer(error: PlaitError) -> PlaitError:
     """Return what a connection said where an engine only passes it on: it knows what to do."""
     cause = error.__cause__
-    return cause if isinstance(error, McpError) and isinstance(cause, PlaitError) else error
+    return cause if isinstance(error, AgentServerError) and isinstance(cause, PlaitError) else error
 
 
 @contextlib.contextmanager

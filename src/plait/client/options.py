@@ -62,7 +62,7 @@ APPLIED = frozenset(
 )
 
 
-class ToolOptions(TypedDict, total=False):
+class GatewayRequestOptions(TypedDict, total=False):
     """What a client may set about tools and calls; the reference of options describes each."""
 
     include: Any

@@ -39,19 +39,19 @@ PlaitError
 │   ├── HostHasNoModelError        the caller is to write the thoughts; nobody else can
 │   └── RefusedError               the call does not fit; nothing was changed
 ├── AgentError                     of a run of an agent
-│   ├── PortError
-│   │   ├── AdapterUnavailableError    the engine cannot be used here
+│   ├── EngineError
+│   │   ├── EngineUnavailableError    the engine cannot be used here
 │   │   ├── AgentExecutionError        the run could not go on
 │   │   │   └── AgentTimeoutError
 │   │   ├── AgentResponseError         the model answered nothing that can be used
 │   │   ├── ParseError                 an answer is not in the form that was asked for
 │   │   └── ManualTraceError           recorded answers cannot be used
-│   │       ├── ManualInterfaceError   asked for what a recording cannot do
+│   │       ├── ManualEngineError   asked for what a recording cannot do
 │   │       └── ManualTraceNotFoundError
-│   ├── McpError                       the servers of a run
-│   │   ├── McpTimeoutError
-│   │   ├── McpClientError
-│   │   └── McpConfigValidationError
+│   ├── AgentServerError                       the servers of a run
+│   │   ├── AgentServerTimeoutError
+│   │   ├── AgentServerConnectError
+│   │   └── AgentServerConfigError
 │   └── TraceFormatError               a file is not a trace that can be read
 ├── ContentError
 └── GatewayError                   a gateway, a manifest or a token is at fault
@@ -64,20 +64,20 @@ PlaitError
 """
 
 from plait.errors.agents import (
-    AdapterUnavailableError,
     AgentError,
     AgentExecutionError,
     AgentResponseError,
+    AgentServerConfigError,
+    AgentServerConnectError,
+    AgentServerError,
+    AgentServerTimeoutError,
     AgentTimeoutError,
-    ManualInterfaceError,
+    EngineError,
+    EngineUnavailableError,
+    ManualEngineError,
     ManualTraceError,
     ManualTraceNotFoundError,
-    McpClientError,
-    McpConfigValidationError,
-    McpError,
-    McpTimeoutError,
     ParseError,
-    PortError,
     TraceFormatError,
 )
 from plait.errors.base import (
@@ -136,10 +136,13 @@ from plait.errors.reasoning import (
 )
 
 __all__ = [
-    "AdapterUnavailableError",
     "AgentError",
     "AgentExecutionError",
     "AgentResponseError",
+    "AgentServerConfigError",
+    "AgentServerConnectError",
+    "AgentServerError",
+    "AgentServerTimeoutError",
     "AgentTimeoutError",
     "AuthRequiredError",
     "BackendError",
@@ -157,6 +160,8 @@ __all__ = [
     "DiscoveryError",
     "DomainError",
     "EndpointNotFoundError",
+    "EngineError",
+    "EngineUnavailableError",
     "ErrorKind",
     "ForbiddenError",
     "GatewayError",
@@ -168,19 +173,14 @@ __all__ = [
     "ListTimeoutError",
     "MCPClientError",
     "ManifestError",
-    "ManualInterfaceError",
+    "ManualEngineError",
     "ManualTraceError",
     "ManualTraceNotFoundError",
-    "McpClientError",
-    "McpConfigValidationError",
-    "McpError",
-    "McpTimeoutError",
     "OutboxError",
     "OutcomeUnknownError",
     "ParseError",
     "PermissionDeniedError",
     "PlaitError",
-    "PortError",
     "Problem",
     "ProtocolError",
     "RateLimitedError",

@@ -13,11 +13,11 @@ class AgentError(PlaitError):
     kind = "domain"
 
 
-class PortError(AgentError):
+class EngineError(AgentError):
     """The engine of an agent failed, or cannot do what it was asked to."""
 
 
-class AdapterUnavailableError(PortError):
+class EngineUnavailableError(EngineError):
     """The engine cannot be used here: a package or a setting is missing."""
 
     kind = "config"
@@ -36,7 +36,7 @@ class AdapterUnavailableError(PortError):
         """The interface that could be used instead."""
 
 
-class AgentExecutionError(PortError):
+class AgentExecutionError(EngineError):
     """The run could not go on."""
 
     def __init__(
@@ -52,11 +52,11 @@ class AgentTimeoutError(AgentExecutionError, TimeoutError):
     """The run took longer than it may."""
 
 
-class AgentResponseError(PortError):
+class AgentResponseError(EngineError):
     """The model answered nothing that can be used."""
 
 
-class ParseError(PortError):
+class ParseError(EngineError):
     """An answer is not in the form that was asked for."""
 
     def __init__(self, message: str, raw_response: str | None = None, **facts: Any) -> None:
@@ -64,13 +64,13 @@ class ParseError(PortError):
         self.raw_response = raw_response
 
 
-class ManualTraceError(PortError):
+class ManualTraceError(EngineError):
     """Recorded answers cannot be read, or cannot be used."""
 
     kind = "config"
 
 
-class ManualInterfaceError(ManualTraceError):
+class ManualEngineError(ManualTraceError):
     """Something was asked for that recorded answers cannot do."""
 
     def __init__(self, message: str, operation: str | None = None, **facts: Any) -> None:
@@ -95,7 +95,7 @@ class ManualTraceNotFoundError(ManualTraceError):
         """How many recordings there are."""
 
 
-class McpError(AgentError):
+class AgentServerError(AgentError):
     """The servers of a run could not be used."""
 
     kind = "transport"
@@ -110,7 +110,7 @@ class McpError(AgentError):
         return self.server
 
 
-class McpTimeoutError(McpError, TimeoutError):
+class AgentServerTimeoutError(AgentServerError, TimeoutError):
     """A server of the run was not ready in time."""
 
     def __init__(
@@ -124,11 +124,11 @@ class McpTimeoutError(McpError, TimeoutError):
         self.timeout_seconds = timeout_seconds
 
 
-class McpClientError(McpError):
+class AgentServerConnectError(AgentServerError):
     """A server of the run could not be reached, or did not answer as it should."""
 
 
-class McpConfigValidationError(McpError, ValueError):
+class AgentServerConfigError(AgentServerError, ValueError):
     """The servers of a run are not described as they should be."""
 
     kind = "config"

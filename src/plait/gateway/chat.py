@@ -14,7 +14,7 @@ from langgraph.types import StateSnapshot
 from plait._support.threads import in_thread
 from plait.errors import ConfigError
 from plait.gateway.configuration import McpToolServerConfigurationService
-from plait.gateway.headers import ToolOptions
+from plait.gateway.headers import GatewayRequestOptions
 from plait.gateway.messages import LimitFrom, Roles, history_from_messages, limited
 from plait.gateway.port import TurnContext
 from plait.gateway.result import OperationError, OperationResult
@@ -43,7 +43,7 @@ class ChatSender:
         graph: Any,
         config: RunnableConfig,
         limit: int | None = None,
-        tool_options: ToolOptions | None = None,
+        tool_options: GatewayRequestOptions | None = None,
         *,
         limit_from: LimitFrom = "end",
     ) -> OperationResult:
@@ -69,7 +69,7 @@ class ChatSender:
         turn_context: TurnContext,
         state_snapshot: StateSnapshot,
         limit: int | None = None,
-        tool_options: ToolOptions | None = None,
+        tool_options: GatewayRequestOptions | None = None,
         *,
         limit_from: LimitFrom = "end",
     ) -> OperationResult:
@@ -100,7 +100,7 @@ class ChatSender:
         turn_context: TurnContext,
         chat_history: BaseChatMessageHistory,
         limit: int | None = None,
-        tool_options: ToolOptions | None = None,
+        tool_options: GatewayRequestOptions | None = None,
         *,
         limit_from: LimitFrom = "end",
     ) -> OperationResult:
@@ -123,7 +123,7 @@ class ChatSender:
         turn_context: TurnContext,
         messages: Sequence[BaseMessage],
         limit: int | None = None,
-        tool_options: ToolOptions | None = None,
+        tool_options: GatewayRequestOptions | None = None,
         *,
         limit_from: LimitFrom = "end",
     ) -> OperationResult:
@@ -136,7 +136,7 @@ class ChatSender:
         kept = limited(messages, limit, limit_from)
         history = history_from_messages(kept, datetime.now(UTC), roles=self._roles)
         name = None if tool_options is None else tool_options.orchestrator_name
-        options = ToolOptions(orchestrator_name=name or self.orchestrator_name)
+        options = GatewayRequestOptions(orchestrator_name=name or self.orchestrator_name)
         return await self._sender.send_chat_history(turn_context, history, options)
 
 

@@ -13,7 +13,7 @@ from langgraph.types import StateSnapshot
 from plait.client.connections.loop_bridge import Handover
 from plait.gateway.chat import ChatSender
 from plait.gateway.configuration import McpToolServerConfigurationService
-from plait.gateway.headers import ToolOptions
+from plait.gateway.headers import GatewayRequestOptions
 from plait.gateway.messages import LimitFrom, Roles
 from plait.gateway.port import TurnContext
 from plait.gateway.result import OperationResult
@@ -44,7 +44,7 @@ class BlockingChatSender(ChatSender):
         graph: Any,
         config: RunnableConfig,
         limit: int | None = None,
-        tool_options: ToolOptions | None = None,
+        tool_options: GatewayRequestOptions | None = None,
         *,
         limit_from: LimitFrom = "end",
     ) -> OperationResult:
@@ -64,7 +64,7 @@ class BlockingChatSender(ChatSender):
         turn_context: TurnContext,
         state_snapshot: StateSnapshot,
         limit: int | None = None,
-        tool_options: ToolOptions | None = None,
+        tool_options: GatewayRequestOptions | None = None,
         *,
         limit_from: LimitFrom = "end",
     ) -> OperationResult:
@@ -83,7 +83,7 @@ class BlockingChatSender(ChatSender):
         turn_context: TurnContext,
         chat_history: BaseChatMessageHistory,
         limit: int | None = None,
-        tool_options: ToolOptions | None = None,
+        tool_options: GatewayRequestOptions | None = None,
         *,
         limit_from: LimitFrom = "end",
     ) -> OperationResult:
@@ -102,7 +102,7 @@ class BlockingChatSender(ChatSender):
         turn_context: TurnContext,
         messages: Sequence[BaseMessage],
         limit: int | None = None,
-        tool_options: ToolOptions | None = None,
+        tool_options: GatewayRequestOptions | None = None,
         *,
         limit_from: LimitFrom = "end",
     ) -> OperationResult:

@@ -22,8 +22,8 @@ from plait.client.config.timing import ReconnectPolicy
 from plait.client.config.urls import public_url
 from plait.client.toolbox import Toolbox
 from plait.errors import ChatHistoryError, ConfigError, DiscoveryError, OutboxError, TokenError
-from plait.gateway.entries import McpServerConfig, ServerList, entries_of, servers_from
-from plait.gateway.headers import ToolOptions, discovery_headers, history_headers
+from plait.gateway.entries import GatewayServer, ServerList, entries_of, servers_from
+from plait.gateway.headers import GatewayRequestOptions, discovery_headers, history_headers
 from plait.gateway.history import ChatHistory, ChatHistoryMessage, Redact, history_of
 from plait.gateway.http import get_with_retries, is_refused, post, reason_of
 from plait.gateway.manifest import read_manifest
@@ -138,7 +138,7 @@ class McpToolServerConfigurationService:
         self,
         agentic_app_id: str = "",
         auth_token: str = "",
-        options: ToolOptions | None = None,
+        options: GatewayRequestOptions | None = None,
         *,
         turn_context: TurnContext | None = None,
     ) -> ServerList:
@@ -167,11 +167,11 @@ class McpToolServerConfigurationService:
         if not agent:
             raise ConfigError("agentic_app_id is required")
         return await self._listed(
-            settings, agent, auth_token, options or ToolOptions(), turn_context
+            settings, agent, auth_token, options or GatewayRequestOptions(), turn_context
         )
 
     async def list_available_servers(
-        self, auth_token: str = "", options: ToolOptions | None = None
+        self, auth_token: str = "", options: GatewayRequestOptions | None = None
     ) -> ServerList:
         """List every server that the gateway knows, whichever agent has it.
 
@@ -180,7 +180,7 @@ class McpToolServerConfigurationService:
         """
         settings = self.settings()
         headers = discovery_headers(
-            settings, options or ToolOptions(), token=auth_token, environ=self.environ
+            settings, options or GatewayRequestOptions(), token=auth_token, environ=self.environ
         )
         return await self._asked(settings, settings.catalogue_url, headers)
 
@@ -189,7 +189,7 @@ class McpToolServerConfigurationService:
         settings: GatewaySettings,
         agent: str,
         token: str,
-        options: ToolOptions,
+        options: GatewayRequestOptions,
         turn: TurnContext | None,
     ) -> ServerList:
         url = settings.discovery_url(agent)
@@ -237,7 +237,7 @@ class McpToolServerConfigurationService:
         _say_skipped(found)
         return found
 
-    async def get_mcp_client_tools(self, name: str, config: McpServerConfig | None) -> list[Tool]:
+    async def get_mcp_client_tools(self, name: str, config: GatewayServer | None) -> list[Tool]:
         """List the tools of one server, over a connection that is closed afterwards.
 
         Raises:
@@ -257,7 +257,7 @@ class McpToolServerConfigurationService:
         self,
         turn_context: TurnContext | None,
         chat_history_messages: Iterable[ChatHistoryMessage] | None,
-        options: ToolOptions | None = None,
+        options: GatewayRequestOptions | None = None,
     ) -> OperationResult:
         """Send chat history, or store it in the outbox; an empty one registers the message.
 
@@ -271,7 +271,9 @@ class McpToolServerConfigurationService:
         if chat_history_messages is None:
             raise ConfigError("chat_history_messages is required")
         history = history_of(turn_context, chat_history_messages)
-        return await self.deliver(history, history_headers(options or ToolOptions(), turn_context))
+        return await self.deliver(
+            history, history_headers(options or GatewayRequestOptions(), turn_context)
+        )
 
     async def deliver(self, history: ChatHistory, headers: Mapping[str, str]) -> OperationResult:
         """Send what is known of a turn, or store it; whatever goes wrong is returned.

@@ -21,7 +21,7 @@ from plait.client.config.read import read_config
 from plait.client.config.servers import HttpServer
 from plait.client.connections.credentials import Access
 from plait.errors import PlaitError
-from plait.gateway.entries import McpServerConfig
+from plait.gateway.entries import GatewayServer
 from plait.gateway.shared_cache import SharedMemory
 from plait.langchain.client.client import MultiServerMCPClient
 from plait.langchain.tools.tool import MCPTool
@@ -49,7 +49,7 @@ class TurnAuth(httpx2.Auth):
 class Wanted:
     """A server whose tools a turn wants, and the headers it gets in this turn."""
 
-    server: McpServerConfig
+    server: GatewayServer
     headers: Mapping[str, str] = field(repr=False)
 
 
@@ -122,7 +122,7 @@ class ToolConnections:
         tools = tuple(MCPTool(tool, runners[tool.server]) for tool in named)
         return Equipped(tools, tuple(name for name, _ in known if name not in failures), failures)
 
-    async def _known(self, server: McpServerConfig) -> str:
+    async def _known(self, server: GatewayServer) -> str:
         """Learn of a server, and return what it is called here.
 
         Its connections close by themselves when nobody uses them.
@@ -133,7 +133,7 @@ class ToolConnections:
         await self._adding.get(name, partial(self._client.toolbox.add_server, name, entry))
         return name
 
-    def _name(self, server: McpServerConfig) -> str:
+    def _name(self, server: GatewayServer) -> str:
         with self._lock:
             key = (server.mcp_server_name, server.url)
             if key not in self._names:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from plait._support.redact import Redactor
 from plait.client.config.urls import is_private, public_url
 from plait.errors import TokenError
-from plait.gateway.entries import McpServerConfig
+from plait.gateway.entries import GatewayServer
 from plait.gateway.port import Authorization, TurnContext
 from plait.gateway.settings import GatewaySettings
 from plait.gateway.tokens import check_token, is_over, scope_for
@@ -68,7 +68,7 @@ class TokenSource:
         check_token(token)
         return token
 
-    async def for_servers(self, servers: Iterable[McpServerConfig], shared: str) -> Credentials:
+    async def for_servers(self, servers: Iterable[GatewayServer], shared: str) -> Credentials:
         """Return the token of each server, and why some have none."""
         tokens: dict[str, str] = {}
         failures: dict[str, TokenError] = {}
@@ -82,7 +82,7 @@ class TokenSource:
                 failures[name].__cause__ = error.__cause__
         return Credentials(tokens, failures)
 
-    async def _for_server(self, server: McpServerConfig, shared: str) -> str:
+    async def _for_server(self, server: GatewayServer, shared: str) -> str:
         if self._settings.development:
             return self._in_development(server)
         if not is_private(server.url):
@@ -95,7 +95,7 @@ class TokenSource:
         check_token(token)
         return token
 
-    def _in_development(self, server: McpServerConfig) -> str:
+    def _in_development(self, server: GatewayServer) -> str:
         name = server.mcp_server_name
         if own := self._of_its_own(name):
             return own

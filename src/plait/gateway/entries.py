@@ -19,7 +19,7 @@ UrlFor = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class McpServerConfig:
+class GatewayServer:
     """One tool server of an agent."""
 
     mcp_server_name: str
@@ -62,17 +62,17 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
-class ServerList(Sequence[McpServerConfig]):
+class ServerList(Sequence[GatewayServer]):
     """The servers of an agent; `skipped` says which were left out."""
 
-    servers: tuple[McpServerConfig, ...] = ()
+    servers: tuple[GatewayServer, ...] = ()
     skipped: tuple[Skipped, ...] = ()
 
     @overload
-    def __getitem__(self, index: int) -> McpServerConfig: ...
+    def __getitem__(self, index: int) -> GatewayServer: ...
     @overload
-    def __getitem__(self, index: slice) -> tuple[McpServerConfig, ...]: ...
-    def __getitem__(self, index: int | slice) -> McpServerConfig | tuple[McpServerConfig, ...]:
+    def __getitem__(self, index: slice) -> tuple[GatewayServer, ...]: ...
+    def __getitem__(self, index: int | slice) -> GatewayServer | tuple[GatewayServer, ...]:
         return self.servers[index]
 
     def __len__(self) -> int:
@@ -89,7 +89,7 @@ class _BadEntryError(ValueError):
 
 def servers_from(entries: Iterable[object], url_for: UrlFor) -> ServerList:
     """Read entries; of those that want the same name or address, the first gets it."""
-    servers: list[McpServerConfig] = []
+    servers: list[GatewayServer] = []
     skipped: list[Skipped] = []
     for place, entry in enumerate(entries):
         try:
@@ -107,7 +107,7 @@ def entries_of(document: object) -> list[object] | None:
     return cast("list[object]", document) if isinstance(document, list) else None
 
 
-def _server_from(entry: object, url_for: UrlFor) -> McpServerConfig:
+def _server_from(entry: object, url_for: UrlFor) -> GatewayServer:
     if not isinstance(entry, Mapping):
         raise _BadEntryError(f"the entry is a {type(entry).__name__}, not an object")
     fields = cast("Mapping[str, object]", entry)
@@ -119,7 +119,7 @@ def _server_from(entry: object, url_for: UrlFor) -> McpServerConfig:
     url = _text(fields, "url") or url_for(name)
     if not _is_address(url):
         raise _BadEntryError("its url is not an http(s) address")
-    return McpServerConfig(
+    return GatewayServer(
         mcp_server_name=name,
         mcp_server_unique_name=unique,
         url=url,
@@ -131,7 +131,7 @@ def _server_from(entry: object, url_for: UrlFor) -> McpServerConfig:
     )
 
 
-def _distinct(server: McpServerConfig, others: Iterable[McpServerConfig]) -> McpServerConfig:
+def _distinct(server: GatewayServer, others: Iterable[GatewayServer]) -> GatewayServer:
     """Return the server under a name that no other has.
 
     The unique name serves where only the other one is taken.

@@ -25,14 +25,14 @@ _PRINTABLE = "".join(map(chr, range(0x20, 0x7F)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolOptions:
+class GatewayRequestOptions:
     """What may be said about a request besides its content."""
 
     orchestrator_name: str | None = None
     """The framework that asks; it stands in the `User-Agent`."""
 
 
-def user_agent(options: ToolOptions) -> str:
+def user_agent(options: GatewayRequestOptions) -> str:
     """Return how this library names itself."""
     parts = [platform.system(), f"Python {platform.python_version()}"]
     if options.orchestrator_name:
@@ -42,7 +42,7 @@ def user_agent(options: ToolOptions) -> str:
 
 def tool_headers(
     settings: GatewaySettings,
-    options: ToolOptions,
+    options: GatewayRequestOptions,
     *,
     token: str = "",
     turn: TurnContext | None = None,
@@ -63,7 +63,7 @@ def tool_headers(
 
 def discovery_headers(
     settings: GatewaySettings,
-    options: ToolOptions,
+    options: GatewayRequestOptions,
     *,
     token: str,
     turn: TurnContext | None = None,
@@ -77,7 +77,9 @@ def discovery_headers(
     return _sendable({**headers, "x-ms-correlation-id": activity or str(uuid.uuid4())})
 
 
-def history_headers(options: ToolOptions, turn: TurnContext | None = None) -> dict[str, str]:
+def history_headers(
+    options: GatewayRequestOptions, turn: TurnContext | None = None
+) -> dict[str, str]:
     """Return the headers for chat history, which goes without a token."""
     channel, sub_channel = ("", "") if turn is None else channels_of(turn)
     headers = {

@@ -16,8 +16,8 @@ from plait.gateway.chat_blocking import BlockingChatSender
 from plait.gateway.configuration import GatewayOptions, McpToolServerConfigurationService
 from plait.gateway.connections import ToolConnections, Wanted
 from plait.gateway.credentials import TokenSource
-from plait.gateway.entries import McpServerConfig, Skipped
-from plait.gateway.headers import ToolOptions, tool_headers
+from plait.gateway.entries import GatewayServer, Skipped
+from plait.gateway.headers import GatewayRequestOptions, tool_headers
 from plait.gateway.messages import Roles
 from plait.gateway.port import Authorization, TurnContext
 from plait.gateway.settings import GatewaySettings
@@ -157,7 +157,7 @@ class McpToolRegistrationService(BlockingChatSender):
         if turn_context is None:  # pyright: ignore[reportUnnecessaryComparison]
             raise ConfigError("turn_context is required")
         settings = self.configuration.settings()
-        options = ToolOptions(orchestrator_name=self.orchestrator_name)
+        options = GatewayRequestOptions(orchestrator_name=self.orchestrator_name)
         source = TokenSource(
             settings,
             authorization=authorization,
@@ -193,8 +193,8 @@ class McpToolRegistrationService(BlockingChatSender):
     def _headers(
         self,
         settings: GatewaySettings,
-        options: ToolOptions,
-        server: McpServerConfig,
+        options: GatewayRequestOptions,
+        server: GatewayServer,
         token: str,
         turn: TurnContext,
     ) -> dict[str, str]:

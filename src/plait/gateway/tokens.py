@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from plait.errors import TokenError
-from plait.gateway.entries import McpServerConfig
+from plait.gateway.entries import GatewayServer
 from plait.gateway.settings import PLATFORM_APPLICATION, GatewaySettings
 
 _PARTS = 3
@@ -72,7 +72,7 @@ def claim(token: str, *names: str) -> str:
     return next((str(claims[name]) for name in names if claims.get(name)), "")
 
 
-def scope_for(server: McpServerConfig, settings: GatewaySettings) -> str:
+def scope_for(server: GatewayServer, settings: GatewaySettings) -> str:
     """Return the scope of the token that a server wants: the shared one, or one of its own."""
     audience = (server.audience or "").strip()
     shared = settings.scope.rpartition("/")[0].lower()

@@ -11,7 +11,7 @@ from plait.client.config.urls import public_url
 from plait.errors import PlaitError
 from plait.gateway.configuration import McpToolServerConfigurationService
 from plait.gateway.credentials import Credentials
-from plait.gateway.entries import McpServerConfig
+from plait.gateway.entries import GatewayServer
 
 State = Literal["matches", "differs", "nothing declared", "failed"]
 """How a server stands to its declaration."""
@@ -63,7 +63,7 @@ class Verdict:
 
 async def verify_servers(
     configuration: McpToolServerConfigurationService,
-    servers: Iterable[McpServerConfig],
+    servers: Iterable[GatewayServer],
     credentials: Credentials,
 ) -> list[Verdict]:
     """Ask each server for its tools, side by side; one that fails is a verdict too."""
@@ -74,7 +74,7 @@ async def verify_servers(
 
 async def _verified(
     configuration: McpToolServerConfigurationService,
-    server: McpServerConfig,
+    server: GatewayServer,
     credentials: Credentials,
 ) -> Verdict:
     name = server.mcp_server_name

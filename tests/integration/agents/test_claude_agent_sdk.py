@@ -20,21 +20,20 @@ from mcp.server import MCPServer
 
 from plait import (
     AgentConfig,
-    AgentExecutionError,
     AgentResult,
-    Approval,
-    ApprovalRequest,
     ConfigError,
     Message,
     ModelConfig,
     PermissionDeniedError,
     StaticTool,
-    ThinkingContent,
     Toolbox,
     get_agent,
 )
+from plait.client import Approval, ApprovalRequest
+from plait.errors import AgentExecutionError
 from plait.testing import AnthropicServer, Call, Say, server_stdio_config, stdio_config
 from plait.testing.llm.turns import Hang, Refuse
+from plait.traces import ThinkingContent
 from plait.traces.events import ToolCalled, TraceEvent, Turn
 
 pytestmark = pytest.mark.anyio

@@ -13,18 +13,7 @@ import pytest
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Image
 
-from plait import (
-    AgentConfig,
-    AgentResult,
-    ConfigError,
-    Message,
-    ModelConfig,
-    Role,
-    StaticTool,
-    ThinkingContent,
-    ToolUseContent,
-    read_trace,
-)
+from plait import AgentConfig, AgentResult, ConfigError, Message, ModelConfig, StaticTool
 from plait.agents.engines.claude_tool.agent import ClaudeToolAgent
 from plait.testing import (
     AnthropicServer,
@@ -35,6 +24,7 @@ from plait.testing import (
 )
 from plait.testing.llm.anthropic_stream import signature_of
 from plait.testing.llm.turns import Script
+from plait.traces import Role, ThinkingContent, ToolUseContent, read_trace
 
 pytestmark = pytest.mark.anyio
 

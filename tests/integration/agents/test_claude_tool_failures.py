@@ -9,18 +9,12 @@ from typing import Any
 
 import pytest
 
-from plait import (
-    AgentConfig,
-    AgentExecutionError,
-    AgentResult,
-    Message,
-    ModelConfig,
-    StaticTool,
-    read_trace,
-)
+from plait import AgentConfig, AgentResult, Message, ModelConfig, StaticTool
 from plait.agents.engines.claude_tool.agent import ClaudeToolAgent
+from plait.errors import AgentExecutionError
 from plait.testing import AnthropicServer, Call, Say, eventually, free_port
 from plait.testing.llm.turns import Cut, Hang, Raw, Refuse, Script, Turn
+from plait.traces import read_trace
 
 pytestmark = pytest.mark.anyio
 

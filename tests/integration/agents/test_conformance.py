@@ -10,17 +10,7 @@ from typing import Any
 
 import pytest
 
-from plait import (
-    AgentConfig,
-    AgentResult,
-    Message,
-    ModelConfig,
-    StaticTool,
-    UsageMetadata,
-    get_agent,
-    hash_question,
-    to_prompt_string,
-)
+from plait import AgentConfig, AgentResult, Message, ModelConfig, StaticTool, get_agent
 from plait.testing import AnthropicServer, OpenAIServer
 from plait.testing.agent_suite import (
     KEY,
@@ -30,6 +20,7 @@ from plait.testing.agent_suite import (
     Play,
     served,
 )
+from plait.traces import UsageMetadata, hash_question, to_prompt_string
 from tests import nursery
 
 quickly_served = staticmethod(

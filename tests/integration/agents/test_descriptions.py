@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from plait.agents.server_tools import afetch_tool_descriptions, fetch_tool_descriptions
-from plait.errors import McpClientError
+from plait.errors import AgentServerConnectError
 from plait.testing import running_server
 
 
@@ -42,7 +42,7 @@ def test_a_server_that_is_not_there_is_named() -> None:
         free.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{free.getsockname()[1]}/mcp"
 
-        with pytest.raises(McpClientError) as failed:
+        with pytest.raises(AgentServerConnectError) as failed:
             fetch_tool_descriptions({"gone": address})
 
     assert failed.value.server_name == "gone"

@@ -12,13 +12,7 @@ from langchain_core.messages import ToolMessage
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
-from plait import (
-    MultiServerMCPClient,
-    OutcomeUnknownError,
-    PlaitError,
-    ProtocolError,
-    Toolbox,
-)
+from plait import MultiServerMCPClient, OutcomeUnknownError, PlaitError, ProtocolError, Toolbox
 from plait.client.calls.call import ToolCall
 from plait.testing import ServerProcess, running
 from plait.testing.fixtures import StartFaultServer

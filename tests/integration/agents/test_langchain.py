@@ -10,18 +10,7 @@ from typing import Any
 import pytest
 from blockbuster import blockbuster_ctx
 
-from plait import (
-    AgentConfig,
-    ConfigError,
-    Message,
-    ModelConfig,
-    StaticTool,
-    ThinkingContent,
-    ToolUseContent,
-    UsageMetadata,
-    get_agent,
-    read_trace,
-)
+from plait import AgentConfig, ConfigError, Message, ModelConfig, StaticTool, get_agent
 from plait.agents.engines.langchain.agent import LangChainAgent
 from plait.testing import (
     AnthropicServer,
@@ -35,6 +24,7 @@ from plait.testing import (
 )
 from plait.testing.llm.anthropic_stream import signature_of
 from plait.testing.llm.turns import Hang, Raw
+from plait.traces import ThinkingContent, ToolUseContent, UsageMetadata, read_trace
 from plait.traces.messages.message import Role
 from tests.integration.agents.langchain_models import (
     ASK,

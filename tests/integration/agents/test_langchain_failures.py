@@ -8,17 +8,11 @@ from typing import Any
 
 import pytest
 
-from plait import (
-    AdapterUnavailableError,
-    AgentConfig,
-    AgentExecutionError,
-    ConfigError,
-    ModelConfig,
-    get_agent,
-    read_trace,
-)
+from plait import AgentConfig, ConfigError, ModelConfig, get_agent
+from plait.errors import AgentExecutionError, EngineUnavailableError
 from plait.testing import AnthropicServer, Call, OpenAIServer, Say, free_port
 from plait.testing.llm.turns import Cut, Hang, Raw, Refuse
+from plait.traces import read_trace
 from tests.integration.agents.langchain_models import ASK, KEY, Provider, model_of, results, toys
 
 pytestmark = pytest.mark.anyio
@@ -141,7 +135,7 @@ async def test_a_model_without_a_key_says_where_to_put_it(monkeypatch: pytest.Mo
         "OPENROUTER_API_KEY": ModelConfig(id="m", interface="openrouter", model_name="a/b"),
     }
     for name, config in cases.items():
-        with pytest.raises(AdapterUnavailableError, match=name):
+        with pytest.raises(EngineUnavailableError, match=name):
             await get_agent(config).arun(ASK)
 
 

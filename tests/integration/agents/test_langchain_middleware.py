@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from plait import AgentConfig, AgentExecutionError, Message, get_agent
+from plait import AgentConfig, Message, get_agent
+from plait.errors import AgentExecutionError
 from plait.models.connections import context_tokens
 from plait.testing import AnthropicServer, Call, OpenAIServer, Say
 from plait.testing.llm.turns import Hang, Raw, Refuse

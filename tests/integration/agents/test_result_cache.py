@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from plait import MultiServerMCPClient, ResultCaching
+from plait import MultiServerMCPClient
+from plait.client import ResultCaching
 from plait.testing import eventually
 from plait.testing.fixtures import StartFaultServer
 from plait.traces.observer import Operation

@@ -13,9 +13,10 @@ import anyio
 import psutil
 import pytest
 
-from plait import ToolCalled, read_trace, result_from_trace
+from plait.agents import result_from_trace
 from plait.testing import AnthropicServer, Call, Say, eventually
 from plait.testing.agent_outline import outline
+from plait.traces import ToolCalled, read_trace
 from tests.nursery import python, stdio_config
 
 PROGRAM = Path(__file__).with_name("stopped_run.py")

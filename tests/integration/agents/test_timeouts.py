@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from plait import MultiServerMCPClient, run_deadline
+from plait import MultiServerMCPClient
+from plait.client import run_deadline
 from plait.client.calls.call import ToolCall, deadline_of
 from plait.client.config.timing import Timeouts
 from plait.testing import ServerProcess, eventually

@@ -10,7 +10,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any, ClassVar
 
-from plait import FileTokenStore, OAuth, Toolbox
+from plait import OAuth, Toolbox
+from plait.client import FileTokenStore
 from plait.testing import OAuthServer
 
 

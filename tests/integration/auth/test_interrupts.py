@@ -14,13 +14,8 @@ from langchain.agents import create_agent
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
-from plait import (
-    AuthRequiredError,
-    HttpServer,
-    MCPToolsMiddleware,
-    MultiServerMCPClient,
-    finish_sign_in,
-)
+from plait import AuthRequiredError, MCPToolsMiddleware, MultiServerMCPClient
+from plait.client import HttpServer, finish_sign_in
 from plait.client.transports.auth.login import sign_in
 from plait.client.transports.auth.prompts import by_terminal
 from plait.testing import OAuthServer, ScriptedChatModel, oauth_server, tool_call

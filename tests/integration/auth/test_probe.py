@@ -6,7 +6,8 @@ import socket
 
 import pytest
 
-from plait import HttpServer, OAuth
+from plait import OAuth
+from plait.client import HttpServer
 from plait.client.transports.auth.probe import SignInFacts, look_at_sign_in
 from plait.testing import free_port, oauth_server
 from tests.nursery import fault_server

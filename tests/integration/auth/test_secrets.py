@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from plait import FileTokenStore, OAuth, PlaitError, Toolbox
+from plait import OAuth, PlaitError, Toolbox
+from plait.client import FileTokenStore
 from plait.testing import OAuthServer, oauth_server
 from tests.integration.auth.helpers import Browser, config
 

@@ -11,7 +11,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from plait import FileTokenStore, HttpServer, OAuth, Toolbox
+from plait import OAuth, Toolbox
+from plait.client import FileTokenStore, HttpServer
 from plait.client.transports.auth.login import SignedOut, login_status, sign_out
 from plait.testing import OAuthServer, free_port, oauth_server
 from tests.integration.auth.helpers import signed_in

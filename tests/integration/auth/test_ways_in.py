@@ -14,17 +14,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from plait import (
-    AuthRequiredError,
-    ConfigError,
-    FileTokenStore,
-    ForbiddenError,
-    HttpServer,
-    MemoryTokenStore,
-    OAuth,
-    Toolbox,
-    finish_sign_in,
-)
+from plait import AuthRequiredError, ConfigError, ForbiddenError, OAuth, Toolbox
+from plait.client import FileTokenStore, HttpServer, MemoryTokenStore, finish_sign_in
 from plait.client.transports.auth.keychain import key_for
 from plait.client.transports.auth.login import login_status, sign_in, sign_out
 from plait.client.transports.auth.prompts import by_terminal

@@ -11,7 +11,8 @@ from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
-from plait import BudgetExceededError, MultiServerMCPClient, Toolbox, run_budget
+from plait import BudgetExceededError, MultiServerMCPClient, Toolbox
+from plait.client import run_budget
 from plait.testing import ScriptedChatModel, ServerProcess, tool_call
 from tests.integration.agents.helpers import END, arun, at_once, named, one_by_one, run
 from tests.nursery import fault_server

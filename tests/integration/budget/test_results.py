@@ -15,13 +15,8 @@ from langchain.agents import create_agent
 from langchain_core.messages import BaseMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from plait import (
-    MCPToolsMiddleware,
-    MultiServerMCPClient,
-    ResultExpiredError,
-    Toolbox,
-    ToolResult,
-)
+from plait import MCPToolsMiddleware, MultiServerMCPClient, Toolbox, ToolResult
+from plait.errors import ResultExpiredError
 from plait.testing import ScriptedChatModel, tool_call
 from tests.integration.agents.helpers import END, arun, named, one_by_one, run
 from tests.integration.budget import large_server

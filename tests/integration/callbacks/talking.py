@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from plait import CallbackContext, ServerFacts, Toolbox
+from plait import CallbackContext, Toolbox
+from plait.client import ServerFacts
 from tests.nursery import fault_server, send_signal, stdio_config
 
 LEGACY = frozenset({"stdio legacy", "http legacy"})

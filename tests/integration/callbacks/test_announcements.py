@@ -15,10 +15,10 @@ from plait import (
     Callbacks,
     ConfigError,
     MultiServerMCPClient,
-    ServerFacts,
     Toolbox,
     load_mcp_tools,
 )
+from plait.client import ServerFacts
 from plait.testing import eventually
 from tests.integration.callbacks.conftest import Servers
 from tests.integration.callbacks.talking import KINDS, LEGACY, Notebook, talking

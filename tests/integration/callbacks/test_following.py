@@ -11,10 +11,10 @@ from plait import (
     MultiServerMCPClient,
     PlaitError,
     ResourceNotFoundError,
-    ResourceUpdate,
     Toolbox,
     UnknownServerError,
 )
+from plait.client import ResourceUpdate
 from plait.testing import eventually
 from tests.integration.callbacks.conftest import Servers
 from tests.integration.callbacks.talking import KINDS, talking

@@ -17,7 +17,6 @@ from plait import (
     AuthRequiredError,
     CallTimeoutError,
     ForbiddenError,
-    HttpError,
     MultiServerMCPClient,
     OutcomeUnknownError,
     PlaitError,
@@ -29,6 +28,7 @@ from plait import (
 from plait.client.calls.call import ToolCall
 from plait.client.calls.result_cache import ResultCache, ResultCaching
 from plait.client.connections.credentials import Access
+from plait.errors import HttpError
 from plait.testing import ScriptedChatModel, free_port, tool_call
 from tests.integration.canaries.looking import (
     canary,

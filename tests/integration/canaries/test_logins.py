@@ -8,7 +8,8 @@ from collections.abc import Generator
 
 import pytest
 
-from plait import MemoryTokenStore, OAuth, PlaitError, Toolbox
+from plait import OAuth, PlaitError, Toolbox
+from plait.client import MemoryTokenStore
 from plait.client.transports.auth.keychain import key_for
 from plait.client.transports.auth.stores.login import Login
 from tests.integration.canaries.looking import (

@@ -12,7 +12,8 @@ from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 from websockets.sync.server import ServerConnection, serve
 
-from plait import ConnectError, HttpError, OAuth, PlaitError, Toolbox
+from plait import ConnectError, OAuth, PlaitError, Toolbox
+from plait.errors import HttpError
 from tests.integration.canaries.looking import canary
 from tests.integration.canaries.mirror import Mirror
 

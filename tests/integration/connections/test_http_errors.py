@@ -6,13 +6,13 @@ import pytest
 
 from plait import (
     AuthRequiredError,
-    EndpointNotFoundError,
     ForbiddenError,
     PlaitError,
     RateLimitedError,
     ServerError,
     Toolbox,
 )
+from plait.errors import EndpointNotFoundError
 from plait.testing.fixtures import StartFaultServer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]

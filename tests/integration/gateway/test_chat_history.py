@@ -14,14 +14,10 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import StateSnapshot
 
-from plait import (
-    ChatHistoryError,
-    ChatHistoryMessage,
-    ConfigError,
-    McpToolRegistrationService,
-    ToolOptions,
-    create_agent,
-)
+from plait import ConfigError
+from plait.errors import ChatHistoryError
+from plait.gateway import ChatHistoryMessage, GatewayRequestOptions, McpToolRegistrationService
+from plait.langchain import create_agent
 from plait.testing import MockGateway, ScriptedChatModel, free_port
 from tests.integration.gateway.conftest import MakeGateway
 from tests.integration.gateway.hosting import turn
@@ -62,7 +58,7 @@ async def test_the_request_is_the_one_the_gateway_takes_byte_for_byte(
     message = ChatHistoryMessage(id="1", role="user", content="Grüße", timestamp=moment)
     sending = service(gateway)
 
-    options = ToolOptions(orchestrator_name="LangChain")
+    options = GatewayRequestOptions(orchestrator_name="LangChain")
     result = await sending.configuration.send_chat_history(turn(), [message], options)
 
     assert result.succeeded
@@ -167,7 +163,7 @@ async def test_a_limit_holds_at_every_level(
 
 
 async def test_the_name_of_the_framework_can_be_given(gateway: MockGateway) -> None:
-    options = ToolOptions(orchestrator_name="Mine")
+    options = GatewayRequestOptions(orchestrator_name="Mine")
     await service(gateway).send_chat_history_from_messages(turn(), [], tool_options=options)
 
     assert gateway.requests("history")[0].headers["user-agent"].endswith("; Mine)")

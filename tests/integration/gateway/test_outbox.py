@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from langchain_core.messages import HumanMessage
 
-from plait import McpToolRegistrationService, Outbox, OutboxError
 from plait.client.config.timing import ReconnectPolicy
+from plait.errors import OutboxError
+from plait.gateway import McpToolRegistrationService, Outbox
 from plait.testing import MockGateway, eventually, free_port
 from tests.integration.gateway.conftest import MakeGateway
 from tests.integration.gateway.hosting import jwt, turn

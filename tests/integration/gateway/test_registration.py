@@ -14,16 +14,12 @@ from langchain.agents import create_agent as foreign_create_agent
 from langchain_core.tools import tool
 
 import plait
-from plait import (
-    AgentSpec,
-    ConfigError,
-    DiscoveryError,
-    McpToolRegistrationService,
-    TokenError,
-    create_agent,
-)
+from plait import ConfigError
 from plait.client.config.timing import ReconnectPolicy
+from plait.errors import DiscoveryError, TokenError
+from plait.gateway import McpToolRegistrationService
 from plait.gateway.tokens import claim
+from plait.langchain import AgentSpec, create_agent
 from plait.langchain.client.spec import name_of
 from plait.testing import MockGateway, ScriptedChatModel, eventually, tool_call
 from tests.integration.gateway.conftest import MakeGateway

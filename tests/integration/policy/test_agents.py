@@ -12,16 +12,14 @@ from mcp.server import MCPServer
 from mcp_types import ToolAnnotations
 
 from plait import (
-    ApprovalRequest,
     MCPToolsMiddleware,
     MultiServerMCPClient,
     PermissionDeniedError,
     PlaitError,
     Policy,
-    PolicyRule,
     Toolbox,
-    ToolCall,
 )
+from plait.client import ApprovalRequest, PolicyRule, ToolCall
 from plait.testing import ScriptedChatModel, free_port, tool_call
 from tests.integration.policy.conftest import Guarded
 from tests.nursery import fault_server

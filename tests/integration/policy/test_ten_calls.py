@@ -11,15 +11,10 @@ from langchain.agents import create_agent
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
-from plait import (
-    ApprovalRequest,
-    MultiServerMCPClient,
-    PermissionDeniedError,
-    ServerHandle,
-    Toolbox,
-)
+from plait import MultiServerMCPClient, PermissionDeniedError, Toolbox
 from plait.cli import main
 from plait.cli.exits import Exit
+from plait.client import ApprovalRequest, ServerHandle
 from plait.testing import ScriptedChatModel, tool_call
 from tests.integration.policy.conftest import ALLOWED, ASKED, CALLS, DENIED, Guarded, lines
 

@@ -14,7 +14,9 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from mcp_types import CreateMessageRequestParams, TextContent
 
-from plait import InputRefusedError, MultiServerMCPClient, Sampling, Toolbox
+from plait import MultiServerMCPClient, Toolbox
+from plait.client import Sampling
+from plait.errors import InputRefusedError
 from plait.testing import ScriptedChatModel, tool_call
 from tests.nursery import fault_server, stdio_config
 from tests.servers import everything_stdio_config

@@ -11,14 +11,14 @@ import pytest
 
 from plait.agents.base_agent import BaseAgent
 from plait.agents.config import AgentConfig
-from plait.agents.factory import cleanup_all_adapters, get_agent
+from plait.agents.factory import close_all_agents, get_agent
 from plait.agents.model_config import ModelConfig
-from plait.agents.port import AgentPort, PortCapabilities
-from plait.agents.registry import REGISTRY, AdapterAvailability, AdapterRegistry, AdapterSpec
+from plait.agents.port import AgentCapabilities, AgentPort
+from plait.agents.registry import REGISTRY, EngineAvailability, EngineRegistry, EngineSpec
 from plait.agents.result import AgentResult
 from plait.agents.servers import MCPServerConfig
 from plait.agents.static_tool import StaticTool
-from plait.errors import AdapterUnavailableError
+from plait.errors import EngineUnavailableError
 from plait.traces.messages.message import Message
 from plait.traces.messages.usage import UsageMetadata
 
@@ -47,8 +47,8 @@ class EchoAgent(BaseAgent):
             raise RuntimeError("no")
 
 
-def _registry(*specs: AdapterSpec) -> AdapterRegistry:
-    return AdapterRegistry([AdapterSpec(interface="langchain", agent_factory=EchoAgent), *specs])
+def _registry(*specs: EngineSpec) -> EngineRegistry:
+    return EngineRegistry([EngineSpec(interface="langchain", agent_factory=EchoAgent), *specs])
 
 
 def _config(interface: str, **more: Any) -> ModelConfig:
@@ -56,13 +56,13 @@ def _config(interface: str, **more: Any) -> ModelConfig:
 
 
 def test_an_agent_is_made_for_its_interface() -> None:
-    registry = _registry(AdapterSpec(interface="acme", agent_factory=EchoAgent))
+    registry = _registry(EngineSpec(interface="acme", agent_factory=EchoAgent))
 
     agent = get_agent(_config("acme"), registry=registry)
 
     assert isinstance(agent, EchoAgent)
     assert isinstance(agent, AgentPort)
-    assert agent.capabilities == PortCapabilities()
+    assert agent.capabilities == AgentCapabilities()
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_an_agent_is_made_for_its_interface() -> None:
 def test_a_configuration_that_lacks_something_says_what(
     settings: dict[str, Any], reason: str
 ) -> None:
-    with pytest.raises(AdapterUnavailableError) as failed:
+    with pytest.raises(EngineUnavailableError) as failed:
         get_agent(ModelConfig(id="a", model_name="m", **settings), registry=_registry())
 
     assert failed.value.reason == reason
@@ -89,13 +89,13 @@ def test_no_configuration_and_no_name_are_said() -> None:
     nameless = _config("acme").model_copy(update={"model_name": None})
 
     for config, reason in ((None, "missing_config"), (nameless, "missing_model_name")):
-        with pytest.raises(AdapterUnavailableError) as failed:
+        with pytest.raises(EngineUnavailableError) as failed:
             get_agent(config, registry=_registry())
         assert failed.value.reason == reason
 
 
 def test_an_endpoint_on_this_machine_needs_no_key() -> None:
-    registry = _registry(AdapterSpec(interface="openai_endpoint", routes_to="langchain"))
+    registry = _registry(EngineSpec(interface="openai_endpoint", routes_to="langchain"))
     config = _config("openai_endpoint", endpoint_base_url="http://127.0.0.1:11434/v1")
 
     agent = get_agent(config, registry=registry)
@@ -108,7 +108,7 @@ def test_an_engine_that_is_not_there_is_replaced_with_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     registry = _registry(
-        AdapterSpec(
+        EngineSpec(
             interface="claude_tool",
             agent_factory=EchoAgent,
             needs=("no_such_module_at_all",),
@@ -129,14 +129,14 @@ def test_an_engine_that_is_not_there_is_replaced_with_a_warning(
 
 def test_without_fallback_an_engine_that_is_not_there_is_an_error() -> None:
     registry = _registry(
-        AdapterSpec(
+        EngineSpec(
             interface="acme",
             agent_factory="no_such_module_at_all.agent:Agent",
             fallback_interface="langchain",
         )
     )
 
-    with pytest.raises(AdapterUnavailableError) as failed:
+    with pytest.raises(EngineUnavailableError) as failed:
         get_agent(_config("acme"), auto_fallback=False, registry=registry)
 
     assert failed.value.fallback_interface == "langchain"
@@ -144,18 +144,18 @@ def test_without_fallback_an_engine_that_is_not_there_is_an_error() -> None:
 
 
 def test_engines_that_fall_back_to_each_other_are_an_error() -> None:
-    gone = AdapterAvailability(False, "gone", "b")
-    registry = AdapterRegistry(
+    gone = EngineAvailability(False, "gone", "b")
+    registry = EngineRegistry(
         [
-            AdapterSpec(interface="a", availability_checker=lambda: gone),
-            AdapterSpec(
+            EngineSpec(interface="a", availability_checker=lambda: gone),
+            EngineSpec(
                 interface="b",
-                availability_checker=lambda: AdapterAvailability(False, "gone", "a"),
+                availability_checker=lambda: EngineAvailability(False, "gone", "a"),
             ),
         ]
     )
 
-    with pytest.raises(AdapterUnavailableError, match="b cannot be used: gone"):
+    with pytest.raises(EngineUnavailableError, match="b cannot be used: gone"):
         get_agent(_config("a"), registry=registry)
 
 
@@ -167,24 +167,24 @@ def test_an_unknown_interface_falls_back_to_langchain() -> None:
 
 
 def test_what_is_no_agent_is_refused() -> None:
-    registry = _registry(AdapterSpec(interface="acme", agent_factory=lambda _: object()))  # pyright: ignore[reportArgumentType]
+    registry = _registry(EngineSpec(interface="acme", agent_factory=lambda _: object()))  # pyright: ignore[reportArgumentType]
 
-    with pytest.raises(AdapterUnavailableError, match="not an AgentPort"):
+    with pytest.raises(EngineUnavailableError, match="not an AgentPort"):
         get_agent(_config("acme"), registry=registry)
 
 
 def test_a_name_that_is_missing_in_its_module_is_said() -> None:
     registry = _registry(
-        AdapterSpec(interface="acme", agent_factory="plait.agents.base_agent:NoSuchAgent")
+        EngineSpec(interface="acme", agent_factory="plait.agents.base_agent:NoSuchAgent")
     )
 
-    with pytest.raises(AdapterUnavailableError, match="NoSuchAgent"):
+    with pytest.raises(EngineUnavailableError, match="NoSuchAgent"):
         get_agent(_config("acme"), registry=registry)
 
 
 def test_an_interface_can_be_registered_once_unless_it_is_forced() -> None:
     registry = _registry()
-    spec = AdapterSpec(interface="langchain")
+    spec = EngineSpec(interface="langchain")
 
     with pytest.raises(ValueError, match="already"):
         registry.register(spec)
@@ -195,7 +195,7 @@ def test_an_interface_can_be_registered_once_unless_it_is_forced() -> None:
 
 def test_an_interface_is_followed_to_the_engine_that_does_the_work() -> None:
     registry = _registry(
-        AdapterSpec(interface="a", routes_to="b"), AdapterSpec(interface="b", routes_to="langchain")
+        EngineSpec(interface="a", routes_to="b"), EngineSpec(interface="b", routes_to="langchain")
     )
 
     assert registry.resolve_interface("a") == "langchain"
@@ -231,8 +231,8 @@ def test_other_packages_offer_engines_by_entry_points(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "acme_engine.py").write_text(
-        "from plait.agents.registry import AdapterSpec\n"
-        "spec = AdapterSpec(interface='acme', availability_checker=None)\n"
+        "from plait.agents.registry import EngineSpec\n"
+        "spec = EngineSpec(interface='acme', availability_checker=None)\n"
         "other = 3\n"
     )
     about = tmp_path / "acme_engine-1.0.dist-info"
@@ -243,7 +243,7 @@ def test_other_packages_offer_engines_by_entry_points(
         "broken = no_such_module_at_all:spec\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    registry = AdapterRegistry([], group="plait.agents.test")
+    registry = EngineRegistry([], group="plait.agents.test")
 
     with caplog.at_level(logging.WARNING, "plait.agents"):
         assert registry.get_interfaces() == ["acme"]
@@ -259,8 +259,8 @@ async def test_every_agent_is_closed_and_one_that_fails_keeps_no_other() -> None
     assert all(isinstance(agent, EchoAgent) for agent in agents)
     agents[0].fails = True  # pyright: ignore[reportAttributeAccessIssue]
 
-    await cleanup_all_adapters()
-    await cleanup_all_adapters()
+    await close_all_agents()
+    await close_all_agents()
 
     assert [agent.closed for agent in agents if isinstance(agent, EchoAgent)] == [True, True]
 

@@ -12,20 +12,11 @@ import mcp_types as types
 import pytest
 from mcp.server import MCPServer
 
-from plait import (
-    AgentConfig,
-    AgentExecutionError,
-    ConfigError,
-    McpClientError,
-    Message,
-    ModelConfig,
-    StaticTool,
-    ToolUseContent,
-    UsageMetadata,
-    read_trace,
-)
+from plait import AgentConfig, ConfigError, Message, ModelConfig, StaticTool
 from plait.agents.agent_run import AgentRun
 from plait.agents.live_agent import Ending, LiveAgent
+from plait.errors import AgentExecutionError, AgentServerConnectError
+from plait.traces import ToolUseContent, UsageMetadata, read_trace
 
 pytestmark = pytest.mark.anyio
 
@@ -169,7 +160,7 @@ async def test_a_server_that_is_not_there_ends_the_run(tmp_path: Path) -> None:
     trace = tmp_path / "trace.jsonl"
     servers: Any = {"gone": {"command": "plait-has-no-such-program"}}
 
-    with pytest.raises(McpClientError, match="gone"):
+    with pytest.raises(AgentServerConnectError, match="gone"):
         await Toy().arun(ASK, None, servers, AgentConfig(trace=trace))
 
     assert read_trace(trace).status == "failed"

@@ -18,7 +18,7 @@ from plait.agents.server_tools import (
 )
 from plait.agents.static_tool import StaticTool
 from plait.client.catalog.tool import Tool
-from plait.errors import McpClientError, McpTimeoutError
+from plait.errors import AgentServerConnectError, AgentServerTimeoutError
 
 
 def _server(name: str, *, lifespan: Any = None) -> MCPServer:
@@ -69,7 +69,7 @@ async def test_a_server_that_is_not_there_in_time_is_named() -> None:
     }
 
     async with AsyncExitStack() as stack:
-        with pytest.raises(McpTimeoutError) as failed:
+        with pytest.raises(AgentServerTimeoutError) as failed:
             await connect_all_mcp_servers(stack, servers, timeout_seconds=0.2)
 
     assert (failed.value.server_name, failed.value.timeout_seconds) == ("b", 0.2)
@@ -80,7 +80,7 @@ async def test_a_server_that_cannot_be_reached_is_named() -> None:
     servers: Any = {"a": _server("a"), "gone": {"command": "no-such-program-at-all"}}
 
     async with AsyncExitStack() as stack:
-        with pytest.raises(McpClientError) as failed:
+        with pytest.raises(AgentServerConnectError) as failed:
             await connect_all_mcp_servers(stack, servers)
 
     assert failed.value.server_name == "gone"

@@ -15,7 +15,7 @@ from plait.agents.servers import (
     validate_mcp_config,
 )
 from plait.agents.toolbox import redactor_for, servers_for, toolbox_for
-from plait.errors import ConfigError, McpConfigValidationError
+from plait.errors import AgentServerConfigError, ConfigError
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_server_in_the_process_is_not_looked_into() -> None:
 
 
 def test_every_problem_is_in_the_error() -> None:
-    with pytest.raises(McpConfigValidationError) as failed:
+    with pytest.raises(AgentServerConfigError) as failed:
         convert_and_validate_mcp_config({"a": "", "b": " "})
 
     assert str(failed.value) == (

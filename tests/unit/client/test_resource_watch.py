@@ -7,7 +7,8 @@ import asyncio
 import pytest
 from mcp_types import BlobResourceContents, ReadResourceResult, TextResourceContents
 
-from plait import ClientClosedError, PlaitError, ResourceUpdate, ResourceWatch
+from plait import ClientClosedError, PlaitError
+from plait.client import ResourceUpdate, ResourceWatch
 from plait.client.subscriptions import Subscription
 from plait.testing import eventually
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from plait import McpServerConfig, TokenError
+from plait.errors import TokenError
+from plait.gateway import GatewayServer
 from plait.gateway.credentials import TokenSource
 from plait.gateway.settings import DEFAULT_SCOPE, GatewaySettings
 from tests.unit.gateway.turns import jwt, turn
@@ -17,9 +18,9 @@ pytestmark = pytest.mark.anyio
 DEVELOPMENT = GatewaySettings(development=True, use_manifest=True)
 
 
-def server(name: str, **fields: Any) -> McpServerConfig:
+def server(name: str, **fields: Any) -> GatewayServer:
     entry: dict[str, Any] = {"url": f"https://{name}.example", **fields}
-    return McpServerConfig(mcp_server_name=name, mcp_server_unique_name=name, **entry)
+    return GatewayServer(mcp_server_name=name, mcp_server_unique_name=name, **entry)
 
 
 @dataclass

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait import McpServerConfig
+from plait.gateway import GatewayServer
 from plait.gateway.entries import entries_of, servers_from
 
 
@@ -33,7 +33,7 @@ def test_an_entry_is_read_whole() -> None:
         url_for,
     )
 
-    assert server == McpServerConfig(
+    assert server == GatewayServer(
         mcp_server_name="mcp_MailTools",
         mcp_server_unique_name="mcp_MailTools_contoso",
         url="https://mail.example/mcp",

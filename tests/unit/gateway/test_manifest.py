@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from plait import ManifestError
+from plait.errors import ManifestError
 from plait.gateway.manifest import (
     FILE,
     add_entries,

@@ -19,7 +19,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from plait import ChatHistoryMessage
+from plait.gateway import ChatHistoryMessage
 from plait.gateway.history import history_of
 from plait.gateway.messages import history_from_messages, limited, role_of, text_of
 from tests.unit.gateway.turns import turn

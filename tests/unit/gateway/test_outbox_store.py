@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plait import OutboxError
+from plait.errors import OutboxError
 from plait.gateway.outbox_store import OutboxStore
 
 URL = "http://gateway.example"

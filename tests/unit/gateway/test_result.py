@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plait import OperationError, OperationResult
+from plait.gateway import OperationError, OperationResult
 
 
 def test_all_successes_are_the_same() -> None:

@@ -6,7 +6,8 @@ import base64
 
 import pytest
 
-from plait import McpServerConfig, TokenError
+from plait.errors import TokenError
+from plait.gateway import GatewayServer
 from plait.gateway.settings import DEFAULT_SCOPE, PLATFORM_APPLICATION, GatewaySettings
 from plait.gateway.tokens import check_token, claim, claims_of, is_over, scope_for
 from tests.unit.gateway.turns import jwt
@@ -64,8 +65,8 @@ def test_a_text_that_is_no_token_is_never_over() -> None:
     assert is_over(jwt(exp=1))
 
 
-def server(audience: str | None = None, scope: str | None = None) -> McpServerConfig:
-    return McpServerConfig(
+def server(audience: str | None = None, scope: str | None = None) -> GatewayServer:
+    return GatewayServer(
         mcp_server_name="mail",
         mcp_server_unique_name="mail",
         url="https://mail.example",

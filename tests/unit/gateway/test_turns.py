@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from plait import ConfigError, ToolOptions
+from plait import ConfigError
+from plait.gateway import GatewayRequestOptions
 from plait.gateway.headers import discovery_headers, history_headers, tool_headers, user_agent
 from plait.gateway.settings import NO_APPLICATION, GatewaySettings
 from plait.gateway.turns import agent_of, caller_of, channels_of, owner_of, user_of, words_of
 from tests.unit.gateway.turns import Conversation, Sender, jwt, turn
 
-LANGCHAIN = ToolOptions(orchestrator_name="LangChain")
+LANGCHAIN = GatewayRequestOptions(orchestrator_name="LangChain")
 AGENT_NAME = (
     f"Agent365SDK/2.0.0 ({platform.system()}; Python {platform.python_version()}; LangChain)"
 )
@@ -110,7 +111,7 @@ def test_a_turn_that_does_not_say_what_it_must_is_an_error(
 
 
 def test_without_a_framework_the_user_agent_names_none() -> None:
-    assert user_agent(ToolOptions()) == AGENT_NAME.replace("; LangChain", "")
+    assert user_agent(GatewayRequestOptions()) == AGENT_NAME.replace("; LangChain", "")
     assert user_agent(LANGCHAIN) == AGENT_NAME
 
 

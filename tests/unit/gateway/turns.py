@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from plait import TurnContext
+from plait.gateway import TurnContext
 
 FAR_AWAY = 4_102_444_800
 """When tokens end; the same in every process, because tests are named after their tokens."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from plait.gateway.configuration import McpToolServerConfigurationService
-    from plait.gateway.entries import McpServerConfig, ServerList
+    from plait.gateway.entries import GatewayServer, ServerList
     from plait.gateway.verify import Verdict
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -283,7 +283,7 @@ def _declare(manifest: str | None, verdicts: Sequence[Verdict]) -> None:
     click.echo(f"wrote the tools of {len(alive)} into {path}", err=True)
 
 
-def servers_table(servers: Sequence[McpServerConfig]) -> Table:
+def servers_table(servers: Sequence[GatewayServer]) -> Table:
     """Draw the servers, one line each."""
     from rich.text import Text
 

@@ -48,13 +48,13 @@ def send_history(
     import asyncio
 
     from plait.gateway.configuration import McpToolServerConfigurationService
-    from plait.gateway.headers import ToolOptions, history_headers
+    from plait.gateway.headers import GatewayRequestOptions, history_headers
     from plait.gateway.outbox import Outbox
 
     history = history_from(file.read(), file.name)
     box = None if outbox is None else Outbox(outbox)
     service = McpToolServerConfigurationService(endpoint=endpoint, outbox=box, redact=redact)
-    result = asyncio.run(service.deliver(history, history_headers(ToolOptions())))
+    result = asyncio.run(service.deliver(history, history_headers(GatewayRequestOptions())))
     if not result.succeeded:
         raise result.errors[0].exception
     if box is not None:

@@ -7,9 +7,10 @@ import time
 
 import pytest
 
-from plait import RunDeadlineError, run_deadline
+from plait.client import run_deadline
 from plait.client.calls.call import ToolCall, deadline_of, within_run
 from plait.client.config.timing import Timeouts
+from plait.errors import RunDeadlineError
 
 CALL = ToolCall(server="s", tool="slow")
 

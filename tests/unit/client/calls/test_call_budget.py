@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plait import run_budget
+from plait.client import run_budget
 from plait.client.calls.call import RunMark, ToolCall
 from plait.client.calls.call_budget import RunCounters
 from plait.client.config.budgets import CallBudget

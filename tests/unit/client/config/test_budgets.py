@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from plait import CallBudget, ConfigError, Limit, ResultBudget, read_config
+from plait import ConfigError, read_config
+from plait.client import CallBudget, Limit, ResultBudget
 from plait.client.config.budgets import NO_LIMIT, limit_for
 from plait.client.config.read import read_options
 

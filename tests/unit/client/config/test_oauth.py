@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from plait import ConfigError, HttpServer, MemoryTokenStore, OAuth, SseServer, read_config
+from plait import ConfigError, OAuth, read_config
+from plait.client import HttpServer, MemoryTokenStore, SseServer
 from plait.client.config.oauth import person_seconds
 from plait.client.config.secrets import secret_values
 from plait.client.config.servers import connect_seconds_of

@@ -9,7 +9,7 @@ import pytest
 from langchain import agents
 from langchain_core.tools import tool
 
-from plait import AgentSpec, create_agent
+from plait.langchain import AgentSpec, create_agent
 from plait.langchain.client.spec import name_of
 from plait.testing import ScriptedChatModel
 

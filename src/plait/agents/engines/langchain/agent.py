@@ -43,7 +43,7 @@ class LangChainAgent(LiveAgent):
     With `model` it asks that chat model, and the configuration says only how.
 
     Raises:
-        AdapterUnavailableError: The package of the provider is missing.
+        EngineUnavailableError: The package of the provider is missing.
     """
 
     interface = "langchain"

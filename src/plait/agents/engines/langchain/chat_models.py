@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from plait.agents.anthropic_url import anthropic_url
 from plait.agents.engines.langchain.scripted_model import scripted_model
 from plait.agents.model_config import ModelConfig
-from plait.errors import AdapterUnavailableError, ConfigError
+from plait.errors import ConfigError, EngineUnavailableError
 from plait.models.connections import provider_client
 from plait.models.endpoints import endpoint_fault, is_loopback, with_version
 
@@ -56,7 +56,7 @@ def import_provider(config: ModelConfig) -> None:
     """Import what the model of a configuration needs, which may take seconds.
 
     Raises:
-        AdapterUnavailableError: It is not installed, or is not to be had at all.
+        EngineUnavailableError: It is not installed, or is not to be had at all.
     """
     provider = provider_and_name(config)[0]
     if provider == "local":
@@ -64,7 +64,7 @@ def import_provider(config: ModelConfig) -> None:
             "plait does not run models in this process yet: serve the model at an endpoint on this "
             "machine, such as Ollama, and set interface='openai_endpoint'"
         )
-        raise AdapterUnavailableError(text, "local_model", "openai_endpoint")
+        raise EngineUnavailableError(text, "local_model", "openai_endpoint")
     if provider in _PACKAGES:
         try:
             import_module(f"langchain_{provider}")
@@ -110,7 +110,7 @@ class ChatModels:
         """Make the model of the configuration, or another one; this may read files.
 
         Raises:
-            AdapterUnavailableError: A package or a key is missing.
+            EngineUnavailableError: A package or a key is missing.
             ConfigError: A URL or a script is wrong.
         """
         provider, model = provider_and_name(self._config, name)
@@ -188,12 +188,12 @@ class ChatModels:
         key = key if key and key.get_secret_value() else SecretStr(_NO_KEY)
         return {"base_url": url, "api_key": key}
 
-    def _keyless(self) -> AdapterUnavailableError:
+    def _keyless(self) -> EngineUnavailableError:
         config = self._config
         text = (
             f"{config.interface}: there is no key for {config.model_name}: set {key_names(config)}"
         )
-        return AdapterUnavailableError(text, "missing_api_key")
+        return EngineUnavailableError(text, "missing_api_key")
 
     def _client(self, base_url: str | None) -> httpx2.AsyncClient:
         client = provider_client(base_url)
@@ -213,9 +213,9 @@ def _init_chat_model(name: str, **settings: Any) -> BaseChatModel:
     return cast("Callable[..., BaseChatModel]", init_chat_model)(name, **settings)
 
 
-def _missing(provider: str | None, error: ImportError) -> AdapterUnavailableError:
+def _missing(provider: str | None, error: ImportError) -> EngineUnavailableError:
     if provider in _PACKAGES:
         text = f"langchain-{provider} is not installed: pip install 'plait[models]'"
     else:
         text = str(error)
-    return AdapterUnavailableError(text, "missing_package")
+    return EngineUnavailableError(text, "missing_package")

@@ -9,12 +9,12 @@ from plait.agents.base_agent import BaseAgent
 from plait.agents.config import AgentConfig
 from plait.agents.engines.manual.traces import ManualTraces
 from plait.agents.model_config import ModelConfig
-from plait.agents.port import PortCapabilities
+from plait.agents.port import AgentCapabilities
 from plait.agents.recording import recorder_for
 from plait.agents.result import AgentResult
 from plait.agents.servers import MCPServerConfig
 from plait.agents.static_tool import StaticTool
-from plait.errors import ManualInterfaceError
+from plait.errors import ManualEngineError
 from plait.traces.messages.message import Message, Role
 from plait.traces.recorder import Recorder
 
@@ -31,9 +31,9 @@ class ManualAgent(BaseAgent):
         self._traces = ManualTraces.of(model_config.manual_traces)
 
     @property
-    def capabilities(self) -> PortCapabilities:
+    def capabilities(self) -> AgentCapabilities:
         """It takes no system prompt."""
-        return PortCapabilities(supports_system_prompt=False)
+        return AgentCapabilities(supports_system_prompt=False)
 
     async def arun(
         self,
@@ -45,17 +45,17 @@ class ManualAgent(BaseAgent):
         """Return the recording of `config.question_hash`, or of `config.extra["task_id"]`.
 
         Raises:
-            ManualInterfaceError: It was given tools or servers, or no hash and no name.
+            ManualEngineError: It was given tools or servers, or no hash and no name.
             ManualTraceNotFoundError: Nothing is recorded under them.
         """
         if mcp_servers or tools:
-            raise ManualInterfaceError(
+            raise ManualEngineError(
                 "MCP tools are not supported with manual interface: recorded answers call no tools",
                 "tools" if tools else "mcp_servers",
             )
         settings = config or AgentConfig()
         if settings.question_hash is None and settings.task_id is None:
-            raise ManualInterfaceError(
+            raise ManualEngineError(
                 "manual interface needs AgentConfig.question_hash (the MD5 of the question), "
                 'or extra["task_id"]',
                 "arun",

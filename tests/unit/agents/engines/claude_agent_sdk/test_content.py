@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mcp_types as types
 
-from plait import ToolAnswer
+from plait.agents import ToolAnswer
 from plait.agents.engines.claude_agent_sdk.content import result_from_answer, text_from_result
 
 TEXT = types.TextContent(text="seen")

@@ -13,16 +13,10 @@ from claude_agent_sdk import (
     UserMessage,
 )
 
-from plait import (
-    Message,
-    Role,
-    TextContent,
-    ThinkingContent,
-    ToolUseContent,
-    messages_from_sdk,
-    sdk_messages_to_raw_trace,
-)
+from plait import Message
+from plait.agents import messages_from_sdk, sdk_messages_to_raw_trace
 from plait.agents.engines.claude_agent_sdk.messages import prompt_from_messages
+from plait.traces import Role, TextContent, ThinkingContent, ToolUseContent
 
 SAID = [
     SystemMessage("init", {}),

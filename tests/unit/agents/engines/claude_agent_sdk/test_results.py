@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from claude_agent_sdk import CLINotFoundError, ProcessError, ResultMessage
 
-from plait import AdapterUnavailableError, AgentExecutionError, ModelConfig, UsageMetadata
+from plait import ModelConfig
 from plait._support.redact import Redactor
 from plait.agents.engines.claude_agent_sdk.agent import ClaudeSDKAgent
 from plait.agents.engines.claude_agent_sdk.results import (
@@ -15,6 +15,8 @@ from plait.agents.engines.claude_agent_sdk.results import (
     execution_error,
     usage_from_result,
 )
+from plait.errors import AgentExecutionError, EngineUnavailableError
+from plait.traces import UsageMetadata
 
 MODEL = ModelConfig(id="m", model_name="claude", interface="claude_agent_sdk")
 REDACT = Redactor(["canary-key"])
@@ -86,5 +88,5 @@ def test_a_program_that_ends_or_is_not_there_is_explained() -> None:
 
 @pytest.mark.parametrize("provider", ["local", "scripted"])
 def test_models_of_this_process_run_elsewhere(provider: str) -> None:
-    with pytest.raises(AdapterUnavailableError, match="runs on the langchain engine"):
+    with pytest.raises(EngineUnavailableError, match="runs on the langchain engine"):
         ClaudeSDKAgent(MODEL.model_copy(update={"model_provider": provider}))

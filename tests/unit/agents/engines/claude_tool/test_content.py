@@ -6,7 +6,7 @@ import mcp_types as types
 import pytest
 from inline_snapshot import snapshot
 
-from plait import ToolAnswer
+from plait.agents import ToolAnswer
 from plait.agents.engines.claude_tool.content import tool_result
 
 PNG = types.ImageContent(data="aGVsbG8=", mime_type="image/png")

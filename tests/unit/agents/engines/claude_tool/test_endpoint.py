@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from plait import AdapterUnavailableError, AgentExecutionError, ModelConfig, get_agent
+from plait import ModelConfig, get_agent
 from plait.agents.engines.claude_tool.agent import ClaudeToolAgent
 from plait.agents.engines.claude_tool.endpoint import OFFICIAL, AnthropicEndpoint
+from plait.errors import AgentExecutionError, EngineUnavailableError
 
 KEY = "sk-canary-0123456789"
 
@@ -67,7 +68,7 @@ def test_an_endpoint_on_this_machine_needs_no_key() -> None:
 
 @pytest.mark.parametrize("provider", ["local", "scripted"])
 def test_models_of_this_process_run_on_another_engine(provider: str) -> None:
-    with pytest.raises(AdapterUnavailableError, match="langchain") as refused:
+    with pytest.raises(EngineUnavailableError, match="langchain") as refused:
         get_agent(config(model_provider=provider))
 
     assert refused.value.fallback_interface == "langchain"

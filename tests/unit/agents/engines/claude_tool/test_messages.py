@@ -8,8 +8,15 @@ import pytest
 from anthropic.types.beta import BetaMessage
 from inline_snapshot import snapshot
 
-from plait import (
-    Message,
+from plait import Message
+from plait.agents import claude_tool_messages_to_raw_trace
+from plait.agents.engines.claude_tool.messages import (
+    message_from_anthropic,
+    messages_from_anthropic,
+    messages_to_anthropic,
+    usage_from_anthropic,
+)
+from plait.traces import (
     Role,
     TextContent,
     ThinkingContent,
@@ -17,14 +24,7 @@ from plait import (
     ToolUseContent,
     TraceFormatConfig,
     UsageMetadata,
-    claude_tool_messages_to_raw_trace,
     messages_to_raw_trace,
-)
-from plait.agents.engines.claude_tool.messages import (
-    message_from_anthropic,
-    messages_from_anthropic,
-    messages_to_anthropic,
-    usage_from_anthropic,
 )
 
 CALL = ToolUseContent("toolu_1", "add", {"a": 1, "b": 2})

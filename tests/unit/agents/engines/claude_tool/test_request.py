@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from plait import AgentConfig, AgentMiddlewareConfig, ConfigError, Message, ModelConfig, StaticTool
+from plait import AgentConfig, ConfigError, Message, ModelConfig, StaticTool
 from plait._support.redact import Redactor
+from plait.agents import AgentMiddlewareConfig
 from plait.agents.agent_run import AgentRun
 from plait.agents.engines.claude_tool.request import request_for
 from plait.agents.engines.claude_tool.tools import Results

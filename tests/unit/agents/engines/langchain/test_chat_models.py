@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from langchain_core.language_models import BaseChatModel
 
-from plait import AdapterUnavailableError, ConfigError, ModelConfig, get_agent
+from plait import ConfigError, ModelConfig, get_agent
 from plait.agents.engines.langchain.chat_models import ChatModels, key_names, provider_and_name
 from plait.agents.engines.langchain.scripted_model import ScriptedChatModel
+from plait.errors import EngineUnavailableError
 
 pytestmark = pytest.mark.anyio
 
@@ -123,7 +124,7 @@ async def test_a_missing_package_is_named(provider: str, monkeypatch: pytest.Mon
         if clear is not None:
             clear()
 
-    with pytest.raises(AdapterUnavailableError, match=r"plait\[models\]"):
+    with pytest.raises(EngineUnavailableError, match=r"plait\[models\]"):
         await made(config(model_provider=provider))
 
 
@@ -133,12 +134,12 @@ def test_a_missing_package_is_named_before_the_first_run(
 ) -> None:
     monkeypatch.setitem(sys.modules, f"langchain_{provider}", None)
 
-    with pytest.raises(AdapterUnavailableError, match=r"plait\[models\]"):
+    with pytest.raises(EngineUnavailableError, match=r"plait\[models\]"):
         get_agent(config(model_provider=provider))
 
 
 def test_a_model_in_this_process_is_refused_with_a_way_out() -> None:
-    with pytest.raises(AdapterUnavailableError, match="openai_endpoint"):
+    with pytest.raises(EngineUnavailableError, match="openai_endpoint"):
         get_agent(config(model_provider="local"))
 
 

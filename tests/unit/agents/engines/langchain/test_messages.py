@@ -10,16 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from plait import (
-    Message,
-    TextContent,
-    ThinkingContent,
-    ToolUseContent,
-    UsageMetadata,
-    messages_from_langchain,
-    messages_to_langchain,
-)
+from plait import Message
+from plait.agents import messages_from_langchain, messages_to_langchain
 from plait.agents.engines.langchain.messages import usage_from_langchain
+from plait.traces import TextContent, ThinkingContent, ToolUseContent, UsageMetadata
 from plait.traces.messages.message import Role
 
 

@@ -13,7 +13,8 @@ from langchain.agents.middleware.model_call_limit import ModelCallLimitExceededE
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from plait import AgentMiddlewareConfig, ConfigError, build_agent_middleware
+from plait import ConfigError
+from plait.agents import AgentMiddlewareConfig, build_agent_middleware
 from plait.agents.engines.langchain.middleware import LimitedTools, RequestTimeout, trigger_tokens
 from plait.agents.engines.langchain.summaries import prompt_for
 from plait.testing import ScriptedChatModel, tool_call

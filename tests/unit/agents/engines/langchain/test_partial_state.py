@@ -12,8 +12,9 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphRecursionError
 
-from plait import TraceFormatConfig, extract_partial_agent_state, harmonize_agent_response
+from plait.agents import extract_partial_agent_state, harmonize_agent_response
 from plait.testing import ScriptedChatModel, tool_call
+from plait.traces import TraceFormatConfig
 
 ASKED = [HumanMessage("Go on.")]
 CONFIG: Any = {"configurable": {"thread_id": "1"}, "recursion_limit": 3}

@@ -23,7 +23,7 @@ from plait.agents.model_config import ModelConfig
 from plait.agents.port import AgentPort
 from plait.agents.result import AgentResult, result_from_trace
 from plait.agents.static_tool import StaticTool
-from plait.errors import ManualInterfaceError, ManualTraceError, ManualTraceNotFoundError
+from plait.errors import ManualEngineError, ManualTraceError, ManualTraceNotFoundError
 from plait.traces.events import TraceEvent
 from plait.traces.file import TraceFile
 from plait.traces.messages.content import ThinkingContent, ToolUseContent
@@ -198,12 +198,12 @@ def test_servers_tools_and_questions_without_a_hash_are_refused() -> None:
     agent = _agent({HASH: "x"})
     config = AgentConfig(question_hash=HASH)
 
-    with pytest.raises(ManualInterfaceError, match="MCP tools are not supported") as failed:
+    with pytest.raises(ManualEngineError, match="MCP tools are not supported") as failed:
         agent.run(ASKED, None, {"a": {"command": "x"}}, config)
     assert failed.value.operation == "mcp_servers"
-    with pytest.raises(ManualInterfaceError):
+    with pytest.raises(ManualEngineError):
         agent.run(ASKED, [StaticTool("t")], None, config)
-    with pytest.raises(ManualInterfaceError, match="question_hash"):
+    with pytest.raises(ManualEngineError, match="question_hash"):
         agent.run(ASKED)
 
 

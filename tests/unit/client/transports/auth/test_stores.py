@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait import ConfigError, FileTokenStore, KeyringTokenStore, MemoryTokenStore, TokenStore
+from plait import ConfigError
+from plait.client import FileTokenStore, KeyringTokenStore, MemoryTokenStore, TokenStore
 from plait.client.transports.auth.stores.choose import store_of
 from plait.client.transports.auth.stores.file import token_folder
 from plait.client.transports.auth.stores.login import (
@@ -140,7 +141,7 @@ async def test_a_cancelled_holder_lets_go_of_the_lock(store: TokenStore) -> None
 async def test_a_killed_process_lets_go_of_the_lock(tmp_path: Path) -> None:
     program = """
 import asyncio, sys
-from plait import FileTokenStore
+from plait.client import FileTokenStore
 from plait.client.transports.auth.stores.login import LoginKey
 
 async def main():

@@ -1,0 +1,77 @@
+"""Lazy exports: the names in a package's `__init__.pyi`, each imported when it is first used.
+
+The stub is the only list of a package's public names: type checkers read it, and so does this.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+
+def lazy_exports(
+    package: str, init: str
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """Return the `__getattr__` and `__dir__` of a package whose `__init__.py` is `init`."""
+
+    @cache
+    def modules() -> dict[str, str]:
+        return _modules_by_name(package, Path(init).with_suffix(".pyi"))
+
+    def get_attribute(name: str) -> object:
+        if name == "__all__":
+            return sorted(modules())
+        module = None if name.startswith("__") else modules().get(name)
+        if module is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        try:
+            value: object = getattr(import_module(module), name)
+        except ModuleNotFoundError as error:
+            raise _missing_extra(f"{package}.{name}", error) from error
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return get_attribute, lambda: sorted(modules())
+
+
+def _modules_by_name(package: str, stub: Path) -> dict[str, str]:
+    names: dict[str, str] = {}
+    for node in ast.parse(stub.read_text("utf-8")).body:
+        match node:
+            case ast.ImportFrom(module=str(module), names=aliases):
+                names.update((alias.name, module) for alias in aliases)
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                names[name] = package
+            case _:
+                raise AssertionError(f"{stub} holds more than imports: line {node.lineno}")
+    return names
+
+
+_EXTRAS = {
+    "langchain": "langchain",
+    "langchain_core": "langchain",
+    "langgraph": "langchain",
+    "anthropic": "anthropic",
+    "claude_agent_sdk": "claude",
+    "sqlalchemy": "reasoning",
+    "alembic": "reasoning",
+    "aiosqlite": "reasoning",
+    "keyring": "keyring",
+    "starlette": "viewer",
+    "uvicorn": "viewer",
+}
+"""Which extra brings a library that a public name needs."""
+
+
+def _missing_extra(name: str, error: ModuleNotFoundError) -> ImportError:
+    extra = _EXTRAS.get((error.name or "").partition(".")[0])
+    if extra is None:
+        return error
+    hint = f"pip install 'plait[{extra}]'"
+    return ImportError(
+        f"{name} needs {error.name}, which is not installed: {hint}", name=error.name
+    )

@@ -1,0 +1,62 @@
+from plait.agents.agent_run import AgentRun as AgentRun
+from plait.agents.base_agent import BaseAgent as BaseAgent
+from plait.agents.config import AgentConfig as AgentConfig
+from plait.agents.engines.claude_agent_sdk.messages import messages_from_sdk as messages_from_sdk
+from plait.agents.engines.claude_agent_sdk.messages import (
+    sdk_messages_to_raw_trace as sdk_messages_to_raw_trace,
+)
+from plait.agents.engines.claude_tool.messages import (
+    claude_tool_messages_to_raw_trace as claude_tool_messages_to_raw_trace,
+)
+from plait.agents.engines.langchain.agent import LangChainAgent as LangChainAgent
+from plait.agents.engines.langchain.messages import (
+    messages_from_langchain as messages_from_langchain,
+)
+from plait.agents.engines.langchain.messages import messages_to_langchain as messages_to_langchain
+from plait.agents.engines.langchain.middleware import (
+    build_agent_middleware as build_agent_middleware,
+)
+from plait.agents.engines.langchain.partial_state import (
+    extract_partial_agent_state as extract_partial_agent_state,
+)
+from plait.agents.engines.langchain.partial_state import (
+    harmonize_agent_response as harmonize_agent_response,
+)
+from plait.agents.engines.manual.traces import ManualTraces as ManualTraces
+from plait.agents.factory import close_all_agents as close_all_agents
+from plait.agents.factory import get_agent as get_agent
+from plait.agents.live_agent import LiveAgent as LiveAgent
+from plait.agents.middleware_config import AgentLimitConfig as AgentLimitConfig
+from plait.agents.middleware_config import AgentMiddlewareConfig as AgentMiddlewareConfig
+from plait.agents.middleware_config import ModelRetryConfig as ModelRetryConfig
+from plait.agents.middleware_config import PromptCachingConfig as PromptCachingConfig
+from plait.agents.middleware_config import SummarizationConfig as SummarizationConfig
+from plait.agents.middleware_config import ToolRetryConfig as ToolRetryConfig
+from plait.agents.model_config import ModelConfig as ModelConfig
+from plait.agents.port import AgentCapabilities as AgentCapabilities
+from plait.agents.port import AgentPort as AgentPort
+from plait.agents.recording import RunObserver as RunObserver
+from plait.agents.recording import recorder_for as recorder_for
+from plait.agents.registry import EngineAvailability as EngineAvailability
+from plait.agents.registry import EngineRegistry as EngineRegistry
+from plait.agents.registry import EngineSpec as EngineSpec
+from plait.agents.result import AgentResult as AgentResult
+from plait.agents.result import result_from_trace as result_from_trace
+from plait.agents.run_tools import RunTool as RunTool
+from plait.agents.run_tools import ToolAnswer as ToolAnswer
+from plait.agents.server_tools import afetch_tool_descriptions as afetch_tool_descriptions
+from plait.agents.server_tools import (
+    apply_tool_description_overrides as apply_tool_description_overrides,
+)
+from plait.agents.server_tools import connect_all_mcp_servers as connect_all_mcp_servers
+from plait.agents.server_tools import fetch_tool_descriptions as fetch_tool_descriptions
+from plait.agents.server_tools import get_all_mcp_tools as get_all_mcp_tools
+from plait.agents.servers import MCPHttpServerConfig as MCPHttpServerConfig
+from plait.agents.servers import MCPServerConfig as MCPServerConfig
+from plait.agents.servers import MCPStdioServerConfig as MCPStdioServerConfig
+from plait.agents.servers import convert_and_validate_mcp_config as convert_and_validate_mcp_config
+from plait.agents.servers import convert_mcp_config as convert_mcp_config
+from plait.agents.servers import validate_mcp_config as validate_mcp_config
+from plait.agents.static_tool import StaticTool as StaticTool
+from plait.agents.toolbox import redactor_for as redactor_for
+from plait.agents.toolbox import toolbox_for as toolbox_for

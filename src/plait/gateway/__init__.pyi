@@ -1,0 +1,17 @@
+from plait.gateway.configuration import GatewayOptions as GatewayOptions
+from plait.gateway.configuration import (
+    McpToolServerConfigurationService as McpToolServerConfigurationService,
+)
+from plait.gateway.entries import GatewayServer as GatewayServer
+from plait.gateway.entries import ServerList as ServerList
+from plait.gateway.entries import Skipped as Skipped
+from plait.gateway.headers import GatewayRequestOptions as GatewayRequestOptions
+from plait.gateway.history import ChatHistoryMessage as ChatHistoryMessage
+from plait.gateway.middleware import GatewayToolsMiddleware as GatewayToolsMiddleware
+from plait.gateway.outbox import Outbox as Outbox
+from plait.gateway.port import Authorization as Authorization
+from plait.gateway.port import TurnContext as TurnContext
+from plait.gateway.registration import McpToolRegistrationService as McpToolRegistrationService
+from plait.gateway.registration import Registration as Registration
+from plait.gateway.result import OperationError as OperationError
+from plait.gateway.result import OperationResult as OperationResult
