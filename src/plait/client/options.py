@@ -62,7 +62,7 @@ APPLIED = frozenset(
 )
 
 
-class GatewayRequestOptions(TypedDict, total=False):
+class ClientOptions(TypedDict, total=False):
     """What a client may set about tools and calls; the reference of options describes each."""
 
     include: Any

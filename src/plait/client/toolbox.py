@@ -26,7 +26,7 @@ from plait.client.config.defaults import server_with_defaults
 from plait.client.config.read import ClientConfig, ConfigSource, read_config, read_options
 from plait.client.connections.credentials import Access
 from plait.client.options import (
-    GatewayRequestOptions,
+    ClientOptions,
     calling_from,
     check_fallbacks,
     lock_from,
@@ -52,7 +52,7 @@ class Toolbox(ToolCalls):
     `_blocking`, or `run_blocking` for the other methods.
     """
 
-    OPTIONS: ClassVar = frozenset(GatewayRequestOptions.__annotations__)
+    OPTIONS: ClassVar = frozenset(ClientOptions.__annotations__)
     """The options that hold for every framework."""
 
     def __init__(
@@ -68,7 +68,7 @@ class Toolbox(ToolCalls):
         on_sampling: Sampler | Sampling | None = None,
         observers: Sequence[Observer] = (),
         follow_tools: bool = True,
-        **options: Unpack[GatewayRequestOptions],
+        **options: Unpack[ClientOptions],
     ) -> None:
         """Take the servers; whoever lists tools only once does without `follow_tools`.
 

@@ -17,7 +17,7 @@ from plait.client.catalog.sanitize_tools import harmless_tool
 from plait.client.catalog.schemas import Profile
 from plait.client.catalog.tool import Tool
 from plait.client.connections.server_info import ServerFacts
-from plait.client.options import GatewayRequestOptions
+from plait.client.options import ClientOptions
 from plait.client.toolbox import Toolbox
 from plait.langchain.client.sessions import (
     AnySession,
@@ -162,7 +162,7 @@ def toolbox_for(
         {"servers": {name: connection}},
         on_log=log_callback(told),
         on_elicitation=question_callback(told),
-        **cast("GatewayRequestOptions", {**told.notices(), "sanitize": sanitize}),
+        **cast("ClientOptions", {**told.notices(), "sanitize": sanitize}),
     )
 
 

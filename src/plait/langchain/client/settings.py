@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from plait.client.calls.callbacks import NOTICES
 from plait.client.config.servers import ServerConfig
-from plait.client.options import GatewayRequestOptions
+from plait.client.options import ClientOptions
 from plait.langchain.tools.callbacks import Callbacks
 from plait.langchain.tools.output_handling import HandlingLayer, OutputHandling
 from plait.langchain.tools.runner import RunnerSettings
@@ -36,7 +36,7 @@ OWN = frozenset(
 HEARD = frozenset({"on_progress", *NOTICES})
 """The options that are callbacks."""
 
-OPTIONS = OWN | frozenset(GatewayRequestOptions.__annotations__)
+OPTIONS = OWN | frozenset(ClientOptions.__annotations__)
 """Every option of the client."""
 
 
