@@ -10,7 +10,7 @@ from plait._support.redact import Redactor
 from plait.agents.model_config import ModelConfig
 from plait.agents.servers import MCPServerConfig, convert_mcp_config
 from plait.client.config.secrets import secret_values
-from plait.client.options import GatewayRequestOptions
+from plait.client.options import ClientOptions
 from plait.client.toolbox import Toolbox
 from plait.models.providers import keys_in
 from plait.traces.observer import Observer
@@ -21,7 +21,7 @@ def toolbox_for(
     mcp_servers: Mapping[str, MCPServerConfig] | None = None,
     *,
     observers: Sequence[Observer] = (),
-    **options: Unpack[GatewayRequestOptions],
+    **options: Unpack[ClientOptions],
 ) -> Toolbox | None:
     """Make the toolbox of a run; `None` if it has no servers.
 
@@ -34,7 +34,7 @@ def toolbox_for(
     servers = servers_for(model_config, mcp_servers)
     if not servers:
         return None
-    settings: GatewayRequestOptions = {}
+    settings: ClientOptions = {}
     if model_config.mcp_tool_filter is not None:
         settings["include"] = model_config.mcp_tool_filter
     if model_config.mcp_tool_description_overrides:
