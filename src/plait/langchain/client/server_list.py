@@ -19,7 +19,7 @@ class Changes:
     gone: tuple[str, ...]
 
 
-class Roster:
+class ServerList:
     """Keeps the dictionary that a user sees, and notices what is done to it."""
 
     def __init__(self, source: ConfigSource | None) -> None:

@@ -9,40 +9,40 @@ import pytest
 
 from plait import ConfigError
 from plait.client.config.servers import StdioServer
-from plait.langchain.client.server_list import Roster
+from plait.langchain.client.server_list import ServerList
 
 A: dict[str, Any] = {"command": "a", "args": ["1"], "env": {"X": "1"}}
 B: dict[str, Any] = {"url": "http://localhost/mcp"}
 
 
 def test_nothing_has_changed_at_first() -> None:
-    changes = Roster({"a": A}).changes()
+    changes = ServerList({"a": A}).changes()
 
     assert (changes.new, changes.gone) == ({}, ())
 
 
 def test_the_users_own_dictionary_is_watched() -> None:
     mine = {"a": A}
-    roster = Roster(mine)
+    server_list = ServerList(mine)
     mine["b"] = B
 
-    assert roster.connections is mine
-    assert roster.changes().new == {"b": B}
-    assert roster.changes().new == {}
+    assert server_list.connections is mine
+    assert server_list.changes().new == {"b": B}
+    assert server_list.changes().new == {}
 
 
 def test_a_server_that_is_taken_away_is_gone() -> None:
-    roster = Roster({"a": A, "b": B})
-    del roster.connections["a"]
+    server_list = ServerList({"a": A, "b": B})
+    del server_list.connections["a"]
 
-    assert roster.changes().gone == ("a",)
-    assert roster.changes().gone == ()
+    assert server_list.changes().gone == ("a",)
+    assert server_list.changes().gone == ()
 
 
 @pytest.mark.parametrize("key", ["args", "env", "command"])
 def test_a_server_that_is_changed_in_place_is_new(key: str) -> None:
     server: dict[str, Any] = {"command": "a", "args": ["1"], "env": {"X": "1"}}
-    roster = Roster({"a": server})
+    server_list = ServerList({"a": server})
     match server[key]:
         case list() as items:
             items.append("2")
@@ -51,24 +51,24 @@ def test_a_server_that_is_changed_in_place_is_new(key: str) -> None:
         case _:
             server[key] = "other"
 
-    assert roster.changes().new == {"a": server}
+    assert server_list.changes().new == {"a": server}
 
 
 @pytest.mark.parametrize("source", [None, {}])
 def test_a_client_may_start_without_servers(source: dict[str, Any] | None) -> None:
-    roster = Roster(source)
-    roster.connections["a"] = A
+    server_list = ServerList(source)
+    server_list.connections["a"] = A
 
-    assert roster.config.servers == {}
-    assert roster.changes().new == {"a": A}
+    assert server_list.config.servers == {}
+    assert server_list.changes().new == {"a": A}
 
 
 def test_an_empty_dictionary_of_the_users_is_watched_too() -> None:
     mine: dict[str, Any] = {}
-    roster = Roster(mine)
+    server_list = ServerList(mine)
     mine["a"] = A
 
-    assert roster.changes().new == {"a": A}
+    assert server_list.changes().new == {"a": A}
 
 
 def test_of_a_whole_configuration_the_servers_are_shown(tmp_path: Path) -> None:
@@ -76,18 +76,18 @@ def test_of_a_whole_configuration_the_servers_are_shown(tmp_path: Path) -> None:
     file.write_text('{"mcpServers": {"a": {"command": "a"}}, "toolNamePrefix": true}')
 
     for source in ({"mcpServers": {"a": A}}, str(file)):
-        roster = Roster(source)
+        server_list = ServerList(source)
 
-        assert list(roster.connections) == ["a"]
-        assert isinstance(roster.connections["a"], StdioServer)
+        assert list(server_list.connections) == ["a"]
+        assert isinstance(server_list.connections["a"], StdioServer)
 
 
 def test_a_server_called_servers_is_a_server() -> None:
     mine = {"servers": A}
 
-    assert Roster(mine).connections is mine
+    assert ServerList(mine).connections is mine
 
 
 def test_a_wrong_server_is_refused_at_once() -> None:
     with pytest.raises(ConfigError):
-        Roster({"a": {"comand": "x"}})
+        ServerList({"a": {"comand": "x"}})
