@@ -14,12 +14,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from plait.reasoning.backends.host import HostCompleter
-from plait.reasoning.changes import Changes
+from plait.reasoning.backends.client_model import HostCompleter
 from plait.reasoning.reasoner import Reasoner
 from plait.reasoning.storage.engine import database_from
 from plait.reasoning.storage.sql import SqlStorage
-from plait.reasoning.values import Session, Thought, new_id
+from plait.reasoning.values import Changes, Session, Thought, new_id
 
 BATCH = 5000
 

@@ -121,7 +121,8 @@ async def tree(reasoner: Reasoner, task: Task) -> str:
     """Open ways, and reflect on the best, beforehand."""
     ways = await _call(reasoner, "tree", content=task.question, num_branches=2)
     best = ways["child_branches"][ways["recommended_branch_index"]]
-    (thought,) = await reasoner.store.get_branch_thoughts(best["id"])
+    thoughts = await reasoner.store.get_session_thoughts(ways["session_id"])
+    (thought,) = (one for one in thoughts if one.branch_id == best["id"])
     found = await _call(reasoner, "reflection", thought_id=thought.id, max_iterations=1)
     better = found["improved_thought"]
     return f"Notes: {better['content'] if better else thought.content}"

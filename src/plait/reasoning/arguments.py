@@ -17,7 +17,6 @@ from pydantic import (
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from plait.errors import RefusedError
-from plait.reasoning.error_texts import invalid
 
 ParamsT = TypeVar("ParamsT", bound="Params")
 
@@ -191,3 +190,21 @@ def _reason(kind: type[Params], problem: ErrorDetails) -> str:
             return f"must be one of {expected}"
         case found:
             return _REASONS.get(found, problem["msg"])
+
+
+def invalid(field: str, reason: str) -> RefusedError:
+    """Refuse an argument."""
+    return RefusedError(f"Validation failed: {field} - {reason}")
+
+
+def session_fault(reason: str) -> RefusedError:
+    """Refuse a call that does not fit its session."""
+    return RefusedError(f"Session error: {reason}")
+
+
+def supply(parameter: str, shape: str) -> RefusedError:
+    """Ask the caller for what a model would have written."""
+    return RefusedError(
+        f"Input needed: {parameter} - No model is connected (backend: host), so you write this "
+        f"part yourself. Call again with the same arguments and {parameter}={shape}"
+    )

@@ -11,16 +11,15 @@ from pydantic import BaseModel
 
 from plait._support.redact import Redactor
 from plait.errors import PlaitError
+from plait.reasoning.arguments import session_fault
 from plait.reasoning.backends.pipes import PIPE_SETTINGS, PipeNames
 from plait.reasoning.backends.port import Completer, OnProgress, Prompt
 from plait.reasoning.backends.replies import ask_json
 from plait.reasoning.backends.settings import GotLimits
-from plait.reasoning.changes import Changes
-from plait.reasoning.error_texts import session_fault
 from plait.reasoning.prompts import PROMPTS
 from plait.reasoning.results import Shown
 from plait.reasoning.storage.port import Storage
-from plait.reasoning.values import Invocation, Session, now
+from plait.reasoning.values import Changes, Invocation, Session, now
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 ResultT_co = TypeVar("ResultT_co", bound=Shown, covariant=True)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from plait.reasoning.changes import Changes
 from plait.reasoning.storage.port import Storage
-from plait.reasoning.values import Branch, Session, new_id, now
+from plait.reasoning.values import Branch, Changes, Session, new_id, now
 
 
 class _Names(dict[str, str]):

@@ -15,18 +15,15 @@ from typing import Any
 import anyio
 
 from plait.errors import PlaitError, RefusedError
-from plait.reasoning.arguments import Adjustment, Params, read_arguments
+from plait.reasoning.arguments import Adjustment, Params, read_arguments, session_fault
 from plait.reasoning.backends.pipes import PipeNames
 from plait.reasoning.backends.port import Completer, Completion, OnProgress, Prompt
 from plait.reasoning.backends.settings import GotLimits
 from plait.reasoning.call_context import Outcome, Work
-from plait.reasoning.changes import Changes
-from plait.reasoning.error_texts import session_fault
-from plait.reasoning.registry import TOOLS
+from plait.reasoning.registry import TOOLS, Tool
 from plait.reasoning.results import Result, Shown
 from plait.reasoning.storage.port import ConflictError, Storage
-from plait.reasoning.tool import Tool
-from plait.reasoning.values import Invocation
+from plait.reasoning.values import Changes, Invocation
 
 _MOST_CONFLICTS = 50
 """How often a call begins again because another process was faster."""

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
-from plait.reasoning.changes import Changes
 from plait.reasoning.storage.port import Storage
 from plait.reasoning.values import (
     Branch,
+    Changes,
     Checkpoint,
     GraphEdge,
     GraphNode,

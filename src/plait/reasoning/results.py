@@ -28,6 +28,11 @@ class Move(Shown):
     why: str
 
 
+def move(tool: str, why: str, **arguments: Any) -> Move:
+    """Suggest a call."""
+    return Move(tool=tool, arguments=arguments, why=why)
+
+
 class Result(Shown):
     """What an object result always has."""
 

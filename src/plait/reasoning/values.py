@@ -28,6 +28,9 @@ EdgeType = Literal["generates", "refines", "aggregates", "supports", "contradict
 
 SnapshotType = Literal["full", "incremental", "branch"]
 
+LOW_CONFIDENCE = 0.6
+"""Below this confidence, results suggest a reflection."""
+
 Json = Mapping[str, Any]
 """Free data beside a value; JSON all the way down."""
 
@@ -208,6 +211,25 @@ class Invocation:
     input_tokens: int | None = None
     output_tokens: int | None = None
     backend: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """Rows to write; one that exists is replaced, and parents stand before their children."""
+
+    session: Session | None = None
+    """The session as it shall be; its `version` is the one that was read."""
+    branches: tuple[Branch, ...] = ()
+    cross_refs: tuple[CrossRef, ...] = ()
+    snapshots: tuple[StateSnapshot, ...] = ()
+    thoughts: tuple[Thought, ...] = ()
+    checkpoints: tuple[Checkpoint, ...] = ()
+    graphs: tuple[Graph, ...] = ()
+    nodes: tuple[GraphNode, ...] = ()
+    edges: tuple[GraphEdge, ...] = ()
+    invocations: tuple[Invocation, ...] = ()
+    removed_nodes: tuple[str, ...] = ()
+    """Ids of nodes to delete, their edges with them."""
 
 
 _INTERNAL = frozenset({"position", "abandoned_by"})

@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 from mcp import Client
+from sqlalchemy import select
 
 from plait.reasoning.backends.settings import read_settings
 from plait.reasoning.prompts import PROMPTS
 from plait.reasoning.serving.server import build_server
 from plait.reasoning.serving.service import opened_service
+from plait.reasoning.storage import tables
 from plait.reasoning.storage.engine import database_from
+from plait.reasoning.values import Invocation
 from plait.testing.llm.langbase import LangbaseServer
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +29,8 @@ async def test_a_step_goes_through_a_pipe_that_was_made_at_the_start(tmp_path: P
         async with opened_service(read_settings(environ), database=database) as service:
             async with Client(build_server(service)) as client:
                 result = await client.call_tool("reasoning_linear", {"content": "begin"})
-            (record,) = await service.store.get_invocations()
+            every = select(tables.invocations)
+            (record,) = await service.store.read_all(Invocation, every)
             told = f"{service.start_line()} {record}"
 
     assert result.structured_content["content"] == "from the pipe"

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Connection, inspect, text
 
 from plait.errors import ConfigError
-from plait.reasoning.backends.host import HostCompleter
+from plait.reasoning.backends.client_model import HostCompleter
 from plait.reasoning.reasoner import Reasoner
 from plait.reasoning.results import data_of
 from plait.reasoning.storage.engine import WRITES, database_from, make_engine

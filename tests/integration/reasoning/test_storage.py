@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import anyio
 import pytest
+from sqlalchemy import select
 
-from plait.reasoning.changes import Changes
+from plait.reasoning.storage import tables
 from plait.reasoning.storage.port import ConflictError, Storage
 from plait.reasoning.storage.sql import SqlStorage
 from plait.reasoning.values import (
     Branch,
+    Changes,
     Checkpoint,
     CrossRef,
     Graph,
@@ -75,14 +77,15 @@ async def test_every_value_comes_back_as_it_was_given(store: SqlStorage) -> None
     assert await store.get_thought(thought.id) == replace(thought, position=1)
     assert await store.get_session_cross_refs(session.id) == [ref]
     assert await store.get_checkpoint(point.id) == point
-    assert await store.get_snapshot(snapshot.id) == snapshot
+    every = select(tables.state_snapshots)
+    assert await store.read_all(StateSnapshot, every) == [snapshot]
     assert await store.get_graph(graph.id) == graph
     assert await store.get_graph_nodes(graph.id) == [
         replace(one, position=1),
         replace(two, position=2),
     ]
     assert await store.get_graph_edges(graph.id) == [edge]
-    assert await store.get_invocations(session_id=session.id) == [record]
+    assert await store.read_all(Invocation, select(tables.invocations)) == [record]
     assert await store.get_thought("nobody") is None
 
 
@@ -110,7 +113,8 @@ async def test_deleting_a_session_deletes_all_that_is_in_it(store: SqlStorage) -
     assert await store.get_thought(thought.id) is None
     assert await store.get_graph_node(node.id) is None
     assert await store.get_graph(graph.id) is None
-    assert [one.session_id for one in await store.get_invocations()] == [None]
+    invocations = await store.read_all(Invocation, select(tables.invocations))
+    assert [one.session_id for one in invocations] == [None]
     assert not await store.delete_session(session.id)
 
 
@@ -196,14 +200,14 @@ async def test_an_edge_that_closes_a_cycle_is_refused(store: SqlStorage) -> None
             await store.create_graph_edge(back)
 
     assert await store.get_graph_edges(graph.id) == [there]
-    assert await store.get_edges_from("a") == await store.get_edges_to("b") == [there]
 
 
-async def test_children_and_checkpoints_and_nodes_come_in_their_orders(store: SqlStorage) -> None:
+async def test_branches_and_nodes_come_in_order_and_checkpoints_newest_first(
+    store: SqlStorage,
+) -> None:
     session = await _session(store)
-    root = Branch(session_id=session.id, name="root")
-    children = [
-        Branch(session_id=session.id, name=name, parent_branch_id=root.id, priority=priority)
+    branches = [
+        Branch(session_id=session.id, name=name, priority=priority)
         for name, priority in (("low", 1.0), ("high", 2.0), ("late", 1.0))
     ]
     points = [
@@ -211,31 +215,17 @@ async def test_children_and_checkpoints_and_nodes_come_in_their_orders(store: Sq
     ]
     graph = Graph(session_id=session.id, config={})
     nodes = [
-        GraphNode(
-            graph_id=graph.id,
-            session_id=session.id,
-            content=content,
-            depth=depth,
-            score=score,
-            is_terminal=True,
-        )
-        for content, depth, score in (("deep", 2, 0.1), ("bare", 1, None), ("top", 1, 0.9))
+        GraphNode(graph_id=graph.id, session_id=session.id, content=content, depth=depth)
+        for content, depth in (("deep", 2), ("bare", 1), ("top", 1))
     ]
     await store.write(
-        Changes(
-            branches=(root, *children),
-            checkpoints=(*points,),
-            graphs=(graph,),
-            nodes=(*nodes,),
-        )
+        Changes(branches=(*branches,), checkpoints=(*points,), graphs=(graph,), nodes=(*nodes,))
     )
 
-    assert [one.name for one in await store.get_child_branches(root.id)] == ["high", "low", "late"]
+    listed = await store.get_session_branches(session.id)
+    assert [one.name for one in listed] == ["low", "high", "late"]
     assert [one.name for one in await store.get_session_checkpoints(session.id)] == ["2", "1"]
-    active = await store.get_active_graph_nodes(graph.id)
-    assert [one.content for one in active] == ["bare", "top", "deep"]
-    ends = await store.get_terminal_nodes(graph.id)
-    assert [one.content for one in ends] == ["top", "deep", "bare"]
+    assert [one.content for one in await store.get_graph_nodes(graph.id)] == ["deep", "bare", "top"]
 
 
 async def test_a_thought_that_was_had_before_is_found(store: SqlStorage) -> None:

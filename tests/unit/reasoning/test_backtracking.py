@@ -17,7 +17,6 @@ async def _state(desk: Desk) -> dict[str, Any]:
     """Tell everything that counts in the session, as a checkpoint keeps it."""
     made = await desk("checkpoint_create", session_id="s", name="look")
     snapshot = dict(made["snapshot"])
-    await desk.store.delete_checkpoint(made["id"])
     snapshot.pop("created_at")
     return snapshot
 

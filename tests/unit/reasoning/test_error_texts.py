@@ -6,10 +6,13 @@ import math
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from plait.errors import BackendError, RefusedError, ReplyError
 from plait.reasoning.export.document import WholeSession, whole_session
 from plait.reasoning.results import data_of
+from plait.reasoning.storage import tables
+from plait.reasoning.values import Invocation
 from tests.unit.reasoning.conftest import Desk
 
 pytestmark = pytest.mark.anyio
@@ -255,7 +258,7 @@ async def test_a_model_that_fails_leaves_only_a_record_of_it(desk: Desk) -> None
         await desk("linear", content="x", session_id="s")
 
     assert await desk.store.list_sessions() == []
-    (record,) = await desk.store.get_invocations()
+    (record,) = await desk.store.read_all(Invocation, select(tables.invocations))
     assert (record.success, record.error, record.tool_name) == (False, "down", "reasoning_linear")
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import anyio
 import pytest
+from sqlalchemy import select
 
 from plait.reasoning.backends.port import Completion, Prompt
 from plait.reasoning.backends.scripted import ScriptedCompleter
 from plait.reasoning.context import BUDGET_TOKENS, chosen, tokens_of
 from plait.reasoning.reasoner import Reasoner
 from plait.reasoning.results import data_of
+from plait.reasoning.storage import tables
 from plait.reasoning.storage.sql import SqlStorage
-from plait.reasoning.values import Thought
+from plait.reasoning.values import Invocation, Thought
 from tests.unit.reasoning.conftest import Desk
 
 pytestmark = pytest.mark.anyio
@@ -104,7 +106,7 @@ async def test_a_call_begins_again_when_another_process_was_faster(desk: Desk) -
     assert [one.content for one in thoughts] == ["begin", "in between", "t"]
     assert result["previous_thought"] == thoughts[1].id
     assert asked == 2
-    noted = await desk.store.get_invocations(session_id="s")
+    noted = await desk.store.read_all(Invocation, select(tables.invocations))
     assert [one.backend for one in noted if one.pipe_name is not None] == ["scripted"]
     await other.store.aclose()
 

@@ -8,10 +8,13 @@ from typing import Any
 import jsonschema
 import pytest
 from dirty_equals import IsFloat, IsList, IsPartialDict, IsStr
+from sqlalchemy import select
 
 from plait.reasoning.registry import TOOLS
 from plait.reasoning.results import data_of, text_of
 from plait.reasoning.schemas import input_schema, output_schema
+from plait.reasoning.storage import tables
+from plait.reasoning.values import Invocation, StateSnapshot
 from tests.unit.reasoning.conftest import Desk
 
 pytestmark = pytest.mark.anyio
@@ -188,7 +191,8 @@ async def test_a_tree_on_a_given_branch(scripted: Desk) -> None:
     branch = await scripted.store.get_branch(result["branch_id"])
     assert branch is not None
     assert branch.name == f"Branch from {there[:8]}"
-    (ref,) = await scripted.store.get_cross_refs_from(branch.id)
+    (ref,) = await scripted.store.get_session_cross_refs(first["session_id"])
+    assert (ref.from_branch_id, ref.to_branch_id) == (branch.id, first["branch_id"])
     assert (ref.ref_type, ref.strength, ref.reason) == ("supports", 1.0, "because")
 
 
@@ -280,7 +284,8 @@ async def test_reflection_goes_on_with_the_better_text_until_it_is_good(desk: De
     assert "iteration 2 of 5" in desk.completer.prompts[1].system
     assert result["improved_thought"]["content"] == "three"
     assert (result["iterations_performed"], result["quality_improved"]) == (3, True)
-    assert len(await desk.store.get_invocations(session_id=result["session_id"])) == 3
+    invocations = await desk.store.read_all(Invocation, select(tables.invocations))
+    assert [one.session_id for one in invocations] == [result["session_id"]] * 3
 
 
 async def test_an_evaluation(scripted: Desk) -> None:
@@ -352,8 +357,8 @@ async def test_a_backtrack(scripted: Desk) -> None:
         "snapshot_id": ID,
         **ALWAYS,
     }
-    snapshot = await scripted.store.get_snapshot(result["snapshot_id"])
-    assert snapshot is not None
+    (snapshot,) = await scripted.store.read_all(StateSnapshot, select(tables.state_snapshots))
+    assert snapshot.id == result["snapshot_id"]
     assert (snapshot.snapshot_type, snapshot.state_data) == ("branch", made["snapshot"])
     assert "here" in (snapshot.description or "")
 

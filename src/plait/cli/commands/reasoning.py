@@ -90,8 +90,8 @@ async def _serve(wish: Wish, db: str | None, http: str | None, hosts: tuple[str,
     database = chosen_database(db)
     from plait.reasoning.serving.http import listener_for, options_from, serve_http, url_of
     from plait.reasoning.serving.logs import log_to_stderr
+    from plait.reasoning.serving.server import serve_stdio
     from plait.reasoning.serving.service import opened_service
-    from plait.reasoning.serving.stdio import serve_stdio
 
     settings = read_reasoning_settings(wish)
     log_to_stderr(settings.log_level, settings.log_format)

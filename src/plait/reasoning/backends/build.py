@@ -9,13 +9,12 @@ from plait.errors import ConfigError
 from plait.models.endpoints import OPENAI_URL
 from plait.models.providers import ANTHROPIC, OPENAI
 from plait.reasoning.backends.choose import Choice
-from plait.reasoning.backends.host import HostCompleter
+from plait.reasoning.backends.client_model import HostCompleter, Sample, SamplingCompleter
 from plait.reasoning.backends.langbase import LangbaseCompleter
 from plait.reasoning.backends.openai_compatible import OpenAICompatibleCompleter
 from plait.reasoning.backends.pipes import pipes_of
 from plait.reasoning.backends.port import Completer
 from plait.reasoning.backends.retry import Patience
-from plait.reasoning.backends.sampling import Sample, SamplingCompleter
 from plait.reasoning.backends.scripted import ScriptedCompleter
 from plait.reasoning.backends.settings import MODEL_TIMEOUT_SECONDS, ReasoningSettings
 

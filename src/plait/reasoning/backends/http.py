@@ -16,6 +16,7 @@ from plait._support.redact import Redactor
 from plait._support.retry_after import seconds_from_retry_after
 from plait.errors import BackendError
 from plait.models.endpoints import is_loopback, origin_of
+from plait.reasoning.backends.port import Completion
 from plait.reasoning.backends.retry import Patience, pause_before_next
 
 
@@ -187,3 +188,20 @@ def _message_in(body: object) -> str | None:
             return message
         case _:
             return None
+
+
+def completion_with(text: str, facts: Mapping[str, Any]) -> Completion:
+    """Make a completion of a text and of the `model` and `usage` that came with it."""
+    model = facts.get("model")
+    usage = facts.get("usage")
+    counts = cast("Mapping[str, object]", usage if isinstance(usage, Mapping) else {})
+    return Completion(
+        text=text,
+        model=model if isinstance(model, str) else None,
+        input_tokens=_whole(counts.get("prompt_tokens")),
+        output_tokens=_whole(counts.get("completion_tokens")),
+    )
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

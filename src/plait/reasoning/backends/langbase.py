@@ -10,10 +10,9 @@ from typing import Any, Final, cast
 from plait._support.clock import Clock
 from plait._support.exception_groups import first_cause
 from plait.models.endpoints import origin_of
-from plait.reasoning.backends.http import JsonApi
+from plait.reasoning.backends.http import JsonApi, completion_with
 from plait.reasoning.backends.pipes import Pipe
 from plait.reasoning.backends.port import Completion, Prompt
-from plait.reasoning.backends.reply_facts import completion_with
 from plait.reasoning.backends.retry import Patience
 
 BASE_URL: Final = "https://api.langbase.com"

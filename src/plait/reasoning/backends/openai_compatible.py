@@ -10,9 +10,8 @@ from typing import Any, Final, Literal, cast
 from plait._support.clock import Clock
 from plait.errors import BackendError
 from plait.models.endpoints import origin_of, texts_at, with_version, writing_models
-from plait.reasoning.backends.http import Answer, JsonApi
+from plait.reasoning.backends.http import Answer, JsonApi, completion_with
 from plait.reasoning.backends.port import Completion, Prompt
-from plait.reasoning.backends.reply_facts import completion_with
 from plait.reasoning.backends.retry import Patience
 
 _REFUSALS: Final = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)

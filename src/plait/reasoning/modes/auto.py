@@ -9,7 +9,6 @@ from pydantic import Field
 
 from plait.reasoning.arguments import Key, Number, Params, Text, Words, ranged
 from plait.reasoning.call_context import Outcome, Work, session_for
-from plait.reasoning.changes import Changes
 from plait.reasoning.modes.divergent import DivergentParams, divergent
 from plait.reasoning.modes.got_graph import InitParams, got_init
 from plait.reasoning.modes.linear import LinearParams, linear
@@ -23,9 +22,9 @@ from plait.reasoning.modes.routing import (
     route_by_words,
 )
 from plait.reasoning.modes.tree import TreeParams, tree
-from plait.reasoning.next_moves import move
 from plait.reasoning.replies import RouterReply
-from plait.reasoning.results import Move, Result, Shown, data_of
+from plait.reasoning.results import Move, Result, Shown, data_of, move
+from plait.reasoning.values import Changes
 
 TOOLS = {
     "linear": "reasoning_linear",

@@ -8,14 +8,12 @@ from typing import Any
 
 from pydantic import Field
 
-from plait.reasoning.arguments import Key, Number, Params, Text, ranged
+from plait.reasoning.arguments import Key, Number, Params, Text, invalid, ranged, supply
 from plait.reasoning.call_context import Outcome, Work, open_session
 from plait.reasoning.context import BUDGET_TOKENS, shortened, tokens_of
-from plait.reasoning.error_texts import invalid, supply
-from plait.reasoning.next_moves import move
 from plait.reasoning.replies import BacktrackReply
 from plait.reasoning.restore import restored, whole_state
-from plait.reasoning.results import Result
+from plait.reasoning.results import Result, move
 from plait.reasoning.values import Checkpoint, Session, StateSnapshot, Thought
 
 

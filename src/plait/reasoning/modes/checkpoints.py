@@ -8,11 +8,11 @@ from pydantic import Field
 
 from plait.reasoning.arguments import Key, Params, Text, Words
 from plait.reasoning.call_context import Outcome, Work, known_session, open_session, touched
-from plait.reasoning.changes import Changes
 from plait.reasoning.modes.tree import ListParams
 from plait.reasoning.modes.views import CheckpointList, CheckpointResult, checkpoint_shown
-from plait.reasoning.next_moves import move
+from plait.reasoning.results import move
 from plait.reasoning.values import (
+    Changes,
     Checkpoint,
     Session,
     branch_json,

@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
+from plait.reasoning.arguments import session_fault
 from plait.reasoning.call_context import Outcome, Work, known_session
-from plait.reasoning.error_texts import session_fault
 from plait.reasoning.modes.tree import ListParams
-from plait.reasoning.next_moves import WEAK, move
-from plait.reasoning.results import Move, Result
-from plait.reasoning.values import Thought
+from plait.reasoning.results import Move, Result, move
+from plait.reasoning.values import LOW_CONFIDENCE, Thought
 
 
 class EvaluateResult(Result):
@@ -64,7 +63,7 @@ def _advice(average: float, coherence: float, weakest: Thought) -> tuple[str, Mo
         session_id=session,
         thought_id=weakest.id,
     )
-    if average < WEAK:
+    if average < LOW_CONFIDENCE:
         return "Review the thoughts of low confidence, and strengthen or drop them.", look
     if coherence < 0.5:
         return "There may be logical gaps between thoughts: use reflection to close them.", look

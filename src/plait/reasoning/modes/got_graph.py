@@ -7,15 +7,22 @@ from dataclasses import asdict, dataclass, replace
 
 from pydantic import Field
 
-from plait.reasoning.arguments import Key, Number, Params, Text, Whole, Words, ranged
+from plait.reasoning.arguments import (
+    Key,
+    Number,
+    Params,
+    Text,
+    Whole,
+    Words,
+    invalid,
+    ranged,
+    session_fault,
+)
 from plait.reasoning.backends.settings import GotLimits
 from plait.reasoning.call_context import Outcome, Work, known_session, session_for, touched
-from plait.reasoning.changes import Changes
-from plait.reasoning.error_texts import invalid, session_fault
 from plait.reasoning.graphs import prunable
-from plait.reasoning.next_moves import move
-from plait.reasoning.results import Move, Result, Shown
-from plait.reasoning.values import Graph, GraphEdge, GraphNode, Session
+from plait.reasoning.results import Move, Result, Shown, move
+from plait.reasoning.values import Changes, Graph, GraphEdge, GraphNode, Session
 
 _MOST_CONCLUSIONS = 3
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from plait.reasoning.arguments import Adjustment
+from plait.reasoning.arguments import Adjustment, invalid, session_fault, supply
 from plait.reasoning.call_context import Outcome, Work, touched
-from plait.reasoning.changes import Changes
 from plait.reasoning.context import BUDGET_TOKENS, shortened
-from plait.reasoning.error_texts import invalid, session_fault, supply
 from plait.reasoning.modes.got_graph import OpenGraph, graph_for, next_in
 from plait.reasoning.modes.got_shapes import (
     AggregateParams,
@@ -32,7 +30,7 @@ from plait.reasoning.replies import (
     RefineReply,
     ScoreReply,
 )
-from plait.reasoning.values import EdgeType, GraphEdge, GraphNode
+from plait.reasoning.values import Changes, EdgeType, GraphEdge, GraphNode
 
 
 async def got_generate(params: GenerateParams, work: Work) -> Outcome[GenerateResult]:

@@ -6,12 +6,10 @@ from pydantic import Field
 
 from plait.reasoning.arguments import Key, Number, Params, Text, ranged
 from plait.reasoning.call_context import Outcome, Work, session_for, touched
-from plait.reasoning.changes import Changes
 from plait.reasoning.context import as_lines, context_of
-from plait.reasoning.next_moves import after_thought
 from plait.reasoning.replies import LinearReply
-from plait.reasoning.results import Result
-from plait.reasoning.values import Thought
+from plait.reasoning.results import Move, Result, move
+from plait.reasoning.values import LOW_CONFIDENCE, Changes, Thought
 
 
 class LinearParams(Params):
@@ -61,7 +59,36 @@ async def linear(params: LinearParams, work: Work) -> Outcome[LinearResult]:
         content=thought.content,
         confidence=reply.confidence,
         previous_thought=previous.id if previous else None,
-        next=after_thought(thought, repeated),
+        next=_next_moves(thought, repeated),
     )
     changes = Changes(session=touched(session), thoughts=(thought,))
     return Outcome(result=result, changes=changes)
+
+
+def _next_moves(thought: Thought, repeated: Thought | None) -> list[Move]:
+    """Say what to do after one more thought on a line."""
+    session = thought.session_id
+    moves: list[Move] = []
+    if repeated is not None:
+        place = f"thought {repeated.position}" if repeated.position else "an earlier thought"
+        moves.append(
+            move(
+                "reasoning_tree",
+                f"this says the same as {place} ({repeated.id}): look for other ways",
+                session_id=session,
+            )
+        )
+    if thought.confidence < LOW_CONFIDENCE:
+        moves.append(
+            move(
+                "reasoning_reflection",
+                f"the confidence is only {thought.confidence:.2f}: find out what is weak",
+                session_id=session,
+                thought_id=thought.id,
+            )
+        )
+    moves.append(move("reasoning_linear", "take the next step", session_id=session))
+    moves.append(
+        move("reasoning_session_conclude", "if the question is answered", session_id=session)
+    )
+    return moves

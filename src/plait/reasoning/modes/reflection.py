@@ -7,16 +7,23 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
-from plait.reasoning.arguments import Key, Number, Params, Text, Whole, Words, ranged
+from plait.reasoning.arguments import (
+    Key,
+    Number,
+    Params,
+    Text,
+    Whole,
+    Words,
+    invalid,
+    ranged,
+    supply,
+)
 from plait.reasoning.call_context import Outcome, Work, session_for, touched
-from plait.reasoning.changes import Changes
 from plait.reasoning.context import shortened
-from plait.reasoning.error_texts import invalid, supply
 from plait.reasoning.modes.tree import branch_of
-from plait.reasoning.next_moves import move
 from plait.reasoning.replies import ReflectionReply
-from plait.reasoning.results import Move, Result, Shown
-from plait.reasoning.values import Session, Thought
+from plait.reasoning.results import Move, Result, Shown, move
+from plait.reasoning.values import Changes, Session, Thought
 
 _MOST_ANCESTORS = 10
 

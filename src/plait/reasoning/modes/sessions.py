@@ -7,17 +7,25 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from plait.reasoning.arguments import Key, Number, Params, Text, Whole, Words, ranged
+from plait.reasoning.arguments import (
+    Key,
+    Number,
+    Params,
+    Text,
+    Whole,
+    Words,
+    invalid,
+    ranged,
+    session_fault,
+)
 from plait.reasoning.call_context import Outcome, Work, known_session, open_session, touched
-from plait.reasoning.changes import Changes
-from plait.reasoning.error_texts import invalid, session_fault
 from plait.reasoning.export.formats import EXPORTERS, Exported, Format, whole_session
 from plait.reasoning.fork import forked
 from plait.reasoning.modes.tree import ListParams
-from plait.reasoning.next_moves import move
-from plait.reasoning.results import Result, Shown
+from plait.reasoning.results import Result, Shown, move
 from plait.reasoning.storage.port import SessionLine
 from plait.reasoning.values import (
+    Changes,
     Session,
     branch_json,
     now,

@@ -8,7 +8,18 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from plait.reasoning.arguments import Key, Number, Params, Text, Whole, Words, ranged
+from plait.reasoning.arguments import (
+    Key,
+    Number,
+    Params,
+    Text,
+    Whole,
+    Words,
+    invalid,
+    ranged,
+    session_fault,
+    supply,
+)
 from plait.reasoning.call_context import (
     Outcome,
     Work,
@@ -17,15 +28,21 @@ from plait.reasoning.call_context import (
     session_for,
     touched,
 )
-from plait.reasoning.changes import Changes
 from plait.reasoning.context import as_lines, context_of
-from plait.reasoning.error_texts import invalid, session_fault, supply
 from plait.reasoning.graphs import leads_to
 from plait.reasoning.modes.views import BranchList, BranchResult, branch_shown
-from plait.reasoning.next_moves import move
 from plait.reasoning.replies import BranchReply, TreeReply
-from plait.reasoning.results import Move, Result, Shown
-from plait.reasoning.values import Branch, CrossRef, RefType, Session, Thought, branch_json, now
+from plait.reasoning.results import Move, Result, Shown, move
+from plait.reasoning.values import (
+    Branch,
+    Changes,
+    CrossRef,
+    RefType,
+    Session,
+    Thought,
+    branch_json,
+    now,
+)
 
 
 def _lower(value: object) -> object:

@@ -14,9 +14,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from plait._support.redact import Redactor
 from plait.errors import PlaitError, RefusedError
 from plait.reasoning.backends.choose import choose
+from plait.reasoning.backends.client_model import SamplingCompleter
 from plait.reasoning.backends.port import Completer
-from plait.reasoning.backends.sampling import SamplingCompleter
-from plait.reasoning.registry import TOOLS
+from plait.reasoning.registry import TOOLS, Tool
 from plait.reasoning.results import Shown, data_of, text_of
 from plait.reasoning.schemas import input_schema, output_schema
 from plait.reasoning.serving.sampling import (
@@ -29,7 +29,6 @@ from plait.reasoning.serving.sampling import (
     round_of,
 )
 from plait.reasoning.serving.service import Service
-from plait.reasoning.tool import Tool
 
 logger = logging.getLogger(__name__)
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from typing import Any
 
+import anyio
 import mcp_types as types
 from mcp.server.caching import CacheHint
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import ListenHandler
 
 from plait._version import __version__
@@ -133,3 +137,26 @@ async def _complete(service: Service, params: types.CompleteRequestParams) -> ty
     found = [one for one in known if one.startswith(begun)]
     completion = types.Completion(values=found[:100], total=len(found), has_more=len(found) > 100)
     return types.CompleteResult(completion=completion)
+
+
+async def serve_stdio(service: Service) -> None:
+    """Serve until the client closes its end, or a signal ends the process."""
+    server = build_server(service, one_client=True)
+    async with anyio.create_task_group() as group:
+        group.start_soon(_end_on_signal, service)
+        async with service.changes.watching(), stdio_server() as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+        group.cancel_scope.cancel()
+
+
+async def _end_on_signal(service: Service) -> None:
+    """Close the store and leave.
+
+    The thread that waits for standard input cannot be woken, so there is no other way out.
+    """
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for number in signals:
+            with anyio.CancelScope(shield=True):
+                await service.reasoner.completer.aclose()
+                await service.store.aclose()
+            os._exit(128 + number)

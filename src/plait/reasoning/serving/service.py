@@ -9,7 +9,7 @@ from pathlib import Path
 
 from plait.reasoning.backends.build import completer_for
 from plait.reasoning.backends.choose import Choice, Surroundings, choose, look_around
-from plait.reasoning.backends.host import HostCompleter
+from plait.reasoning.backends.client_model import HostCompleter
 from plait.reasoning.backends.port import Completer
 from plait.reasoning.backends.settings import ReasoningSettings
 from plait.reasoning.prompts import PROMPTS

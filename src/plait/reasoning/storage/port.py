@@ -1,6 +1,6 @@
-"""What a store of sessions can do."""
+"""The protocol of a store of reasoning sessions."""
 
-# ruff: noqa: D102 - a method without a sentence does what its name says
+# ruff: noqa: D102 - a method without a docstring does what its name says
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from plait.reasoning.changes import Changes
 from plait.reasoning.values import (
     Branch,
+    Changes,
     Checkpoint,
     CrossRef,
     Graph,
@@ -33,19 +33,19 @@ class SessionLine:
 
     session: Session
     thoughts: int
-    """How many thoughts count in it."""
+    """The number of its thoughts that are not abandoned."""
     title: str
-    """The beginning of its first thought."""
+    """The start of its first thought."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What calls have taken, in all: of one tool, with one backend, pipe and model."""
+    """The calls of one tool with one backend, pipe and model, summed up."""
 
     tool_name: str
     backend: str | None
     pipe_name: str | None
-    """`None` for calls of which no model was asked."""
+    """`None` for calls that sent no request to a model."""
     model: str | None
     requests: int
     failures: int
@@ -55,22 +55,26 @@ class Usage:
 
 
 class Storage(Protocol):
-    """Keeps sessions; every method that writes is one transaction.
+    """Stores sessions; every method that writes is one transaction.
 
-    `create_…` and `update_…` both replace what has the same id.
-    Lists are in the order of making, but checkpoints and snapshots come newest first.
+    `create_…` and `update_…` both replace the row with the same id.
+    Lists are in order of creation, except checkpoints, which come newest first.
     """
 
     async def open(self) -> None:
-        """Make the database and its tables, if they are missing or old."""
+        """Create or migrate the tables.
+
+        Raises:
+            ConfigError: The database cannot be opened, or a newer version made it.
+        """
         ...
 
     async def aclose(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
         ...
 
     async def write(self, changes: Changes) -> None:
-        """Write everything, or nothing.
+        """Write all changes, or none of them.
 
         Raises:
             ConflictError: The session is not at the version that was read.
@@ -80,21 +84,18 @@ class Storage(Protocol):
     async def create_session(self, session: Session) -> None: ...
     async def get_session(self, key: str) -> Session | None: ...
     async def update_session(self, session: Session) -> None: ...
-    async def delete_session(self, key: str) -> bool: ...
+    async def delete_session(self, key: str) -> bool:
+        """Delete a session and everything in it; return whether it existed."""
+        ...
+
     async def list_sessions(
         self, *, limit: int = 50, offset: int = 0, status: str | None = None
     ) -> Sequence[SessionLine]:
-        """Return sessions, the one that changed last first."""
-        ...
-
-    async def search_thoughts(
-        self, text: str, *, session_id: str | None = None, limit: int = 20
-    ) -> Sequence[Thought]:
-        """Return thoughts that hold the text, in any case, newest first."""
+        """Return sessions, the most recently changed first."""
         ...
 
     async def delete_sessions_before(self, time: str) -> int:
-        """Delete sessions that have not changed since, and return how many."""
+        """Delete sessions last changed before a time, and return how many."""
         ...
 
     async def create_thought(self, thought: Thought) -> None: ...
@@ -107,61 +108,49 @@ class Storage(Protocol):
         limit: int | None = None,
         offset: int | None = None,
     ) -> Sequence[Thought]:
-        """Return the thoughts that count; with `abandoned`, those left behind as well."""
+        """Return the thoughts of a session; with `abandoned`, abandoned ones as well."""
         ...
 
     async def count_session_thoughts(self, session_id: str) -> int:
-        """Return how many thoughts count."""
+        """Count the thoughts that are not abandoned."""
         ...
 
     async def get_recent_thoughts(self, session_id: str, limit: int) -> Sequence[Thought]:
-        """Return the last thoughts that count, oldest first, at a cost that does not grow."""
+        """Return the last thoughts, oldest first, at a cost independent of the session's size."""
         ...
 
     async def get_first_thought(self, session_id: str) -> Thought | None: ...
     async def get_latest_thought(self, session_id: str) -> Thought | None: ...
     async def get_same_thought(self, session_id: str, content: str) -> Thought | None:
-        """Return the last thought that says the same but for case and spacing."""
+        """Return the last thought with the same text, ignoring case and spacing."""
         ...
 
     async def get_thought_chain(self, thought: Thought, limit: int) -> Sequence[Thought]:
-        """Return the ancestors of a thought, oldest first, at most `limit`."""
+        """Return at most `limit` ancestors of a thought, oldest first."""
         ...
 
-    async def get_branch_thoughts(self, branch_id: str) -> Sequence[Thought]: ...
+    async def search_thoughts(
+        self, text: str, *, session_id: str | None = None, limit: int = 20
+    ) -> Sequence[Thought]:
+        """Return thoughts that contain the text, ignoring case, newest first."""
+        ...
 
     async def create_branch(self, branch: Branch) -> None: ...
     async def get_branch(self, key: str) -> Branch | None: ...
     async def get_session_branches(self, session_id: str) -> Sequence[Branch]: ...
-    async def get_child_branches(self, parent_id: str) -> Sequence[Branch]:
-        """Return the children, the one of highest priority first."""
-        ...
-
     async def update_branch(self, branch: Branch) -> None: ...
-    async def delete_branch(self, key: str) -> bool: ...
-
-    async def create_cross_ref(self, ref: CrossRef) -> None: ...
     async def get_session_cross_refs(self, session_id: str) -> Sequence[CrossRef]: ...
-    async def get_cross_refs_from(self, branch_id: str) -> Sequence[CrossRef]: ...
-    async def get_cross_refs_to(self, branch_id: str) -> Sequence[CrossRef]: ...
-    async def delete_cross_ref(self, key: str) -> bool: ...
 
     async def create_checkpoint(self, checkpoint: Checkpoint) -> None: ...
     async def get_checkpoint(self, key: str) -> Checkpoint | None: ...
     async def get_session_checkpoints(self, session_id: str) -> Sequence[Checkpoint]: ...
-    async def get_branch_checkpoints(self, branch_id: str) -> Sequence[Checkpoint]: ...
-    async def delete_checkpoint(self, key: str) -> bool: ...
-
     async def create_snapshot(self, snapshot: StateSnapshot) -> None: ...
-    async def get_snapshot(self, key: str) -> StateSnapshot | None: ...
-    async def get_session_snapshots(self, session_id: str) -> Sequence[StateSnapshot]: ...
-    async def get_latest_snapshot(self, session_id: str) -> StateSnapshot | None: ...
-    async def delete_snapshot(self, key: str) -> bool: ...
 
-    async def create_graph(self, graph: Graph) -> None: ...
     async def get_graph(self, key: str) -> Graph | None: ...
     async def get_session_graphs(self, session_id: str) -> Sequence[Graph]: ...
-    async def get_latest_graph(self, session_id: str) -> Graph | None: ...
+    async def get_latest_graph(self, session_id: str) -> Graph | None:
+        """Return the newest graph of a session that has nodes that are not abandoned."""
+        ...
 
     async def create_graph_node(self, node: GraphNode) -> None: ...
     async def get_graph_node(self, key: str) -> GraphNode | None: ...
@@ -169,17 +158,11 @@ class Storage(Protocol):
     async def get_session_graph_nodes(
         self, session_id: str, *, abandoned: bool = False
     ) -> Sequence[GraphNode]: ...
-    async def get_active_graph_nodes(self, graph_id: str) -> Sequence[GraphNode]:
-        """Return the nodes to go on from, the shallowest and oldest first."""
-        ...
-
-    async def get_root_nodes(self, graph_id: str) -> Sequence[GraphNode]: ...
-    async def get_terminal_nodes(self, graph_id: str) -> Sequence[GraphNode]:
-        """Return the conclusions, the best first."""
-        ...
-
     async def update_graph_node(self, node: GraphNode) -> None: ...
-    async def delete_graph_node(self, key: str) -> bool: ...
+    async def delete_graph_node(self, key: str) -> bool:
+        """Delete a node and its edges; return whether it existed."""
+        ...
+
     async def create_graph_edge(self, edge: GraphEdge) -> None:
         """Add an edge.
 
@@ -192,25 +175,19 @@ class Storage(Protocol):
     async def get_session_edges(
         self, session_id: str, *, abandoned: bool = False
     ) -> Sequence[GraphEdge]: ...
-    async def get_edges_from(self, node_id: str) -> Sequence[GraphEdge]: ...
-    async def get_edges_to(self, node_id: str) -> Sequence[GraphEdge]: ...
-    async def delete_graph_edge(self, key: str) -> bool: ...
 
     async def log_invocation(self, invocation: Invocation) -> None: ...
-    async def get_invocations(
-        self, *, session_id: str | None = None, limit: int = 100
-    ) -> Sequence[Invocation]: ...
     async def get_usage(self, *, session_id: str | None = None) -> Sequence[Usage]:
-        """Return what requests to models cost, by pipe and model."""
+        """Sum up calls by tool, backend, pipe and model."""
         ...
 
     async def save_answer(self, run_id: str, key: str, answer: Mapping[str, Any]) -> None:
-        """Keep what a client answered, until the call that asked is made again."""
+        """Keep a client's answer to a sampling request until the call is repeated."""
         ...
 
     async def get_answers(self, run_id: str) -> Mapping[str, Mapping[str, Any]]: ...
     async def delete_answers(self, run_id: str, *, before: str) -> None:
-        """Forget the answers of a run, and all that are older than a time."""
+        """Delete the answers of a run, and all that are older than a time."""
         ...
 
     async def server_key(self, name: str) -> bytes:

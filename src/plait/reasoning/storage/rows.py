@@ -1,12 +1,12 @@
-"""Values as rows, and rows as values: columns and fields have the same names."""
+"""Converts values to rows and back; columns and fields have the same names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from sqlalchemy import Table
+from sqlalchemy import RowMapping, Table
 
 from plait.reasoning.storage import tables
 from plait.reasoning.values import (
@@ -52,23 +52,18 @@ TABLES: Mapping[type[Value], Table] = {
 }
 
 _NAMES: Mapping[type[Value], Sequence[str]] = {
-    kind: tuple(one.name for one in fields(kind)) for kind in TABLES
+    kind: tuple(field.name for field in fields(kind)) for kind in TABLES
 }
 
 
-def row_from(value: Value) -> dict[str, Any]:
-    """Write a value as a row of its table."""
+def row_from_value(value: Value) -> dict[str, Any]:
+    """Return a value as a row of its table."""
     row = {name: getattr(value, name) for name in _NAMES[type(value)]}
     if isinstance(value, Thought):
         row["fingerprint"] = fingerprint(value.content)
     return row
 
 
-def reader(kind: type[ValueT]) -> Callable[[Mapping[str, Any]], ValueT]:
-    """Return what reads a row of the table of this kind."""
-    names = _NAMES[kind]
-
-    def read(row: Mapping[str, Any]) -> ValueT:
-        return kind(**{name: row[name] for name in names})
-
-    return read
+def value_from_row(kind: type[ValueT], row: RowMapping) -> ValueT:
+    """Return the value that a row of the table of this kind holds."""
+    return kind(**{name: row[name] for name in _NAMES[kind]})
