@@ -34,7 +34,7 @@ check: setup ## Check format, lint, types and layers, then run the tests
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile
 
-fix: setup ## Format the code and mend what the linter can mend
+fix: setup ## Format the code and fix what the linter can fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 

@@ -8,8 +8,8 @@ SERVERS = {"calculator": server_stdio_config()}
 
 
 def show(interface: str, result: AgentResult) -> None:
-    said = [message.text or message.tool_results[0].content for message in result.trace_messages]
-    print(f"{interface}:", " | ".join(said), f"({result.turns} turns)")
+    texts = [message.text or message.tool_results[0].content for message in result.trace_messages]
+    print(f"{interface}:", " | ".join(texts), f"({result.turns} turns)")
 
 
 for interface in ("langchain", "claude_tool", "claude_agent_sdk"):

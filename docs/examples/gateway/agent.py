@@ -47,7 +47,7 @@ async def main() -> None:
         async with McpToolRegistrationService(endpoint=gateway.url, use_manifest=True) as service:
             print("answer:", await on_message(service, turn))
         for one in gateway.histories()[0]["chatHistory"]:
-            print(" ", one["role"], "said:", one["content"])
+            print(" ", one["role"], "wrote:", one["content"])
 
 
 asyncio.run(main())

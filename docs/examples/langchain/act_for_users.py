@@ -24,8 +24,8 @@ async def main() -> None:
             model = ScriptedChatModel([[tool_call("headers")], "done"] * 2)
             agent = create_agent(model, tools)
             for user in ("ada", "bob"):
-                said: Any = {"messages": [{"role": "user", "content": "Who am I?"}]}
-                answer = await agent.ainvoke(said, run_of(user))
+                question: Any = {"messages": [{"role": "user", "content": "Who am I?"}]}
+                answer = await agent.ainvoke(question, run_of(user))
                 headers = answer["messages"][2].artifact["structured_content"]
                 print(f"{user} is {headers['x-user']}")
 

@@ -46,9 +46,9 @@ async def by_interrupt() -> None:
         model = ScriptedChatModel([calls, "Done."])
         agent = create_agent(model, tools, checkpointer=InMemorySaver())
         thread: Any = {"configurable": {"thread_id": "1"}}
-        said: Any = {"messages": [{"role": "user", "content": "Write it down."}]}
+        question: Any = {"messages": [{"role": "user", "content": "Write it down."}]}
 
-        paused = await agent.ainvoke(said, thread)
+        paused = await agent.ainvoke(question, thread)
         for one in paused["__interrupt__"]:
             print("the graph waits:", one.value["tool_name"], one.value["arguments"])
 
@@ -61,7 +61,7 @@ async def by_interrupt() -> None:
 
 
 def on_approval(request: ApprovalRequest) -> bool:
-    print("asked about", request.where, "by", request.reason)
+    print("approve", request.where, "by", request.reason)
     return False
 
 

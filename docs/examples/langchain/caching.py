@@ -6,12 +6,12 @@ from mcp.types import Tool, ToolAnnotations
 
 from plait import MultiServerMCPClient
 
-asked = Counter[str]()
+requests = Counter[str]()
 
 
 class Weather(MCPServer):
     async def list_tools(self) -> list[Tool]:
-        asked["list"] += 1
+        requests["list"] += 1
         return await super().list_tools()
 
 
@@ -21,7 +21,7 @@ weather = Weather("weather", log_level="ERROR")
 @weather.tool(annotations=ToolAnnotations(read_only_hint=True))
 def forecast(city: str) -> str:
     """Tell the weather of tomorrow."""
-    asked["forecast"] += 1
+    requests["forecast"] += 1
     return f"{city}: rain"
 
 
@@ -36,18 +36,18 @@ async def main() -> None:
         tools = {tool.name: tool for tool in await client.get_tools()}
         for _ in range(10):
             await client.get_tools()
-        print(f"11 times get_tools, {asked['list']} list")
+        print(f"11 times get_tools, {requests['list']} list")
         await client.refresh_tools()
-        print(f"refresh_tools, {asked['list']} lists")
+        print(f"refresh_tools, {requests['list']} lists")
 
         for _ in range(3):
             await tools["forecast"].ainvoke({"city": "Rome"})
-        print(f"3 times Rome, {asked['forecast']} call")
+        print(f"3 times Rome, {requests['forecast']} call")
         await tools["forecast"].ainvoke({"city": "Pisa"})
-        print(f"once Pisa, {asked['forecast']} calls")
+        print(f"once Pisa, {requests['forecast']} calls")
         await tools["report"].ainvoke({"city": "Rome", "weather": "sun"})
         await tools["forecast"].ainvoke({"city": "Rome"})
-        print(f"Rome after a report, {asked['forecast']} calls")
+        print(f"Rome after a report, {requests['forecast']} calls")
 
 
 asyncio.run(main())

@@ -34,7 +34,7 @@ async def main() -> None:
         soon = time.time() + 0.5
         print(await tools["hang"].ainvoke({}, {"configurable": {"deadline": soon}}))
 
-        print("calls the server was told to stop:", await tools["cancelled_calls"].ainvoke({}))
+        print("calls cancelled on the server:", await tools["cancelled_calls"].ainvoke({}))
 
 
 asyncio.run(main())

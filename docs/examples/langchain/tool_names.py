@@ -51,8 +51,8 @@ async def main() -> None:
 
     async with MultiServerMCPClient({"web": web, "wiki": wiki}) as client:
         for tool in await client.get_tools():
-            told = tool.metadata or {}
-            print(f"{tool.name} is {told['wire_name']} of {told['server']}")
+            metadata = tool.metadata or {}
+            print(f"{tool.name} is {metadata['wire_name']} of {metadata['server']}")
 
 
 asyncio.run(main())

@@ -28,8 +28,10 @@ async def main() -> None:
                 {"messages": [{"role": "user", "content": question}]},
                 {"configurable": {"thread_id": "1"}},
             )
-            asked = max(n for n, one in enumerate(state["messages"]) if one.type == "human")
-            for message in state["messages"][asked:]:
+            question = max(
+                n for n, message in enumerate(state["messages"]) if message.type == "human"
+            )
+            for message in state["messages"][question:]:
                 if message.text:
                     print(f"{message.type}: {message.text.strip()}")
 
