@@ -28,10 +28,10 @@ async def main() -> None:
                 {"messages": [{"role": "user", "content": question}]},
                 {"configurable": {"thread_id": "1"}},
             )
-            question = max(
+            latest = max(
                 n for n, message in enumerate(state["messages"]) if message.type == "human"
             )
-            for message in state["messages"][question:]:
+            for message in state["messages"][latest:]:
                 if message.text:
                     print(f"{message.type}: {message.text.strip()}")
 
