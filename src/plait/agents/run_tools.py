@@ -8,12 +8,15 @@ from typing import Any
 
 import mcp_types as types
 
-from plait._support.sanitize import harmless
 from plait.agents.static_tool import StaticTool
+from plait.client.calls.content import content_for_model
 from plait.client.calls.outcome import ToolResult
 from plait.client.catalog.tool import Tool
 from plait.errors import ConfigError
-from plait.traces.messages.from_mcp import content_for_model, text_from_mcp
+from plait.traces.messages.from_mcp import line_from_mcp, text_from_mcp
+
+_CLAUDE_IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+"""The image types that Claude reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,24 +69,43 @@ class ToolAnswer:
     @classmethod
     def of_text(cls, text: str, *, is_error: bool = False) -> ToolAnswer:
         """Make an answer of a text."""
-        block = types.TextContent(text=text)
-        content = content_for_model([block], is_error=is_error)
+        content = content_for_model(
+            [types.TextContent(text=text)], is_error=is_error, sanitize=False
+        )
         return cls(content=content, text=text_from_mcp(content), is_error=is_error)
 
     @classmethod
     def of_result(cls, result: ToolResult, *, sanitize: bool = True) -> ToolAnswer:
-        """Make an answer of a server's; `sanitize` takes out what hides something in texts."""
+        """Convert a tool result; `sanitize` removes characters that hide text."""
         content = content_for_model(
-            result.content, result.structured_content, is_error=result.is_error
+            result.content,
+            result.structured_content,
+            is_error=result.is_error,
+            sanitize=sanitize,
         )
-        if sanitize:
-            content = tuple(_harmless(block) for block in content)
         return cls(
             content=content,
             text=text_from_mcp(content),
             is_error=result.is_error,
             structured_content=result.structured_content,
         )
+
+    def texts_and_images(self) -> list[types.TextContent | types.ImageContent]:
+        """Return the content for Claude; a line of text describes what it does not accept.
+
+        An image is shown if Claude reads its type, and never in an error.
+        """
+        return [
+            block
+            if isinstance(block, types.TextContent)
+            or (
+                isinstance(block, types.ImageContent)
+                and not self.is_error
+                and block.mime_type in _CLAUDE_IMAGES
+            )
+            else types.TextContent(text=line_from_mcp(block))
+            for block in self.content
+        ]
 
 
 def tools_of_run(static: Sequence[StaticTool], listed: Iterable[Tool]) -> dict[str, RunTool]:
@@ -113,10 +135,3 @@ def tools_of_run(static: Sequence[StaticTool], listed: Iterable[Tool]) -> dict[s
             listed=tool,
         )
     return tools
-
-
-def _harmless(block: types.ContentBlock) -> types.ContentBlock:
-    if not isinstance(block, types.TextContent):
-        return block
-    clean = harmless(block.text)
-    return block if clean == block.text else block.model_copy(update={"text": clean})

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import mcp_types as types
 from langchain_core.messages import AIMessage, HumanMessage
 
+from plait.client.calls.content import json_text
 from plait.langchain.tools.blocks import standard_block
-from plait.langchain.tools.structured import json_text
 
 
 class PromptSource(Protocol):

@@ -10,7 +10,7 @@ import mcp_types as types
 from langchain_core.documents.base import Blob
 from mcp import ClientSession
 
-from plait.langchain.tools.blocks import ResourceContents
+from plait.client.calls.content import ResourceContents
 
 _MOST_PAGES = 1000
 """A list that is longer than this is one that never ends."""

@@ -14,11 +14,11 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.runnables import Runnable, RunnableBinding
 from langchain_core.runnables.config import var_child_runnable_config
 
+from plait.client.calls.content import json_text
 from plait.client.calls.sampling import Asked, Sampled, Sampler, Sampling
 from plait.errors import ConfigError
 from plait.langchain.tools.blocks import Block, standard_block, text_block
 from plait.langchain.tools.mcp_blocks import mcp_content_from
-from plait.langchain.tools.structured import json_text
 
 _LONGEST = ("max_tokens", "max_output_tokens", "max_completion_tokens", "num_predict")
 """What classes of chat models call the longest answer."""

@@ -1,31 +1,26 @@
-"""MCP content blocks as LangChain's standard blocks, and as lines of text.
+"""MCP content blocks as LangChain content blocks: standard ones, and the older shapes.
 
-LangChain's own factories give every block a random id; here the same answer always makes the same
-message, so that caches and recordings hold.
+LangChain's own factories give every block a random id; here the same result always makes the same
+message, so that caches and recordings stay valid.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, cast
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import mcp_types as types
 
-from plait._support.sanitize import harmless
-from plait._support.sizes import size_label
+from plait.client.calls.content import ResourceContents, is_web_address, link_line
 from plait.client.transports.repair import ORIGINAL
+from plait.traces.messages.from_mcp import contents_line
 
 Block = dict[str, Any]
 """A LangChain content block."""
 
-ResourceContents = types.TextResourceContents | types.BlobResourceContents
-
 ANY_TYPE = "application/octet-stream"
 """The MIME type of data whose type is not known; LangChain demands one for base64."""
-
-_TOLD = frozenset({"name", "title", "description"})
-"""The extras that are texts; addresses stay as they are."""
 
 _FILENAME = re.compile(r"[\w][\w .()+-]*\.[A-Za-z0-9]{1,10}")
 
@@ -35,10 +30,8 @@ def standard_block(block: types.ContentBlock) -> Block:
     match block:
         case types.TextContent():
             return _extended(text_block(block.text), block)
-        case types.ImageContent():
-            return _extended(_data_block("image", block.data, block.mime_type), block)
-        case types.AudioContent():
-            return _extended(_data_block("audio", block.data, block.mime_type), block)
+        case types.ImageContent() | types.AudioContent():
+            return _extended(_data_block(block.type, block.data, block.mime_type), block)
         case types.ResourceLink():
             return _link_block(block)
         case types.EmbeddedResource():
@@ -48,23 +41,6 @@ def standard_block(block: types.ContentBlock) -> Block:
 def text_block(text: str) -> Block:
     """Make a block of text."""
     return {"type": "text", "text": text}
-
-
-def harmless_block(block: Block) -> Block:
-    """Return the block without characters that hide something in what is read of it."""
-    made = block
-    text, extras = block.get("text"), block.get("extras")
-    if isinstance(text, str) and (clean := harmless(text)) != text:
-        made = {**made, "text": clean}
-    if isinstance(extras, dict):
-        told = cast("dict[str, Any]", extras)
-        cleaned = {
-            key: harmless(value) if key in _TOLD and isinstance(value, str) else value
-            for key, value in told.items()
-        }
-        if cleaned != told:
-            made = {**made, "extras": cleaned}
-    return made
 
 
 def _data_block(kind: str, data: str, mime_type: str) -> Block:
@@ -91,7 +67,7 @@ def _resource_block(block: types.EmbeddedResource) -> Block:
     resource = block.resource
     if isinstance(resource, types.TextResourceContents):
         if not resource.text.strip():
-            return text_block(resource_line(resource))
+            return text_block(contents_line(resource))
         about = {"uri": resource.uri, "mime_type": resource.mime_type}
         return _extended(text_block(resource.text), block, **about)
     mime_type = resource.mime_type or ANY_TYPE
@@ -116,32 +92,35 @@ def _extended(made: Block, block: types.ContentBlock, **about: object) -> Block:
     return {**made, "extras": extras} if extras else made
 
 
-def link_line(link: types.ResourceLink) -> str:
-    """Describe a link in one line."""
-    size = size_label(link.size) if link.size is not None and link.size >= 0 else None
-    line = _headline(link.uri, link.mime_type, size)
-    about = [_folded(link.title or link.name), _folded(link.description or "")]
-    described = ": ".join(part for part in about if part)
-    return f"{line} - {described}" if described else line
+def legacy_block(block: types.ContentBlock) -> Block:
+    """Translate one content block to the shape that LangChain used before its standard blocks."""
+    match block:
+        case types.TextContent():
+            return text_block(block.text)
+        case types.ImageContent():
+            url = f"data:{block.mime_type};base64,{block.data}"
+            return {"type": "image_url", "image_url": {"url": url}}
+        case types.AudioContent():
+            return _file("base64", block.mime_type, data=block.data) | {"type": "audio"}
+        case types.ResourceLink():
+            if not is_web_address(block.uri):
+                return text_block(link_line(block))
+            return _file("url", block.mime_type, url=block.uri)
+        case types.EmbeddedResource():
+            return _legacy_resource(block.resource)
 
 
-def resource_line(resource: ResourceContents) -> str:
-    """Describe an embedded resource in one line, without its contents."""
-    if isinstance(resource, types.TextResourceContents):
-        size = len(resource.text.encode("utf-8", "replace"))
-    else:
-        size = len(resource.blob.rstrip("=")) * 3 // 4
-    return _headline(resource.uri, resource.mime_type, size_label(size))
+def _legacy_resource(resource: ResourceContents) -> Block:
+    if isinstance(resource, types.BlobResourceContents):
+        return _file("base64", resource.mime_type or ANY_TYPE, data=resource.blob)
+    if not resource.text.strip():
+        return text_block(contents_line(resource))
+    return _file("text", resource.mime_type or "text/plain", text=resource.text)
 
 
-def _headline(uri: str, *facts: str | None) -> str:
-    known = ", ".join(fact for fact in facts if fact)
-    return " ".join(["Resource:", *([uri] if uri else []), *([f"({known})"] if known else [])])
-
-
-def is_web_address(uri: str) -> bool:
-    """Say whether a model provider could fetch the URI."""
-    return uri.lower().startswith(("http://", "https://"))
+def _file(source_type: str, mime_type: str | None, **source: str) -> Block:
+    known = {"mime_type": mime_type} if mime_type else {}
+    return {"type": "file", "source_type": source_type, **known, **source}
 
 
 def filename_of(uri: str) -> str | None:
@@ -170,7 +149,3 @@ def wire_json(block: types.ContentBlock) -> Block:
 
 def _is_kind(mime_type: str | None, kind: str) -> bool:
     return mime_type is not None and mime_type.lower().startswith(f"{kind}/")
-
-
-def _folded(text: str) -> str:
-    return " ".join(text.split())

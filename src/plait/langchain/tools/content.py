@@ -1,72 +1,50 @@
-"""What a tool returned, for the model (content) and for the program (artifact).
+"""Tool results as the content and the artifact of LangChain tool messages.
 
-Every answer can be converted: nothing raises, the order is kept, the model never reads an empty
-text, and what it does not get to see is in the artifact.
+Every result can be converted: nothing raises, the order is kept, and what the model does not read
+is in the artifact.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import mcp_types as types
 from pydantic import TypeAdapter, ValidationError
 
 from plait._support.exception_groups import one_line
-from plait._support.sanitize import harmless
+from plait.client.calls.content import (
+    NO_DETAILS,
+    NOTHING,
+    ContentPart,
+    ResourceContents,
+    field_of,
+    is_structured_shown,
+    is_unread,
+    json_text,
+    original_of,
+    part_from_mcp,
+    structured_text,
+)
 from plait.client.calls.outcome import structured_of
-from plait.client.transports.repair import ORIGINAL
 from plait.langchain.tools.blocks import (
     Block,
-    ResourceContents,
-    harmless_block,
-    link_line,
-    resource_line,
+    legacy_block,
     standard_block,
     text_block,
     wire_json,
 )
-from plait.langchain.tools.legacy_blocks import legacy_block
-from plait.langchain.tools.mcp_blocks import mcp_content_from
-from plait.langchain.tools.output_handling import (
-    DEFAULT_HANDLING,
-    HandlingLayer,
-    OutputHandling,
-    Route,
-    StructuredRoute,
-)
-from plait.langchain.tools.structured import holds_any, is_said_by, json_text
-from plait.traces.messages.from_mcp import NO_DETAILS, NOTHING
-
-__all__ = [
-    "DEFAULT_HANDLING",
-    "NOTHING",
-    "NO_DETAILS",
-    "Block",
-    "Converted",
-    "HandlingLayer",
-    "OutputHandling",
-    "ResourceContents",
-    "Route",
-    "StructuredRoute",
-    "convert_result",
-    "error_text",
-    "map_content",
-    "map_content_item",
-    "mcp_content_from",
-    "pending_reads",
-    "standard_block",
-    "with_resources",
-]
+from plait.langchain.tools.output_handling import DEFAULT_HANDLING, OutputHandling
+from plait.traces.messages.from_mcp import contents_line
 
 logger = logging.getLogger("plait.langchain")
 
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """The two sides of a tool message."""
+    """The content and the artifact of a tool message."""
 
     content: str | list[Block]
     """What the model reads: a plain string if it is a single text."""
@@ -74,49 +52,9 @@ class Converted:
     artifact: dict[str, Any]
     """What the program reads.
 
-    Always `structured_content`, `content` (the MCP JSON of what was set aside, in order), `_meta`,
-    `server` and `tool`.
+    Always `structured_content`, `content` (the MCP JSON of what the model does not read, in
+    order), `_meta`, `server` and `tool`.
     """
-
-
-@dataclass(slots=True)
-class _Split:
-    """The blocks of a result on their way to the two sides, in order."""
-
-    handling: OutputHandling
-    shape: Callable[[types.ContentBlock], Block]
-    sanitize: bool = True
-    shown: list[Block] = field(default_factory=list[Block])
-    aside: list[Any] = field(default_factory=list[Any])
-    labels: list[str] = field(default_factory=list[str])
-
-    def add(self, block: types.ContentBlock) -> None:
-        original = _original(block)
-        goes_aside = getattr(self.handling, block.type) == "artifact"
-        if original is not None:
-            self._set_aside(original, _label_of_original(original))
-        elif goes_aside:
-            self._set_aside(wire_json(block), _label(block))
-        made = self._made(block, goes_aside=goes_aside)
-        if made is None:
-            return
-        shown = harmless_block(made) if self.sanitize else made
-        if shown != made and original is None and not goes_aside:
-            self._set_aside(wire_json(block), _label(block))
-        if not isinstance(text := shown.get("text"), str) or text.strip():
-            self.shown.append(shown)
-
-    def _made(self, block: types.ContentBlock, *, goes_aside: bool) -> Block | None:
-        if goes_aside and isinstance(block, types.EmbeddedResource):
-            return text_block(resource_line(block.resource))
-        if isinstance(block, types.ResourceLink) and _is_unread(block):
-            # It was not meant as an address for others: only the server itself may be asked.
-            return text_block(link_line(block))
-        return None if goes_aside or _is_blank(block) else self.shape(block)
-
-    def _set_aside(self, sent: Any, label: str) -> None:
-        self.aside.append(sent)
-        self.labels.append(label)
 
 
 def convert_result(
@@ -128,55 +66,64 @@ def convert_result(
     standard_blocks: bool = True,
     sanitize: bool = True,
 ) -> Converted:
-    """Convert an answer; without `standard_blocks`, to the shapes LangChain used before them.
+    """Convert a tool result; without `standard_blocks`, to the older shapes of LangChain.
 
-    With `sanitize`, characters that hide something are kept from the model; a block in which
-    there are any is in the artifact as it came.
+    With `sanitize`, the model does not get characters that hide text; a block that has any is in
+    the artifact unchanged.
     """
-    split = _Split(handling, standard_block if standard_blocks else legacy_block, sanitize)
+    translate = standard_block if standard_blocks else legacy_block
+    shown: list[Block] = []
+    aside: list[Any] = []
+    labels: list[str] = []
     for block in result.content:
-        split.add(block)
+        part = part_from_mcp(block, sanitize=sanitize)
+        to_artifact = getattr(handling, block.type) == "artifact"
+        if part.original is not None:
+            aside.append(part.original)
+            labels.append(_label_of_original(part.original))
+        elif to_artifact or part.sanitized:
+            aside.append(wire_json(block))
+            labels.append(_label(block))
+        readable = _readable(part) if to_artifact else part.shown
+        if readable is not None:
+            shown.append(translate(readable))
     structured = structured_of(result)
     if structured is not None:
-        if _is_shown(structured, result.content, handling):
-            text = json_text(structured)
-            split.shown.append(text_block(harmless(text) if sanitize else text))
+        text_shown = handling.text != "artifact"
+        route = handling.structured_content
+        if is_structured_shown(structured, result.content, route, text_shown=text_shown):
+            shown.append(text_block(structured_text(structured, sanitize=sanitize)))
         else:
-            split.labels.append("structured content")
+            labels.append("structured content")
     artifact = {
         "structured_content": structured,
-        "content": split.aside,
+        "content": aside,
         "_meta": result.meta,
         "server": server,
         "tool": tool,
     }
-    return Converted(_content(split, failed=bool(result.is_error)), artifact)
+    return Converted(_content(shown, labels, is_error=bool(result.is_error)), artifact)
 
 
-def _is_shown(
-    structured: Any, content: Sequence[types.ContentBlock], handling: OutputHandling
-) -> bool:
-    texts = _own_texts(content)
-    match handling.structured_content:
-        case "auto":
-            # Some servers repeat a picture as structured content; nobody reads base64.
-            return not texts and not holds_any(structured, _data_of(content))
-        case "content":
-            return handling.text == "artifact" or not is_said_by(texts, structured)
-        case "artifact":
-            return False
+def _readable(part: ContentPart) -> types.ContentBlock | None:
+    """Return the line that a model reads of a block in the artifact, for resources only."""
+    if part.unread:
+        return part.shown
+    if isinstance(part.shown, types.EmbeddedResource):
+        return types.TextContent(text=contents_line(part.shown.resource))
+    return None
 
 
-def _content(split: _Split, *, failed: bool) -> str | list[Block]:
-    match split.shown:
+def _content(shown: list[Block], labels: Sequence[str], *, is_error: bool) -> str | list[Block]:
+    match shown:
         case []:
-            if split.labels:
-                return _set_aside_line(split.labels)
-            return NO_DETAILS if failed else NOTHING
+            if labels:
+                return _set_aside_line(labels)
+            return NO_DETAILS if is_error else NOTHING
         case [{"type": "text", "text": str(text), **rest}] if "uri" not in rest.get("extras", {}):
             return text
-        case blocks:
-            return blocks
+        case _:
+            return shown
 
 
 def _set_aside_line(labels: Sequence[str]) -> str:
@@ -198,75 +145,29 @@ def _label(block: types.ContentBlock) -> str:
 
 
 def _label_of_original(original: object) -> str:
-    kind = _field(original, "type")
+    kind = field_of(original, "type")
     return one_line(kind, 80) if isinstance(kind, str) and kind else "unknown"
 
 
-def _original(block: types.ContentBlock) -> Any | None:
-    """Return what the server sent, if the block only stands in for it."""
-    meta = block.meta or {}
-    if isinstance(block, types.EmbeddedResource):
-        meta = (block.resource.meta or {}) | meta
-    return meta.get(ORIGINAL)
-
-
-def _own_texts(content: Iterable[types.ContentBlock]) -> list[str]:
-    """Return what the tool wrote, without the texts that stand in for blocks nobody can read."""
-    blocks = [block for block in content if isinstance(block, types.TextContent)]
-    return [
-        block.text
-        for block in blocks
-        if not _is_blank(block)
-        and ((original := _original(block)) is None or _field(original, "text") == block.text)
-    ]
-
-
-def _data_of(content: Iterable[types.ContentBlock]) -> set[str]:
-    """Return the encoded bytes of pictures, sounds and files."""
-    data: set[str] = set()
-    for block in content:
-        match block:
-            case types.ImageContent() | types.AudioContent():
-                data.add(block.data)
-            case types.EmbeddedResource(resource=types.BlobResourceContents(blob=blob)):
-                data.add(blob)
-            case _:
-                pass
-    return data - {""}
-
-
-def _is_blank(block: types.ContentBlock) -> bool:
-    return isinstance(block, types.TextContent) and not block.text.strip()
-
-
-def _is_unread(link: types.ResourceLink) -> bool:
-    """Recognise an embedded resource of which the server sent only the URI."""
-    return _field((link.meta or {}).get(ORIGINAL), "type") == "resource"
-
-
-def _field(value: object, name: str) -> object:
-    return cast("Mapping[str, object]", value).get(name) if isinstance(value, Mapping) else None
-
-
 def pending_reads(result: types.CallToolResult) -> list[str]:
-    """List the URIs of embedded resources that came without contents, each once."""
+    """List the URIs of embedded resources without contents, each once."""
     links = [block for block in result.content if isinstance(block, types.ResourceLink)]
-    return list(dict.fromkeys(link.uri for link in links if _is_unread(link)))
+    return list(dict.fromkeys(link.uri for link in links if is_unread(link)))
 
 
 def with_resources(
     result: types.CallToolResult, contents: Mapping[str, Sequence[ResourceContents]]
 ) -> types.CallToolResult:
-    """Put contents that were read in the places of their URIs; a URI without any stays a link."""
+    """Replace URIs by the contents read from them; a URI without contents stays a link."""
     blocks: list[types.ContentBlock] = []
     for block in result.content:
         read: Sequence[ResourceContents] = ()
-        if isinstance(block, types.ResourceLink) and _is_unread(block):
+        if isinstance(block, types.ResourceLink) and is_unread(block):
             read = contents.get(block.uri, ())
         if read:
-            meta = _field(_original(block), "_meta")
+            meta = field_of(original_of(block), "_meta")
             kept = dict(cast("Mapping[str, Any]", meta)) if isinstance(meta, Mapping) else None
-            blocks += [types.EmbeddedResource(resource=one, _meta=kept) for one in read]
+            blocks += [types.EmbeddedResource(resource=item, _meta=kept) for item in read]
         else:
             blocks.append(block)
     return result.model_copy(update={"content": blocks})
@@ -276,22 +177,22 @@ _BLOCK: TypeAdapter[types.ContentBlock] = TypeAdapter(types.ContentBlock)
 
 
 def map_content(items: Iterable[types.ContentBlock | Mapping[str, Any]]) -> list[Block]:
-    """Translate content blocks one by one, without setting any aside."""
+    """Translate content blocks one by one; none goes to an artifact."""
     return [map_content_item(item) for item in items]
 
 
 def map_content_item(item: types.ContentBlock | Mapping[str, Any]) -> Block:
-    """Translate one content block or its MCP JSON; a resource becomes its address in text."""
+    """Translate one content block or its MCP JSON; a resource becomes a text with its URI."""
     block: types.ContentBlock | None
     if isinstance(item, Mapping):
         kind = item.get("type")
-        uri = _field(item.get("resource"), "uri") or item.get("uri")
+        uri = field_of(item.get("resource"), "uri") or item.get("uri")
         if kind in ("resource", "resource_link") and isinstance(uri, str):
             return text_block(f"Resource: {uri}")
         try:
             block = _BLOCK.validate_python(dict(item))
         except (ValidationError, RecursionError):
-            logger.warning("a content block of type %r is unknown or broken: kept as text", kind)
+            logger.warning("a content block of type %r is unknown or invalid: kept as text", kind)
             return text_block(json_text(dict(item)))
     else:
         block = item
@@ -305,8 +206,8 @@ def map_content_item(item: types.ContentBlock | Mapping[str, Any]) -> Block:
 
 
 def error_text(content: str | Sequence[str | Mapping[str, Any]]) -> str:
-    """Return the text of a failed call, for an exception; data and links are left out."""
-    parts = [content] if isinstance(content, str) else content
-    texts = [part if isinstance(part, str) else part.get("text") for part in parts]
-    said = "\n".join(text for text in texts if isinstance(text, str) and text.strip())
-    return said or NO_DETAILS
+    """Return the texts of a failed call, for an exception; other content is left out."""
+    blocks = [content] if isinstance(content, str) else content
+    texts = [block if isinstance(block, str) else block.get("text") for block in blocks]
+    lines = [text for text in texts if isinstance(text, str) and text.strip()]
+    return "\n".join(lines) or NO_DETAILS

@@ -10,8 +10,8 @@ from urllib.parse import quote, unquote_to_bytes
 
 import mcp_types as types
 
+from plait.client.calls.content import json_text
 from plait.langchain.tools.blocks import ANY_TYPE, filename_of
-from plait.langchain.tools.structured import json_text
 
 _Json = Mapping[str, Any]
 

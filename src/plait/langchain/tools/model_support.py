@@ -15,6 +15,7 @@ from plait.client.catalog.schemas import Profile
 from plait.langchain.tools.blocks import Block, text_block, wire_json
 from plait.langchain.tools.content import Converted
 from plait.langchain.tools.mcp_blocks import mcp_content_from
+from plait.traces.messages.from_mcp import decoded_bytes
 
 _PROFILES: Mapping[str, Profile] = {
     "openai": "openai",
@@ -83,7 +84,7 @@ def _is_carried(block: Block) -> bool:
 
 def _described(block: Block) -> Block:
     data = str(block.get("base64") or block.get("data") or "")
-    size = size_label(len(data.rstrip("=")) * 3 // 4)
+    size = size_label(decoded_bytes(data))
     return text_block(f"[{block.get('mime_type') or block['type']}, {size}, not shown]")
 
 

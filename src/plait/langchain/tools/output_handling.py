@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Literal, Self, cast
 
+from plait.client.calls.content import StructuredRoute
 from plait.client.config.problems import did_you_mean
 from plait.errors import ConfigError
 
 Route = Literal["content", "artifact"]
 """`content` is read by the model; `artifact` is kept beside the message for the program."""
-
-StructuredRoute = Literal["auto", "content", "artifact"]
-"""`auto` shows structured content to the model only if the tool wrote no text."""
 
 HandlingLayer = Route | Mapping[str, StructuredRoute | None] | None
 """One place where routes are set: a route for everything, routes by type, or no opinion."""

@@ -10,14 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.langchain.tools.blocks import (
-    filename_of,
-    link_line,
-    resource_line,
-    size_label,
-    standard_block,
-    wire_json,
-)
+from plait._support.sizes import size_label
+from plait.client.calls.content import link_line
+from plait.langchain.tools.blocks import filename_of, standard_block, wire_json
+from plait.traces.messages.from_mcp import contents_line
 
 
 @pytest.mark.parametrize(
@@ -64,16 +60,16 @@ def test_the_size_of_a_resource_is_that_of_its_bytes() -> None:
     data = types.BlobResourceContents(uri="a://b", blob="AAEC", mime_type="x/y")
     nameless = types.TextResourceContents(uri="", text="a")
 
-    assert resource_line(text) == "Resource: a://b (5 B)"
-    assert resource_line(data) == "Resource: a://b (x/y, 3 B)"
-    assert resource_line(nameless) == "Resource: (1 B)"
+    assert contents_line(text) == "Resource: a://b (5 B)"
+    assert contents_line(data) == "Resource: a://b (x/y, 3 B)"
+    assert contents_line(nameless) == "Resource: (1 B)"
 
 
 @given(st.binary(max_size=50))
 def test_the_size_of_base64_is_counted_without_decoding(data: bytes) -> None:
     contents = types.BlobResourceContents(uri="a://b", blob=base64.b64encode(data).decode())
 
-    assert resource_line(contents) == f"Resource: a://b ({len(data)} B)"
+    assert contents_line(contents) == f"Resource: a://b ({len(data)} B)"
 
 
 @pytest.mark.parametrize(

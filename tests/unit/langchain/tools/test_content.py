@@ -9,15 +9,10 @@ import mcp_types as types
 import pytest
 from langchain_core.messages import ToolMessage
 
+from plait.client.calls.content import NO_DETAILS, NOTHING
 from plait.client.transports.repair import mend
-from plait.langchain.tools.content import (
-    NO_DETAILS,
-    NOTHING,
-    Converted,
-    OutputHandling,
-    convert_result,
-    error_text,
-)
+from plait.langchain.tools.content import Converted, convert_result, error_text
+from plait.langchain.tools.output_handling import OutputHandling
 
 Json = dict[str, Any]
 

@@ -11,13 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.client.transports.repair import mend
-from plait.langchain.tools.content import (
-    Block,
-    OutputHandling,
-    convert_result,
-    pending_reads,
-    with_resources,
-)
+from plait.langchain.tools.blocks import Block
+from plait.langchain.tools.content import convert_result, pending_reads, with_resources
+from plait.langchain.tools.output_handling import OutputHandling
 
 Json = dict[str, Any]
 

@@ -20,9 +20,10 @@ from langchain_core.messages.content import (
     create_video_block,
 )
 
-from plait.langchain.tools.blocks import standard_block, wire_json
-from plait.langchain.tools.content import OutputHandling, convert_result, mcp_content_from
-from plait.langchain.tools.legacy_blocks import legacy_block
+from plait.langchain.tools.blocks import legacy_block, standard_block, wire_json
+from plait.langchain.tools.content import convert_result
+from plait.langchain.tools.mcp_blocks import mcp_content_from
+from plait.langchain.tools.output_handling import OutputHandling
 
 Json = dict[str, Any]
 

@@ -7,12 +7,8 @@ from typing import Any
 import mcp_types as types
 
 from plait.client.transports.repair import mend
-from plait.langchain.tools.content import (
-    OutputHandling,
-    convert_result,
-    pending_reads,
-    with_resources,
-)
+from plait.langchain.tools.content import convert_result, pending_reads, with_resources
+from plait.langchain.tools.output_handling import OutputHandling
 
 Json = dict[str, Any]
 

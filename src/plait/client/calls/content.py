@@ -1,0 +1,265 @@
+"""Tool results as the content that models read: one set of rules for every framework.
+
+Nothing here raises, the order of blocks is kept, and a model never reads an empty text. Frameworks
+translate the blocks into their own shapes and decide nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, cast
+
+import mcp_types as types
+from pydantic import BaseModel
+
+from plait._support.sanitize import harmless
+from plait.client.transports.repair import ORIGINAL
+from plait.traces.messages.from_mcp import resource_line
+
+NOTHING = "The tool returned nothing."
+
+NO_DETAILS = "The tool reported an error without details."
+
+ResourceContents = types.TextResourceContents | types.BlobResourceContents
+
+StructuredRoute = Literal["auto", "content", "artifact"]
+"""`auto` shows structured content to the model only if the tool wrote no text."""
+
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass(slots=True)
+class ContentPart:
+    """One block of a result, and what a model reads of it."""
+
+    sent: types.ContentBlock
+
+    shown: types.ContentBlock | None
+    """The block for the model; `None` for a blank text."""
+
+    original: Any | None = None
+    """The JSON that the server sent, where the block is a repaired version of it."""
+
+    sanitized: bool = False
+    """Whether characters were removed or escaped."""
+
+    unread: bool = False
+    """Whether only the URI of an embedded resource was sent; the model reads a line about it."""
+
+
+def part_from_mcp(block: types.ContentBlock, *, sanitize: bool = True) -> ContentPart:
+    """Apply the rules for one content block."""
+    original = original_of(block)
+    if isinstance(block, types.TextContent) and not block.text.strip():
+        return ContentPart(block, None, original)
+    unread = original is not None and is_unread(block)
+    shown = sanitized_block(block) if sanitize else block
+    changed = shown is not block
+    if unread and isinstance(shown, types.ResourceLink):
+        # A model provider must not fetch it: the server meant contents, not an address.
+        shown = types.TextContent(text=link_line(shown))
+    if isinstance(shown, types.TextContent) and not shown.text.strip():
+        shown = None
+    return ContentPart(block, shown, original, changed, unread)
+
+
+def content_for_model(
+    content: Iterable[types.ContentBlock],
+    structured: Any | None = None,
+    *,
+    is_error: bool = False,
+    sanitize: bool = True,
+) -> tuple[types.ContentBlock, ...]:
+    """Return the blocks that a model reads: at least one, and no blank text."""
+    blocks = list(content)
+    parts = [part_from_mcp(block, sanitize=sanitize) for block in blocks]
+    shown = [part.shown for part in parts if part.shown is not None]
+    if structured is not None and is_structured_shown(structured, blocks):
+        shown.append(types.TextContent(text=structured_text(structured, sanitize=sanitize)))
+    if not shown:
+        shown.append(types.TextContent(text=NO_DETAILS if is_error else NOTHING))
+    return tuple(shown)
+
+
+def sanitized_block(block: types.ContentBlock) -> types.ContentBlock:
+    """Return the block without characters that hide text; the same object if there are none.
+
+    Addresses that a model provider fetches are not changed.
+    """
+    match block:
+        case types.TextContent():
+            return _sanitized(block, "text")
+        case types.ResourceLink():
+            names = ("name", "title", "description")
+            return _sanitized(block, *names, *(() if is_web_address(block.uri) else ("uri",)))
+        case types.EmbeddedResource():
+            resource = _sanitized(block.resource, "text", "uri")
+            if resource is block.resource:
+                return block
+            return block.model_copy(update={"resource": resource})
+        case _:
+            return block
+
+
+def _sanitized(model: M, *names: str) -> M:
+    changes: dict[str, str] = {}
+    for name in names:
+        value = getattr(model, name, None)
+        if isinstance(value, str) and (clean := harmless(value)) != value:
+            changes[name] = clean
+    return model.model_copy(update=changes) if changes else model
+
+
+def is_structured_shown(
+    structured: Any,
+    content: Sequence[types.ContentBlock],
+    route: StructuredRoute = "auto",
+    *,
+    text_shown: bool = True,
+) -> bool:
+    """Return whether a model reads structured content as text beside the blocks."""
+    if route == "artifact":
+        return False
+    texts = _own_texts(content)
+    if route == "content":
+        return not text_shown or not repeats(texts, structured)
+    # Some servers repeat an image as structured content, and base64 is no use as text.
+    return not texts and not _contains_any(structured, _encoded_data(content))
+
+
+def structured_text(structured: Any, *, sanitize: bool = True) -> str:
+    """Write structured content as JSON text for a model."""
+    text = json_text(structured)
+    return harmless(text) if sanitize else text
+
+
+def json_text(value: Any) -> str:
+    """Write a value as JSON that a model reads well; never fails."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+        if text.isascii() or _is_encodable(text):
+            return text
+        return json.dumps(value, default=str)
+    except (TypeError, ValueError, RecursionError):
+        return "a value that cannot be written as JSON"
+
+
+def _is_encodable(text: str) -> bool:
+    """Return whether there are no halves of surrogate pairs, which no provider accepts."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def repeats(texts: Sequence[str], structured: Any) -> bool:
+    """Return whether texts already contain the structured content.
+
+    Servers repeat it as JSON; for a function that returns no object they wrap it as
+    `{"result": value}` and write the bare value, a list as one text per item.
+    """
+    if _repeat_value(texts, structured):
+        return True
+    if not isinstance(structured, dict):
+        return False
+    wrapped = cast("dict[str, Any]", structured)
+    return wrapped.keys() == {"result"} and _repeat_value(texts, wrapped["result"])
+
+
+def _repeat_value(texts: Sequence[str], value: Any) -> bool:
+    if any(_is_same(text, value) for text in texts):
+        return True
+    if not isinstance(value, list):
+        return False
+    items = cast("list[Any]", value)
+    return len(items) == len(texts) > 0 and all(map(_is_same, texts, items))
+
+
+def _is_same(text: str, value: Any) -> bool:
+    try:
+        if isinstance(value, str | int | float) and text == str(value):
+            return True
+        return _canonical(json.loads(text)) == _canonical(value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def _contains_any(value: Any, texts: Collection[str]) -> bool:
+    if not texts:
+        return False
+    rest: list[Any] = [value]
+    while rest:
+        item = rest.pop()
+        if isinstance(item, str):
+            if item in texts:
+                return True
+        elif isinstance(item, Mapping):
+            rest += cast("Mapping[str, Any]", item).values()
+        elif isinstance(item, list):
+            rest += cast("list[Any]", item)
+    return False
+
+
+def _encoded_data(content: Iterable[types.ContentBlock]) -> set[str]:
+    """Return the base64 data of images, audio and files."""
+    data: set[str] = set()
+    for block in content:
+        match block:
+            case types.ImageContent() | types.AudioContent():
+                data.add(block.data)
+            case types.EmbeddedResource(resource=types.BlobResourceContents(blob=blob)):
+                data.add(blob)
+            case _:
+                pass
+    return data - {""}
+
+
+def _own_texts(content: Iterable[types.ContentBlock]) -> list[str]:
+    """Return the texts of the tool, without those that quote an unreadable block."""
+    texts: list[str] = []
+    for block in content:
+        if isinstance(block, types.TextContent) and block.text.strip():
+            original = original_of(block)
+            if original is None or field_of(original, "text") == block.text:
+                texts.append(block.text)
+    return texts
+
+
+def original_of(block: types.ContentBlock) -> Any | None:
+    """Return what the server sent, if the block was made in place of it."""
+    meta = block.meta or {}
+    if isinstance(block, types.EmbeddedResource):
+        meta = (block.resource.meta or {}) | meta
+    return meta.get(ORIGINAL)
+
+
+def is_unread(block: types.ContentBlock) -> bool:
+    """Return whether the block is an embedded resource of which the server sent only the URI."""
+    if not isinstance(block, types.ResourceLink):
+        return False
+    return field_of((block.meta or {}).get(ORIGINAL), "type") == "resource"
+
+
+def field_of(value: object, name: str) -> object:
+    """Return a field of a JSON object, or `None` where the value is no object."""
+    return cast("Mapping[str, object]", value).get(name) if isinstance(value, Mapping) else None
+
+
+def link_line(link: types.ResourceLink) -> str:
+    """Describe a resource link in one line, with its title and description."""
+    line = resource_line(link.uri, link.mime_type, link.size)
+    facts = (" ".join(text.split()) for text in (link.title or link.name, link.description or ""))
+    described = ": ".join(fact for fact in facts if fact)
+    return f"{line} - {described}" if described else line
+
+
+def is_web_address(uri: str) -> bool:
+    """Return whether a model provider could fetch the URI."""
+    return uri.lower().startswith(("http://", "https://"))
