@@ -13,8 +13,9 @@ from mcp.shared.exceptions import UrlElicitationRequiredError
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel
 
+from plait.testing.http_server import HttpServer, url_of
 from plait.testing.ports import bind
-from plait.testing.serve import HttpServer, exit_when_stdin_closes, url_of
+from plait.testing.serve import exit_when_stdin_closes
 
 LEDGER = Path(sys.argv[1])
 server = MCPServer("asking")

@@ -37,15 +37,9 @@ from mcp.types import (
 from pydantic import BaseModel
 
 from plait.testing import ServerProcess
+from plait.testing.http_server import HttpServer, url_of
 from plait.testing.ports import bind
-from plait.testing.serve import (
-    HttpServer,
-    exit_when_stdin_closes,
-    serve_websocket,
-    serve_with,
-    sse_app,
-    url_of,
-)
+from plait.testing.serve import exit_when_stdin_closes, serve_websocket, serve_with, sse_app
 
 Name = Literal["math", "weather", "time"]
 Transport = Literal["http", "sse", "websocket"]

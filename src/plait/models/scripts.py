@@ -1,15 +1,17 @@
-"""What a model is to say, written down: for models that follow a script."""
+"""Scripts that stand in for a model: the turns, the files that hold them, and their playback."""
 
 from __future__ import annotations
 
-import difflib
+import itertools
 import json
-import math
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final, Generic, TypeAlias, TypeVar
+
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, with_config
 
 from plait.errors import ConfigError, Problem
 
@@ -19,41 +21,102 @@ USAGE_KEYS: Final = (
     "cache_read_tokens",
     "cache_creation_tokens",
 )
-"""The counts that the usage of a turn may give."""
+"""The token counts that a turn may report."""
 
-_SAY_KEYS: Final = ("text", "calls", "thinking", "usage", "delay")
+_UsageKey: TypeAlias = Annotated[str, Field(pattern=f"^({'|'.join(USAGE_KEYS)})$")]
 
-_CALL_KEYS: Final = ("name", "arguments", "id")
+_Count: TypeAlias = Annotated[int, Field(strict=True, ge=0)]
 
 
+def _without_nulls(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {key: item for key, item in value.items() if item is not None}  # pyright: ignore[reportUnknownVariableType]
+    return value
+
+
+def _turn_fields(value: object) -> object:
+    return {"text": value} if isinstance(value, str) else _without_nulls(value)
+
+
+@with_config(extra="forbid")
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A wish to call a tool."""
+    """A tool call of a scripted turn."""
 
-    name: str
+    name: Annotated[str, Field(min_length=1)]
 
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     id: str | None = None
-    """Without one, whoever plays the script makes a unique one."""
+    """`None`: playback makes a unique id."""
 
 
+@with_config(extra="forbid")
 @dataclass(frozen=True, slots=True)
 class Say:
-    """One turn of a model: a text, tools to call at once, or both."""
+    """One turn of a model: a text, tool calls to make in parallel, or both."""
 
     text: str = ""
 
-    calls: tuple[Call, ...] = ()
+    calls: tuple[Annotated[Call, BeforeValidator(_without_nulls)], ...] = ()
 
     thinking: str | None = None
-    """What the model thinks before it speaks."""
+    """The reasoning before the text."""
 
-    usage: Mapping[str, int] | None = None
-    """Counts by the names in `USAGE_KEYS`; what is missing, the player makes up."""
+    usage: Mapping[_UsageKey, _Count] | None = None
+    """Counts by the names in `USAGE_KEYS`; missing ones are estimated from the messages."""
 
-    delay: float = 0.0
-    """Seconds before it is said."""
+    delay: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] = 0.0
+    """Seconds before the turn is returned."""
+
+
+_Request = TypeVar("_Request")
+_Reply = TypeVar("_Reply")
+
+
+class ScriptEndError(RuntimeError):
+    """A script has no further reply."""
+
+
+class ScriptPlayer(Generic[_Request, _Reply]):
+    """Plays a script: replies in order, replies by name, or a function of each request.
+
+    In a mapping, a list is consumed reply by reply, a single reply is repeated, and `"*"` matches
+    every name that is not listed.
+    """
+
+    def __init__(
+        self,
+        script: Sequence[_Reply]
+        | Mapping[str, _Reply | Sequence[_Reply]]
+        | Callable[[_Request], _Reply],
+    ) -> None:
+        self._function: Callable[[_Request], _Reply] | None = None
+        self._replies: dict[str, Iterator[_Reply]] = {}
+        self._sizes: dict[str, int] = {}
+        if callable(script):
+            self._function = script
+            return
+        by_name = script if isinstance(script, Mapping) else {"*": list(script)}
+        for name, replies in by_name.items():
+            listed: Any = replies
+            is_list = isinstance(replies, list | tuple)
+            self._sizes[name] = len(listed) if is_list else 0
+            self._replies[name] = iter(list(listed)) if is_list else itertools.repeat(listed)
+
+    def next(self, request: _Request, name: str = "*") -> _Reply:
+        """Return the reply to a request.
+
+        Raises:
+            ScriptEndError: All replies for this name are used up, or there are none.
+        """
+        if self._function is not None:
+            return self._function(request)
+        name = name if name in self._replies else "*"
+        for reply in self._replies.get(name, ()):
+            return reply
+        size = self._sizes.get(name, 0)
+        raise ScriptEndError(f"the script has {size} turns, and turn {size + 1} was requested")
 
 
 def read_script(path: str | PathLike[str]) -> list[Say]:
@@ -62,161 +125,84 @@ def read_script(path: str | PathLike[str]) -> list[Say]:
     Raises:
         ConfigError: The file cannot be read, or an item is no turn; every fault is listed.
     """
-    file = str(path)
+    content = load_script(path)
+    if not isinstance(content, list):
+        raise _unreadable(path, f"must be an array of turns, not {_kind(content)}")
     try:
-        items: object = json.loads(Path(path).read_text("utf-8-sig"))
-    except OSError as error:
-        raise _unreadable(file, f"cannot be read: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise _unreadable(file, f"is not UTF-8 at byte {error.start}") from error
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        raise _unreadable(file, f"is not JSON: {error.msg} at {where}") from error
-    except RecursionError as error:
-        raise _unreadable(file, "is not a script: it is nested too deeply") from error
-    if not isinstance(items, list):
-        raise _unreadable(file, f"must be an array of turns, not {_kind(items)}")
-    reader = _Reader(file)
-    turns = cast("list[object]", items)
-    script = [reader.say(item, f"item {number}") for number, item in enumerate(turns, 1)]
-    reader.raise_problems()
-    return script
+        return _TURNS.validate_python(content)
+    except ValidationError as error:
+        problems = [_problem(str(path), fault) for fault in error.errors(include_url=False)]
+        raise ConfigError.from_problems(problems) from None
 
 
-def say_from(item: object) -> Say:
-    """Read one turn: a text, an object with the fields of `Say`, or a `Say` as it is.
+def load_script(path: str | PathLike[str]) -> object:
+    """Parse a script file as JSON.
 
     Raises:
-        ConfigError: It is none of these; every fault is listed.
+        ConfigError: The file cannot be read, or is not JSON.
     """
-    if isinstance(item, Say):
-        return item
-    reader = _Reader(None)
-    say = reader.say(item, "")
-    reader.raise_problems()
-    return say
+    try:
+        return json.loads(Path(path).read_text("utf-8-sig"))
+    except OSError as error:
+        raise _unreadable(path, f"cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise _unreadable(path, f"is not UTF-8 at byte {error.start}") from error
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise _unreadable(path, f"is not JSON: {error.msg} at {where}") from error
+    except RecursionError as error:
+        raise _unreadable(path, "is nested too deeply") from error
 
 
-class _Reader:
-    """Reads turns, and collects what is wrong with them."""
-
-    def __init__(self, file: str | None) -> None:
-        self._file = file
-        self._problems: list[Problem] = []
-
-    def raise_problems(self) -> None:
-        if self._problems:
-            raise ConfigError.from_problems(self._problems)
-
-    def say(self, item: object, path: str) -> Say:
-        if isinstance(item, str):
-            return Say(item)
-        if not isinstance(item, Mapping):
-            allowed = f"an object with {_listed(_SAY_KEYS)}"
-            self._complain(path, f"must be a text or {allowed}, not {_kind(item)}")
-            return Say()
-        turn = cast("Mapping[str, object]", item)
-        self._check_keys(turn, _SAY_KEYS, path)
-        return Say(
-            text=self._text(turn, "text", path) or "",
-            calls=self._calls(turn.get("calls"), _inside(path, "calls")),
-            thinking=self._text(turn, "thinking", path),
-            usage=self._usage(turn.get("usage"), _inside(path, "usage")),
-            delay=self._delay(turn.get("delay"), _inside(path, "delay")),
-        )
-
-    def _calls(self, items: object, path: str) -> tuple[Call, ...]:
-        if items is None:
-            return ()
-        if not isinstance(items, list | tuple):
-            self._complain(path, f"must be an array of calls, not {_kind(items)}")
-            return ()
-        calls = enumerate(cast("list[object]", items))
-        return tuple(self._call(item, f"{path}[{index}]") for index, item in calls)
-
-    def _call(self, item: object, path: str) -> Call:
-        if isinstance(item, Call):
-            return item
-        if not isinstance(item, Mapping):
-            self._complain(path, f"must be an object with {_listed(_CALL_KEYS)}, not {_kind(item)}")
-            return Call("")
-        call = cast("Mapping[str, object]", item)
-        self._check_keys(call, _CALL_KEYS, path)
-        name = self._text(call, "name", path)
-        if not name and not isinstance(call.get("name"), str | None):
-            return Call("")
-        if not name:
-            self._complain(path, "a call needs the name of a tool")
-        arguments = call.get("arguments")
-        if arguments is not None and not isinstance(arguments, Mapping):
-            where = _inside(path, "arguments")
-            self._complain(where, f"must be an object, not {_kind(arguments)}")
-            arguments = None
-        return Call(
-            name=name or "",
-            arguments=dict(cast("Mapping[str, Any]", arguments or {})),
-            id=self._text(call, "id", path) or None,
-        )
-
-    def _usage(self, counts: object, path: str) -> Mapping[str, int] | None:
-        if counts is None:
-            return None
-        if not isinstance(counts, Mapping):
-            self._complain(path, f"must be an object with {_listed(USAGE_KEYS)}")
-            return None
-        usage = cast("Mapping[str, object]", counts)
-        self._check_keys(usage, USAGE_KEYS, path)
-        for name, count in usage.items():
-            if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-                self._complain(_inside(path, name), "must be a whole number, 0 or more")
-        return cast("dict[str, int]", dict(usage))
-
-    def _delay(self, value: object, path: str) -> float:
-        match value:
-            case None:
-                return 0.0
-            case int() | float() if value is not True and 0 <= value < math.inf:
-                return float(value)
-            case _:
-                self._complain(path, "must be a number of seconds, 0 or more")
-                return 0.0
-
-    def _text(self, item: Mapping[str, object], key: str, path: str) -> str | None:
-        value = item.get(key)
-        if value is None or isinstance(value, str):
-            return value
-        self._complain(_inside(path, key), f"must be a text, not {_kind(value)}")
-        return None
-
-    def _check_keys(self, item: Mapping[str, object], known: Collection[str], path: str) -> None:
-        for key in item:
-            if key not in known:
-                near = difflib.get_close_matches(str(key).lower(), known, n=1)
-                hint = f'did you mean "{near[0]}"? ' if near else ""
-                advice = f"{hint}allowed: {_listed(known)}"
-                self._complain(path, f'unknown key "{key}"', advice, code="unknown_key")
-
-    def _complain(
-        self, path: str, message: str, advice: str | None = None, *, code: str = "invalid_value"
-    ) -> None:
-        problem = Problem(file=self._file, path=path, code=code, message=message, suggestion=advice)
-        self._problems.append(problem)
+_TURNS: Final = TypeAdapter(list[Annotated[Say, BeforeValidator(_turn_fields)]])
 
 
-def _unreadable(file: str, message: str) -> ConfigError:
-    problem = Problem(file=file, path="", code="file_unreadable", message=f"the script {message}")
+def _problem(file: str, fault: Any) -> Problem:
+    """Describe a validation error by its place in the file."""
+    place, kind, value = fault["loc"], fault["type"], fault["input"]
+    code, advice = "invalid_value", None
+    match kind:
+        case "unexpected_keyword_argument" | "string_pattern_mismatch":
+            *place, key = (step for step in place if step != "[key]")
+            allowed = _keys_at(place)
+            near = get_close_matches(str(key).lower(), allowed, n=1)
+            hint = f'did you mean "{near[0]}"? ' if near else ""
+            message, code = f'unknown key "{key}"', "unknown_key"
+            advice = f"{hint}allowed: {', '.join(allowed)}"
+        case "missing" | "string_too_short":
+            *place, _ = place
+            message = "a call needs the name of a tool"
+        case "dataclass_type":
+            text = "" if "calls" in place else "a text or "
+            allowed = ", ".join(_keys_at(place))
+            message = f"must be {text}an object with {allowed}, not {_kind(value)}"
+        case _:
+            message = f"{fault['msg'].replace('Input should', 'must', 1)}, not {_kind(value)}"
+            message = message.replace("tuple", "array").replace("dictionary", "object")
+    return Problem(file=file, path=_path(place), code=code, message=message, suggestion=advice)
+
+
+def _keys_at(place: Sequence[object]) -> list[str]:
+    if "usage" in place:
+        return list(USAGE_KEYS)
+    return [each.name for each in fields(Call if "calls" in place else Say)]
+
+
+def _path(place: Iterable[object]) -> str:
+    item, *keys = place
+    path = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
+    return f"item {int(str(item)) + 1}{path}"
+
+
+def _unreadable(path: str | PathLike[str], message: str) -> ConfigError:
+    problem = Problem(
+        file=str(path), path="", code="file_unreadable", message=f"the script {message}"
+    )
     return ConfigError.from_problems([problem])
 
 
-def _inside(path: str, key: str) -> str:
-    return f"{path}.{key}" if path else key
-
-
-def _listed(keys: Collection[str]) -> str:
-    return ", ".join(keys)
-
-
 def _kind(value: object) -> str:
+    """Name the JSON type of a value."""
     match value:
         case None:
             return "null"
@@ -226,9 +212,7 @@ def _kind(value: object) -> str:
             return "a number"
         case str():
             return "a text"
-        case list() | tuple():
+        case list():
             return "an array"
-        case Mapping():
-            return "an object"
         case _:
-            return type(value).__name__
+            return "an object"

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from traceback import format_exception
@@ -25,7 +26,6 @@ from plait.agents.result import AgentResult
 from plait.agents.static_tool import StaticTool
 from plait.errors import AgentExecutionError
 from plait.models.scripts import Call, Say
-from plait.testing.agent_outline import outline, without_ids
 from plait.testing.faults.options import parse
 from plait.testing.faults.run import Run
 from plait.testing.faults.serve import build_server
@@ -33,7 +33,7 @@ from plait.testing.launch import fault_server, stdio_config
 from plait.testing.llm.turns import Hang, Refuse
 from plait.testing.processes import ServerProcess
 from plait.traces.events import Healed, ToolReturned, TraceEvent
-from plait.traces.messages.message import Message
+from plait.traces.messages.message import Message, Role
 from plait.traces.messages.usage import UsageMetadata
 from plait.traces.read import read_trace
 
@@ -330,6 +330,42 @@ class LiveAgentSuite(AgentSuite):
         assert "401" in str(failed.value)
         assert KEY not in "".join(format_exception(failed.value))
         assert KEY.encode() not in trace.read_bytes()
+
+
+_CALL_ID = re.compile(r"\(call_id: (?P<result>[^)]*)\) ---|   Call ID: (?P<call>.*)")
+
+
+def outline(messages: Iterable[Message]) -> list[str]:
+    """Write messages as lines that are the same in every engine.
+
+    `AI: text -> tool({...})` is what the model said and asked for, `tool = text` what a tool
+    answered, and `tool ! text` how it failed; which tool that was is known by the id of its call.
+    """
+    names: dict[str, str] = {}
+    lines: list[str] = []
+    for message in messages:
+        if message.role is Role.ASSISTANT:
+            names.update((call.id, call.name) for call in message.tool_calls)
+            wishes = ", ".join(f"{call.name}({call.input})" for call in message.tool_calls)
+            thought = f"({message.thinking}) " if message.thinking else ""
+            lines.append(f"AI: {thought}{message.text}" + (f" -> {wishes}" if wishes else ""))
+        elif message.tool_results:
+            lines += [
+                f"{names.get(one.tool_use_id, '?')} {'!' if one.is_error else '='} {one.content}"
+                for one in message.tool_results
+            ]
+        else:
+            lines.append(f"{message.role}: {message.text}")
+    return lines
+
+
+def without_ids(result: AgentResult) -> str:
+    """Return the raw trace with the ids of calls numbered in the order in which they come."""
+    text = result.raw_trace
+    ids = [found["result"] or found["call"] for found in _CALL_ID.finditer(text)]
+    for number, call_id in enumerate(dict.fromkeys(ids), 1):
+        text = text.replace(call_id, f"c{number}")
+    return text
 
 
 DENIED = (

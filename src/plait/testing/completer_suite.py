@@ -21,7 +21,7 @@ from plait.errors import BackendError, ReplyError
 from plait.reasoning.backends.port import Completer, Completion, Prompt
 from plait.reasoning.backends.replies import ask_json
 from plait.testing.llm.turns import Hang, Refuse
-from plait.testing.waiting import eventually
+from plait.testing.processes import eventually
 
 _SECONDS = 30.0
 """How long a test may wait, on a machine that is busy with others."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import shutil
@@ -9,12 +10,14 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
+
+import anyio
 
 from plait.testing.ports import free_port
 from plait.testing.state import StateDir
@@ -24,6 +27,7 @@ READY = r"listening on (?P<url>\S+)"
 
 _START_SECONDS = 30.0
 _STOP_SECONDS = 5.0
+_POLL_SECONDS = 0.01
 
 
 class ServerProcess:
@@ -257,3 +261,19 @@ def running(*servers: ServerProcess) -> Generator[tuple[ServerProcess, ...]]:
         for server in servers:
             server.wait_until_ready()
         yield servers
+
+
+async def eventually(
+    condition: Callable[[], bool | Awaitable[bool]], *, timeout_seconds: float = 5.0
+) -> None:
+    """Poll a condition every few milliseconds, and return as soon as it is true.
+
+    Raises:
+        TimeoutError: It was not true in time.
+    """
+    with anyio.fail_after(timeout_seconds):
+        while True:
+            value = condition()
+            if await value if inspect.isawaitable(value) else value:
+                return
+            await anyio.sleep(_POLL_SECONDS)

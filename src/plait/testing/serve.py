@@ -1,24 +1,23 @@
-"""Run an MCP server on a socket or on stdio, and say on stderr when it is ready."""
+"""Serve an MCP server over SSE or WebSocket, or on a pair of streams."""
 
 from __future__ import annotations
 
 import os
 import socket
-import sys
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
 import anyio
-import uvicorn
 from mcp.server import MCPServer, Server
 from mcp.server.sse import SseServerTransport
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.routing import Mount, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 from websockets.asyncio.server import Server as WebSocketServer
 
+from plait.testing.http_server import announce, url_of
 from plait.testing.websocket import CheckRequest, websocket_server
 
 MAX_REQUEST_BODY_BYTES = 64 * 1024 * 1024
@@ -47,19 +46,8 @@ def serve_with(server: MCPServer[Any] | Server[Any]) -> ServeStreams:
     return serve_streams
 
 
-def url_of(listener: socket.socket, scheme: str, path: str) -> str:
-    """Return the URL under which a listening socket is reached."""
-    host, port = listener.getsockname()[:2]
-    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}{path}"
-
-
-def announce(url: str) -> None:
-    """Tell the parent process, or the person at the terminal, that clients may connect."""
-    print(f"listening on {url}", file=sys.stderr, flush=True)  # noqa: T201
-
-
 def exit_when_stdin_closes() -> None:
-    """End this process as soon as its standard input ends, so that it never outlives a test run."""
+    """Exit this process when its standard input closes, so that it never outlives a test run."""
 
     def wait() -> None:
         while os.read(0, 4096):
@@ -67,41 +55,6 @@ def exit_when_stdin_closes() -> None:
         os._exit(0)
 
     threading.Thread(target=wait, name="stdin-watch", daemon=True).start()
-
-
-class HttpServer(uvicorn.Server):
-    """A uvicorn server that announces itself and can cut its connections."""
-
-    def __init__(self, app: ASGIApp, listener: socket.socket, url: str) -> None:
-        super().__init__(
-            uvicorn.Config(
-                app,
-                http="h11",
-                ws="none",
-                lifespan="on",
-                log_level="critical",
-                access_log=False,
-                timeout_graceful_shutdown=0,
-            )
-        )
-        self._listener = listener
-        self._url = url
-
-    async def run_until_stopped(self) -> None:
-        """Serve until a signal ends the process."""
-        await self.serve(sockets=[self._listener])
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, then announce the URL."""
-        await super().startup(sockets)
-        announce(self._url)
-
-    def cut(self, client: tuple[str, int] | None = None) -> None:
-        """Cut the TCP connection of one client address, or of all, without a goodbye."""
-        for connection in list(self.server_state.connections):
-            transport = connection.transport
-            if client is None or transport.get_extra_info("peername") == client:
-                transport.abort()
 
 
 def sse_app(serve_streams: ServeStreams, host: str) -> Starlette:
@@ -117,7 +70,7 @@ def sse_app(serve_streams: ServeStreams, host: str) -> Starlette:
             await serve_streams(read, write)
 
     class Connect:
-        """Makes Starlette treat the function as an app, which writes its own response."""
+        """An ASGI app; Starlette would treat a function as an endpoint."""
 
         async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
             await connect(scope, receive, send)
@@ -138,7 +91,7 @@ async def serve_websocket(
     on_written: Callable[[], None] = lambda: None,
     on_ready: Callable[[WebSocketServer], None] | None = None,
 ) -> None:
-    """Serve WebSocket connections for ever."""
+    """Serve WebSocket connections until cancelled."""
     async with websocket_server(
         serve_streams, listener, check_request=check_request, on_written=on_written
     ) as server:
@@ -149,7 +102,7 @@ async def serve_websocket(
 
 
 def _security(host: str) -> TransportSecuritySettings | None:
-    """Return what the SDK itself sets for a server on the local machine."""
+    """Return the settings that the SDK uses for a server on the local machine."""
     if host not in {"127.0.0.1", "localhost", "::1"}:
         return None
     names = ["127.0.0.1:*", "localhost:*", "[::1]:*"]

@@ -14,15 +14,14 @@ import anyio
 from mcp.server import MCPServer
 from mcp.types import ToolAnnotations
 
+from plait.testing.http_server import HttpServer, url_of
 from plait.testing.ports import bind
 from plait.testing.serve import (
     MAX_REQUEST_BODY_BYTES,
-    HttpServer,
     exit_when_stdin_closes,
     serve_websocket,
     serve_with,
     sse_app,
-    url_of,
 )
 
 _READ_ONLY = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)

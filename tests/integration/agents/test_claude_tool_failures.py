@@ -147,7 +147,7 @@ async def test_a_request_has_its_own_time(api: AnthropicServer) -> None:
     with pytest.raises(AgentExecutionError, match=r"in 0\.5 s: raise request_timeout"):
         await play(api, [Hang()], request_timeout=0.5)
 
-    await eventually(lambda: api.given_up == 1)
+    await eventually(lambda: api.abandoned == 1)
 
 
 async def test_a_run_that_hangs_is_left_in_time(api: AnthropicServer) -> None:
@@ -155,7 +155,7 @@ async def test_a_run_that_hangs_is_left_in_time(api: AnthropicServer) -> None:
 
     assert (result.timeout_reached, result.turns) == (True, 1)
     assert result.usage == api.spent
-    await eventually(lambda: api.given_up == 1)
+    await eventually(lambda: api.abandoned == 1)
 
 
 async def test_a_refusal_is_an_answer(api: AnthropicServer) -> None:

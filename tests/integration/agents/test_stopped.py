@@ -15,7 +15,7 @@ import pytest
 
 from plait.agents import result_from_trace
 from plait.testing import AnthropicServer, Call, Say, eventually
-from plait.testing.agent_outline import outline
+from plait.testing.agent_suite import outline
 from plait.traces import ToolCalled, read_trace
 from tests.nursery import python, stdio_config
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from plait import AuthRequiredError, CallTimeoutError, Toolbox
-from plait.testing import free_port, oauth_server
-from plait.testing.waiting import eventually
+from plait.testing import eventually, free_port, oauth_server
 from tests.integration.auth.helpers import Browser, Keeper, config, signed_in
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]

@@ -1,4 +1,4 @@
-"""Scripts of models: what a file may hold, and what is said about one that cannot be read."""
+"""Script files: what they may hold, and the errors about those that cannot be read."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from plait.errors import ConfigError
-from plait.models.scripts import Call, Say, read_script, say_from
+from plait.models.scripts import Call, Say, read_script
 
 
-def _problems(item: object) -> list[tuple[str, str]]:
+def _problems(item: object, folder: Path) -> list[tuple[str, str]]:
+    file = folder / "script.json"
+    file.write_text(json.dumps([item]), "utf-8")
     with pytest.raises(ConfigError) as caught:
-        say_from(item)
+        read_script(file)
     return [(problem.path, problem.code) for problem in caught.value.problems]
 
 
@@ -37,13 +39,6 @@ def test_a_file_holds_texts_and_whole_turns(tmp_path: Path) -> None:
     ]
 
 
-def test_a_turn_that_is_one_already_stays_as_it_is() -> None:
-    say = Say("x", calls=(Call("y"),))
-
-    assert say_from(say) is say
-    assert say_from({"calls": [Call("y")], "text": "x"}) == say
-
-
 def test_an_unknown_key_is_named_with_its_place_and_the_one_that_was_meant(tmp_path: Path) -> None:
     file = tmp_path / "script.json"
     file.write_text('["fine", {"txt": "x"}, {"calls": [{"nam": "add"}]}, 7]', "utf-8")
@@ -55,8 +50,8 @@ def test_an_unknown_key_is_named_with_its_place_and_the_one_that_was_meant(tmp_p
     assert str(caught.value).splitlines() == [
         "4 problems in the configuration:",
         f'  - {file}: item 2: unknown key "txt" (did you mean "text"? allowed: {turn})',
-        f'  - {file}: item 3.calls[0]: unknown key "nam" (did you mean "name"? allowed: {call})',
         f"  - {file}: item 3.calls[0]: a call needs the name of a tool",
+        f'  - {file}: item 3.calls[0]: unknown key "nam" (did you mean "name"? allowed: {call})',
         f"  - {file}: item 4: must be a text or an object with {turn}, not a number",
     ]
 
@@ -83,16 +78,20 @@ def test_an_unknown_key_is_named_with_its_place_and_the_one_that_was_meant(tmp_p
         ({"delay": float("nan")}, "delay"),
     ],
 )
-def test_a_value_of_the_wrong_kind_is_refused_where_it_stands(item: object, path: str) -> None:
-    assert _problems(item) == [(path, "invalid_value")]
+def test_a_value_of_the_wrong_type_is_refused_with_its_path(
+    item: object, path: str, tmp_path: Path
+) -> None:
+    place = f"item 1.{path}" if path else "item 1"
+    assert _problems(item, tmp_path) == [(place, "invalid_value")]
 
 
-def test_a_usage_with_an_unknown_count_is_refused() -> None:
-    assert _problems({"usage": {"prompt_tokens": 1}}) == [("usage", "unknown_key")]
+def test_a_usage_with_an_unknown_count_is_refused(tmp_path: Path) -> None:
+    problems = _problems({"usage": {"prompt_tokens": 1}}, tmp_path)
+    assert problems == [("item 1.usage", "unknown_key")]
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (None, "cannot be read"),
         (b"[1,", "is not JSON"),
@@ -102,13 +101,13 @@ def test_a_usage_with_an_unknown_count_is_refused() -> None:
     ],
 )
 def test_a_file_that_is_no_script_is_refused_by_name(
-    tmp_path: Path, content: bytes | None, said: str
+    tmp_path: Path, content: bytes | None, message: str
 ) -> None:
     file = tmp_path / "script.json"
     if content is not None:
         file.write_bytes(content)
 
-    with pytest.raises(ConfigError, match=said) as caught:
+    with pytest.raises(ConfigError, match=message) as caught:
         read_script(file)
 
     assert str(file) in str(caught.value)

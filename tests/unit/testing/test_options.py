@@ -31,15 +31,15 @@ def test_options_survive_the_way_through_the_command_line(tmp_path: Path) -> Non
     assert settings.stateless
     assert not settings.json_response
     assert settings.noise == {"crlf", "half"}
-    assert settings.stderr_lines == ("one two", "--three")
+    assert settings.stderr_line == ("one two", "--three")
     assert (settings.exit_after, settings.exit_code) == (3, 7)
-    assert (settings.http_status, settings.http_status_times) == (503, 2)
+    assert (settings.status_code, settings.status_times) == (503, 2)
     assert settings.http_status_on == "call"
     assert settings.retry_after == "1"
     assert settings.www_authenticate == 'Bearer realm="x y"'
     assert settings.cut_sse_times is None
     assert settings.delay == 0.5
-    assert settings.sessions_log == tmp_path / "sessions"
+    assert settings.sessions_file == tmp_path / "sessions"
 
 
 @pytest.mark.parametrize(

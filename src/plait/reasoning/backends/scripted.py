@@ -1,38 +1,46 @@
-"""A backend that says what a script tells it to, for tests; never chosen by itself."""
+"""A backend that returns the replies of a script, for tests; used only when it is configured."""
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeAlias, cast
+from typing import Any, Self, TypeAlias
+
+from pydantic import TypeAdapter, ValidationError
 
 from plait.errors import BackendError, ConfigError
+from plait.models.scripts import ScriptEndError, ScriptPlayer, load_script
 from plait.reasoning.backends.port import Completion, Prompt
 
 Reply: TypeAlias = str | Mapping[str, Any] | Completion | Exception
-"""A text, an object to be said as JSON, a whole completion, or an error to raise."""
+"""A text, an object to return as JSON, a whole completion, or an error to raise."""
 
 Script: TypeAlias = (
     Sequence[Reply] | Mapping[str, Reply | Sequence[Reply]] | Callable[[Prompt], Reply]
 )
-"""Replies in order; or by pipe, in order or always the same; or a function from the prompt."""
+"""Replies in order; or by pipe, in order or always the same; or a function of the prompt."""
+
+_FileReply: TypeAlias = str | dict[str, Any]
+
+_FILE: TypeAdapter[list[_FileReply] | dict[str, _FileReply | list[_FileReply]]] = TypeAdapter(
+    list[_FileReply] | dict[str, _FileReply | list[_FileReply]]
+)
 
 
 class ScriptedCompleter:
-    """Follows a script, and remembers what it was asked.
+    """Returns the replies of a script and records the prompts.
 
-    A list is used up reply by reply. In a mapping from pipe names, a list is used up too, and a
-    single reply is given each time; `"*"` stands for every other pipe.
+    A list is consumed reply by reply. In a mapping from pipe names, a list is consumed too, and a
+    single reply is repeated; `"*"` matches every other pipe.
     """
 
     name = "scripted"
 
     def __init__(self, script: Script) -> None:
-        self._answer = script if callable(script) else _answers(script)
+        self._player = ScriptPlayer[Prompt, Reply](script)
         self.prompts: list[Prompt] = []
-        """Every prompt, in the order in which they came."""
+        """Every prompt, in order of arrival."""
 
     @classmethod
     def from_file(cls, path: Path | str) -> Self:
@@ -42,28 +50,33 @@ class ScriptedCompleter:
             ConfigError: The file cannot be read, or holds something else.
         """
         try:
-            script: object = json.loads(Path(path).read_text("utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
+            return cls(_FILE.validate_python(load_script(path), strict=True))
+        except ValidationError as error:
             raise ConfigError(
-                f"{path}: the script cannot be read: {type(error).__name__}"
+                f"{path}: a script is an array of replies, or an object of them by pipe; "
+                "a reply is a text or an object"
             ) from error
-        return cls(_checked(path, script))
 
     def describe(self) -> str:
-        """Say that no model answers."""
+        """Describe the backend in one line."""
         return "scripted replies, no model"
 
     async def open(self) -> None:
         """Do nothing."""
 
     async def complete(self, prompt: Prompt) -> Completion:
-        """Give the next reply of the script.
+        """Return the next reply of the script.
 
         Raises:
-            BackendError: The script is at its end, or says nothing about this pipe.
+            BackendError: The script has no further reply for this pipe.
         """
         self.prompts.append(prompt)
-        reply = self._answer(prompt)
+        try:
+            reply = self._player.next(prompt, prompt.pipe)
+        except ScriptEndError as error:
+            raise BackendError(
+                f"the script has no further reply for {prompt.pipe!r}", backend="scripted"
+            ) from error
         match reply:
             case Exception():
                 raise reply
@@ -76,52 +89,3 @@ class ScriptedCompleter:
 
     async def aclose(self) -> None:
         """Do nothing."""
-
-
-def _answers(
-    script: Sequence[Reply] | Mapping[str, Reply | Sequence[Reply]],
-) -> Callable[[Prompt], Reply]:
-    if isinstance(script, Mapping):
-        lines = {pipe: _line(replies) for pipe, replies in script.items()}
-    else:
-        lines = {"*": _line(script)}
-
-    def answer(prompt: Prompt) -> Reply:
-        for reply in lines.get(prompt.pipe, lines.get("*", ())):
-            return reply
-        raise BackendError(
-            f"the script has no further reply for {prompt.pipe!r}", backend="scripted"
-        )
-
-    return answer
-
-
-def _line(replies: Reply | Sequence[Reply]) -> Iterator[Reply]:
-    match replies:
-        case str() | Mapping() | Completion() | Exception():
-            return itertools.repeat(replies)
-        case _:
-            return iter(list(replies))
-
-
-def _checked(path: Path | str, script: object) -> Script:
-    """Take from a file what a script may hold."""
-    match script:
-        case list() if all(_is_reply(reply) for reply in cast("list[object]", script)):
-            return cast("Script", script)
-        case dict() if all(
-            all(_is_reply(one) for one in cast("list[object]", reply))
-            if isinstance(reply, list)
-            else _is_reply(reply)
-            for reply in cast("dict[str, object]", script).values()
-        ):
-            return cast("Script", script)
-        case _:
-            raise ConfigError(
-                f"{path}: a script is an array of replies, or an object of them by pipe; "
-                "a reply is a text or an object"
-            )
-
-
-def _is_reply(value: object) -> bool:
-    return isinstance(value, (str, dict))

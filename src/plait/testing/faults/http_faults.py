@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from plait.testing.faults.options import Moment
 from plait.testing.faults.run import Run
+from plait.testing.http_server import buffer_body
 
 _MOMENTS: dict[str, Moment] = {
     "initialize": "initialize",
@@ -39,7 +40,7 @@ class HttpFaults:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        body, receive = await _read_body(receive)
+        body, receive = await buffer_body(receive)
         request = _json_object(body)
         moment = self._moment(scope, request)
         if status_due(self._run, moment):
@@ -59,7 +60,7 @@ class HttpFaults:
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
         response = PlainTextResponse(
             self._settings.http_body,
-            status_code=self._settings.http_status or 500,
+            status_code=self._settings.status_code or 500,
             headers=refusal_headers(self._run),
         )
         await response(scope, receive, send)
@@ -108,9 +109,9 @@ class HttpFaults:
 def status_due(run: Run, moment: Moment | None) -> bool:
     """Say whether the configured HTTP status is the answer now, and count it."""
     settings = run.settings
-    if settings.http_status is None or settings.http_status_on not in {moment, "all"}:
+    if settings.status_code is None or settings.http_status_on not in {moment, "all"}:
         return False
-    if settings.http_status_times is not None and run.statuses >= settings.http_status_times:
+    if settings.status_times is not None and run.statuses >= settings.status_times:
         return False
     run.statuses += 1
     return True
@@ -141,28 +142,6 @@ async def _refuse_modern(
         error = {"code": INVALID_REQUEST, "message": "Bad Request: Unsupported protocol version"}
     answer = {"jsonrpc": "2.0", "id": request.get("id"), "error": error}
     await JSONResponse(answer, status_code=400)(scope, receive, send)
-
-
-async def _read_body(receive: Receive) -> tuple[bytes, Receive]:
-    """Read the whole body, and return it with a `receive` that tells it again."""
-    body = bytearray()
-    more = True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            break
-        body.extend(message.get("body", b""))
-        more = message.get("more_body", False)
-    told = False
-
-    async def again() -> Message:
-        nonlocal told
-        if told:
-            return await receive()
-        told = True
-        return {"type": "http.request", "body": bytes(body), "more_body": False}
-
-    return bytes(body), again
 
 
 def _json_object(body: bytes) -> dict[str, Any]:

@@ -61,8 +61,8 @@ class Run:
 
     def log_session(self, kind: str) -> None:
         """Write a line to the sessions log, where there is one."""
-        if self.settings.sessions_log is not None:
-            append_line(self.settings.sessions_log, f"{kind} {os.getpid()}")
+        if self.settings.sessions_file is not None:
+            append_line(self.settings.sessions_file, f"{kind} {os.getpid()}")
 
     def count_call(self) -> None:
         """Count a tool call whose answer is about to be written."""

@@ -23,16 +23,15 @@ from plait.testing.faults.model_use import add_model_use
 from plait.testing.faults.run import Run
 from plait.testing.faults.stdio_noise import NoisyStdout
 from plait.testing.faults.tools import add_tools
+from plait.testing.http_server import HttpServer, url_of
 from plait.testing.ports import bind
 from plait.testing.serve import (
     MAX_REQUEST_BODY_BYTES,
-    HttpServer,
     ServeStreams,
     exit_when_stdin_closes,
     lowlevel_server,
     serve_websocket,
     sse_app,
-    url_of,
 )
 
 
@@ -103,7 +102,7 @@ async def _serve_websocket(serve_one: ServeStreams, run: Run, listener: socket.s
     def check_request(connection: ServerConnection, _: Request) -> Response | None:
         if not status_due(run, "initialize"):
             return None
-        status = run.settings.http_status or HTTPStatus.INTERNAL_SERVER_ERROR
+        status = run.settings.status_code or HTTPStatus.INTERNAL_SERVER_ERROR
         response = connection.respond(HTTPStatus(status), run.settings.http_body)
         for name, value in refusal_headers(run).items():
             response.headers[name] = value

@@ -1,6 +1,75 @@
-"""Run a stand-in for a model: `python -m plait.testing.llm anthropic`."""
+"""The command line of the stand-ins for models."""
 
-from plait.testing.llm.program import main
+from __future__ import annotations
 
-if __name__ == "__main__":
-    main()
+import argparse
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from types import FrameType
+
+from plait.errors import ConfigError
+from plait.models.scripts import read_script
+from plait.testing.llm.anthropic import AnthropicServer
+from plait.testing.llm.openai import OpenAIServer
+from plait.testing.llm.server import ProviderServer
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Serve one API, say where on a line of its own, and end at SIGTERM or SIGINT."""
+    stopped = threading.Event()
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        stopped.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    options = _parser().parse_args(argv)
+    try:
+        with _server(options) as server:
+            print(server.url, flush=True)  # noqa: T201
+            stopped.wait()
+    except ConfigError as error:
+        sys.exit(str(error))
+    except OSError as error:
+        sys.exit(f"cannot serve on port {options.port}: {error.strerror or error}")
+
+
+def _server(options: argparse.Namespace) -> ProviderServer:
+    script = None if options.script is None else read_script(options.script)
+    if options.api == "openai":
+        models = options.model or ("test-model",)
+        return OpenAIServer(script, key=options.key, models=models, port=options.port)
+    return AnthropicServer(
+        script,
+        key=options.key,
+        models=options.model,
+        only_with_tools=not options.every_request,
+        port=options.port,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m plait.testing.llm",
+        description="Stand in for the API of a model. Without a script it does the calls that the "
+        'user writes down (lines such as: CALL add {"a": 1}), or repeats the text.',
+    )
+    parser.add_argument("api", choices=["anthropic", "openai"])
+    parser.add_argument("--port", type=int, default=0, help="0 picks a free one")
+    parser.add_argument("--script", metavar="FILE", help="what the model says: a JSON array")
+    parser.add_argument("--key", help="the only key that is accepted")
+    parser.add_argument(
+        "--model",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a model that there is; may be given again",
+    )
+    parser.add_argument(
+        "--every-request",
+        action="store_true",
+        help="requests without tools use up the script too (anthropic)",
+    )
+    return parser

@@ -11,10 +11,14 @@ from starlette.responses import JSONResponse, Response
 
 from plait.models.scripts import Say
 from plait.testing.llm.anthropic_checks import fault_of
-from plait.testing.llm.anthropic_stream import event_of, events, message
-from plait.testing.llm.brain import heard_by_anthropic, offered, think
+from plait.testing.llm.anthropic_stream import encode_event, events, message
+from plait.testing.llm.default_replies import (
+    conversation_from_anthropic,
+    default_reply,
+    offered_name,
+)
 from plait.testing.llm.events import EventStream
-from plait.testing.llm.server import Asked, ProviderServer
+from plait.testing.llm.server import ApiRequest, ProviderServer
 from plait.testing.llm.turns import Refuse, Script, Turn
 from plait.testing.llm.usage import tokens_read
 
@@ -29,7 +33,7 @@ _ERRORS: Final = {
 }
 
 _KEPT: Final = ("system", "tools")
-"""What a thread keeps from the request that began it."""
+"""What a thread keeps from its first request."""
 
 _BETA: Final = "message-threads-"
 
@@ -39,15 +43,14 @@ _ANY_MODEL: Final = ("claude-test",)
 class AnthropicServer(ProviderServer):
     """Messages, also with tools and as streams; counts of tokens, and a list of models.
 
-    A call of `tool` in a script is one of `mcp__server__tool` where that is what is offered, so
-    that one script is good for every engine. Only requests with tools use up a script that is a
-    list, and all others get what is said without one, since Claude's CLI asks questions of its own
-    in between; with `only_with_tools` false all use it up.
+    A scripted call of `tool` becomes `mcp__server__tool` where the request lists that name, so one
+    script works for every engine. Only requests with tools consume a list script; others get the
+    default turn, since Claude's CLI sends requests of its own in between. With
+    `only_with_tools=False` all requests consume it.
 
-    `threads` says what becomes of requests that leave the history to the server: they are
-    supported, refused as Anthropic does where it cannot, or an unknown field, as they are to
-    endpoints of others. `strict`, it refuses conversations that Anthropic refuses. Without
-    `models` it takes every model.
+    `threads` is how requests that leave the history to the server are treated: supported, refused
+    as Anthropic does, or rejected as an unknown field, as other endpoints do. With `strict` it
+    refuses conversations that Anthropic refuses. Without `models` it accepts every model.
     """
 
     call_prefix = "toolu_"
@@ -72,47 +75,51 @@ class AnthropicServer(ProviderServer):
         self._stored: dict[str, Mapping[str, Any]] = {}
 
     def play(self, script: Script | None) -> None:
-        """Begin another script, and forget what was asked so far."""
+        """Start another script, and clear the recorded requests."""
         super().play(script)
         self._always = callable(script) or not self._only_with_tools
 
-    def answer(self, asked: Asked) -> Response | Turn:
+    def answer(self, request: ApiRequest) -> Response | Turn:
         """Write a message, count tokens, or list models."""
-        match asked.method, asked.path:
+        match request.method, request.path:
             case "HEAD", "/" | "/api/hello":
                 return Response()
-            case _, path if path.startswith("/v1/") and not asked.headers.get("anthropic-version"):
+            case _, path if path.startswith("/v1/") and not request.headers.get(
+                "anthropic-version"
+            ):
                 return Refuse(status=400, message="anthropic-version: header is required")
             case "POST", "/v1/messages":
-                fault = self._fault(asked.body) or (fault_of(asked.body) if self._strict else None)
-                return fault or self.next_turn(asked)
+                fault = self._fault(request.body) or (
+                    fault_of(request.body) if self._strict else None
+                )
+                return fault or self.next_turn(request)
             case "POST", "/v1/messages/count_tokens":
-                counted = {"input_tokens": tokens_read(asked.body)}
-                return self._fault(asked.body) or JSONResponse(counted)
+                counted = {"input_tokens": tokens_read(request.body)}
+                return self._fault(request.body) or JSONResponse(counted)
             case "GET", "/v1/models":
                 return JSONResponse(self._listed())
             case _:
-                return Refuse(status=404, message=f"{asked.path} not found")
+                return Refuse(status=404, message=f"{request.path} not found")
 
-    def next_turn(self, asked: Asked) -> Turn:
-        """Take the next turn of the script, if the request is one that it is for."""
-        if self._always or asked.body.get("tools"):
-            return super().next_turn(asked)
-        return self.unscripted(asked.body)
+    def next_turn(self, request: ApiRequest) -> Turn:
+        """Return the next turn of the script, or the default turn for requests without tools."""
+        if self._always or request.body.get("tools"):
+            return super().next_turn(request)
+        return self.default_turn(request.body)
 
-    def said(self, say: Say, usage: Mapping[str, int], asked: Asked) -> Response:
-        """Wrap what the model says."""
-        body = asked.body
-        whole = message(_as_offered(say, body), usage, body["model"])
+    def response_for(self, say: Say, usage: Mapping[str, int], request: ApiRequest) -> Response:
+        """Encode a turn of the model."""
+        body = request.body
+        whole = message(_with_offered_names(say, body), usage, body["model"])
         if body.get("thread"):
             reply = {"role": "assistant", "content": whole["content"]}
             self._stored[whole["id"]] = {**body, "messages": [*body["messages"], reply]}
         if body.get("stream"):
-            return EventStream(map(event_of, events(whole)))
+            return EventStream(map(encode_event, events(whole)))
         return JSONResponse(whole)
 
     def refusal(self, refuse: Refuse) -> Mapping[str, Any]:
-        """Wrap a refusal as Anthropic does."""
+        """Encode a refusal as Anthropic does."""
         otherwise = "api_error" if refuse.status >= 500 else "invalid_request_error"
         error: dict[str, Any] = {
             "type": _ERRORS.get(refuse.status, otherwise),
@@ -122,37 +129,37 @@ class AnthropicServer(ProviderServer):
             error["details"] = refuse.details
         return {"type": "error", "error": error}
 
-    def unscripted(self, body: Mapping[str, Any]) -> Turn:
-        """Do the calls that the user writes down, or repeat the text."""
-        return think(heard_by_anthropic(body))
+    def default_turn(self, body: Mapping[str, Any]) -> Turn:
+        """Make the tool calls that the user text lists, or repeat the text."""
+        return default_reply(conversation_from_anthropic(body))
 
-    def credentials_of(self, asked: Asked) -> str | None:
-        """Find the key, which may come in a header of Anthropic's own."""
-        return asked.headers.get("x-api-key") or super().credentials_of(asked)
+    def credentials_from(self, request: ApiRequest) -> str | None:
+        """Return the key, which may be in Anthropic's own header."""
+        return request.headers.get("x-api-key") or super().credentials_from(request)
 
-    def understood(self, asked: Asked) -> Asked | Refuse:
-        """Put what a thread holds before what was asked."""
-        thread: Mapping[str, Any] | None = asked.body.get("thread")
+    def resolve(self, request: ApiRequest) -> ApiRequest | Refuse:
+        """Prepend the stored messages of a thread to those of the request."""
+        thread: Mapping[str, Any] | None = request.body.get("thread")
         if thread is None:
-            return asked
-        has_beta = _BETA in asked.headers.get("anthropic-beta", "")
+            return request
+        has_beta = _BETA in request.headers.get("anthropic-beta", "")
         if self._threads == "unknown" or not has_beta:
             return Refuse(status=400, message="thread: Extra inputs are not permitted")
         if self._threads == "refuse":
             code = {"error_code": "thread_unsupported_request", "unsupported": ["endpoint"]}
             return Refuse(status=400, message="thread: not supported here", details=code)
         if thread.get("type") != "continue":
-            return asked
+            return request
         before = self._stored.get(str(thread.get("previous_message_id")))
         if before is None:
             code = {"error_code": "thread_not_found"}
             return Refuse(status=404, message="thread not found", details=code)
         kept = {name: before[name] for name in _KEPT if name in before}
-        messages = [*before["messages"], *asked.body.get("messages", ())]
-        return replace(asked, body={**asked.body, **kept, "messages": messages})
+        messages = [*before["messages"], *request.body.get("messages", ())]
+        return replace(request, body={**request.body, **kept, "messages": messages})
 
     def headers(self) -> Mapping[str, str]:
-        """Make the id by which Anthropic finds a request."""
+        """Return the request id header."""
         return {"request-id": f"req_{uuid.uuid4().hex[:24]}"}
 
     def _fault(self, body: Mapping[str, Any]) -> Refuse | None:
@@ -177,8 +184,8 @@ class AnthropicServer(ProviderServer):
         return {"data": listed, "has_more": False, "first_id": names[0], "last_id": names[-1]}
 
 
-def _as_offered(say: Say, body: Mapping[str, Any]) -> Say:
-    """Name the tools as the request does, so that one script is good for every engine."""
+def _with_offered_names(say: Say, body: Mapping[str, Any]) -> Say:
+    """Rename called tools to the names in the request."""
     tools = [str(tool.get("name")) for tool in body.get("tools") or ()]
-    calls = (replace(call, name=offered(call.name, tools) or call.name) for call in say.calls)
+    calls = (replace(call, name=offered_name(call.name, tools) or call.name) for call in say.calls)
     return replace(say, calls=tuple(calls))

@@ -1,4 +1,4 @@
-"""What Anthropic's Messages API demands of a conversation with tools."""
+"""Checks of Anthropic's Messages API on the messages and tools of a request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ROLES = ("user", "assistant", "system")
 
 
 def fault_of(body: Mapping[str, Any]) -> Refuse | None:
-    """Find the first thing that is wrong with the messages and the tools of a request."""
+    """Return the first fault in the messages and tools of a request."""
     fault = next(_faults(body), None)
     return None if fault is None else Refuse(status=400, message=fault)
 
@@ -28,14 +28,14 @@ def _faults(body: Mapping[str, Any]) -> Iterator[str]:
     for index, message in enumerate(messages):
         if message.get("role") not in _ROLES:
             yield f"messages.{index}.role: must be one of {', '.join(_ROLES)}"
-    spoken = [
+    turns = [
         (index, message) for index, message in enumerate(messages) if message["role"] != "system"
     ]
-    if not spoken:
+    if not turns:
         yield "messages: at least one message is required"
-    elif spoken[0][1]["role"] != "user":
+    elif turns[0][1]["role"] != "user":
         yield 'messages: first message must use the "user" role'
-    yield from _call_faults(spoken)
+    yield from _call_faults(turns)
     tools: Sequence[Mapping[str, Any]] = body.get("tools") or ()
     yield from _tool_faults(tools)
 
@@ -85,7 +85,7 @@ def _tool_faults(tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             yield f"tools: Tool names must be unique, {name!r} is not"
         seen.add(name)
         schema: Mapping[str, object] = tool.get("input_schema") or {}
-        # Tools of other types run at the provider, which knows what they take.
+        # Tools of other types run at the provider and have no schema here.
         if tool.get("type") in (None, "custom") and schema.get("type") != "object":
             yield f"tools.{index}.input_schema.type: must be 'object'"
 

@@ -1,4 +1,4 @@
-"""What Anthropic's Messages API says: one message, or the events that make it."""
+"""Answers of Anthropic's Messages API: a message, or its stream events."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from plait.models.scripts import Say
 from plait.testing.llm.events import pieces, words
 
 _PIECE = 9
-"""Letters of arguments in an event; few, so that they break in odd places."""
+"""Characters of arguments per event; few, so that they split at odd places."""
 
 
 def message(say: Say, usage: Mapping[str, int], model: str) -> dict[str, Any]:
-    """Make the answer that comes in one."""
+    """Make a complete answer."""
     return {
         "id": f"msg_{uuid.uuid4().hex[:24]}",
         "type": "message",
@@ -31,7 +31,7 @@ def message(say: Say, usage: Mapping[str, int], model: str) -> dict[str, Any]:
 
 
 def events(whole: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the events that make a message; the last but one has its whole usage."""
+    """Yield the events of a message; the last but one has the complete usage."""
     usage: Mapping[str, Any] = whole["usage"]
     begun: dict[str, Any] = {"content": [], "stop_reason": None}
     first = {**usage, "output_tokens": 1}
@@ -50,13 +50,13 @@ def events(whole: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     yield {"type": "message_stop"}
 
 
-def event_of(event: Mapping[str, Any]) -> str:
-    """Write an event as it is sent."""
+def encode_event(event: Mapping[str, Any]) -> str:
+    """Encode a server-sent event."""
     return f"event: {event['type']}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n"
 
 
 def signature_of(thinking: str) -> str:
-    """Sign a thought, so that one that comes back changed is found out."""
+    """Sign a thinking block, so that a changed one can be detected."""
     return base64.b64encode(hashlib.sha256(thinking.encode()).digest()).decode()
 
 

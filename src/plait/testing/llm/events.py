@@ -1,4 +1,4 @@
-"""Streams of server-sent events, whole or cut."""
+"""Server-sent event streams, complete or cut."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ _WORDS = re.compile(r"\s*\S+|\s+$")
 
 
 class EventStream(Response):
-    """An answer that is sent event by event."""
+    """A response that is sent event by event."""
 
     media_type = "text/event-stream"
 
     def __init__(self, events: Iterable[str], *, ends: bool = True) -> None:
         super().__init__()
-        # The length is not told before a stream.
+        # A stream has no known length.
         del self.headers["content-length"]
         self.headers["cache-control"] = "no-cache"
         self.events: Sequence[str] = tuple(events)
         self.ends = ends
-        """Whether the end of the stream is sent; otherwise the line is to be broken."""
+        """Whether the end of the stream is sent; otherwise the connection is to be cut."""
 
     def cut(self, after: int, *, ends: bool) -> Self:
-        """Return the first events only."""
+        """Return a stream of the first events only."""
         return type(self)(self.events[:after], ends=ends)
 
     @override
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it."""
+        """Send the events."""
         head = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         await send(head)
         for event in self.events:
@@ -44,10 +44,10 @@ class EventStream(Response):
 
 
 def words(text: str) -> Iterator[str]:
-    """Yield the pieces in which a text is streamed."""
+    """Split a text into the chunks in which it is streamed."""
     return (match[0] for match in _WORDS.finditer(text))
 
 
 def pieces(text: str, size: int) -> Iterator[str]:
-    """Yield a text in pieces that end anywhere, also inside of words."""
+    """Split a text into pieces of a fixed size."""
     return (text[start : start + size] for start in range(0, len(text), size))

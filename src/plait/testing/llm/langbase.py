@@ -1,4 +1,4 @@
-"""A stand-in for Langbase: pipes are made, listed and run; a script says what their models say."""
+"""A stand-in for Langbase: creates, lists and runs pipes whose models play a script."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 
 from plait.models.scripts import Say
 from plait.testing.llm.openai_stream import completion
-from plait.testing.llm.server import Asked, ProviderServer
+from plait.testing.llm.server import ApiRequest, ProviderServer
 from plait.testing.llm.turns import Refuse, Script, Turn
 
 _MODEL = "openai:gpt-4o-mini"
@@ -18,8 +18,8 @@ _MODEL = "openai:gpt-4o-mini"
 class LangbaseServer(ProviderServer):
     """The parts of Langbase's API that deal with pipes.
 
-    `shape` is where model and usage stand in an answer: under `raw`, or beside the completion.
-    With `refuse_pipes` every pipe that exists is refused when it is made again.
+    `shape` is where model and usage are in an answer: under `raw`, or next to the completion.
+    With `refuse_pipes` creating an existing pipe again is refused.
     """
 
     def __init__(
@@ -34,23 +34,23 @@ class LangbaseServer(ProviderServer):
         self._shape = shape
         self._refuse_pipes = refuse_pipes
         self.pipes: dict[str, Mapping[str, Any]] = {}
-        """The pipes by name, with the settings they were made with."""
+        """The pipes by name, with their settings."""
 
-    def answer(self, asked: Asked) -> Response | Turn:
-        """Run a pipe, or make, list or change pipes."""
-        match asked.method, asked.path:
+    def answer(self, request: ApiRequest) -> Response | Turn:
+        """Run, create, list or change pipes."""
+        match request.method, request.path:
             case "POST", "/v1/pipes/run":
-                return self._run(asked)
+                return self._run(request)
             case "POST", "/v1/pipes":
-                return self._create(asked.body)
+                return self._create(request.body)
             case "GET", "/v1/pipes":
                 return JSONResponse(list(self.pipes.values()))
             case _:
-                return Refuse(status=404, message=f"{asked.path} not found")
+                return Refuse(status=404, message=f"{request.path} not found")
 
-    def said(self, say: Say, usage: Mapping[str, int], asked: Asked) -> Response:
-        """Wrap what the model of a pipe says."""
-        model = str(self.pipes[asked.body["name"]].get("model", _MODEL)).partition(":")[2]
+    def response_for(self, say: Say, usage: Mapping[str, int], request: ApiRequest) -> Response:
+        """Encode a turn of the model of a pipe."""
+        model = str(self.pipes[request.body["name"]].get("model", _MODEL)).partition(":")[2]
         facts = completion(say, usage, model)
         if self._shape == "flat":
             body = {"completion": say.text, "threadId": "thread-1", **facts}
@@ -59,19 +59,19 @@ class LangbaseServer(ProviderServer):
         return JSONResponse(body, headers={"lb-thread-id": "thread-1"})
 
     def refusal(self, refuse: Refuse) -> Mapping[str, Any]:
-        """Wrap a refusal as Langbase does."""
+        """Encode a refusal as Langbase does."""
         error = {"code": "ERROR", "status": refuse.status, "message": refuse.message}
         return {"success": False, "error": error}
 
-    def _run(self, asked: Asked) -> Turn:
-        name = asked.body.get("name")
+    def _run(self, request: ApiRequest) -> Turn:
+        name = request.body.get("name")
         if name not in self.pipes:
             return Refuse(status=404, message=f"pipe {name} not found")
-        if not isinstance(asked.body.get("messages"), list):
+        if not isinstance(request.body.get("messages"), list):
             return Refuse(status=400, message="messages: required")
-        if asked.body.get("stream", self.pipes[name].get("stream", True)):
+        if request.body.get("stream", self.pipes[name].get("stream", True)):
             return Refuse(status=400, message="streams are not played here")
-        return self.next_turn(asked)
+        return self.next_turn(request)
 
     def _create(self, body: Mapping[str, Any]) -> Response | Turn:
         name = body.get("name")

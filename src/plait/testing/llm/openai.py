@@ -1,4 +1,4 @@
-"""A stand-in for an endpoint that speaks OpenAI's protocol, with the discovery of Ollama."""
+"""A stand-in for an OpenAI-compatible endpoint, with the discovery API of Ollama."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from typing import Any
 from starlette.responses import JSONResponse, Response
 
 from plait.models.scripts import Say
-from plait.testing.llm.brain import heard_by_openai, think
+from plait.testing.llm.default_replies import conversation_from_openai, default_reply
 from plait.testing.llm.events import EventStream
 from plait.testing.llm.openai_checks import fault_of
-from plait.testing.llm.openai_stream import DONE, chunks, completion, event_of
-from plait.testing.llm.server import Asked, ProviderServer
+from plait.testing.llm.openai_stream import DONE, chunks, completion, encode_event
+from plait.testing.llm.server import ApiRequest, ProviderServer
 from plait.testing.llm.turns import Refuse, Script, Turn
 
 
 class OpenAIServer(ProviderServer):
     """Chat completions, also with tools and as streams, and lists of models.
 
-    `refuses` are settings that it answers with 400, such as `response_format`; with `names_param`
-    false it does not say which one it was. `strict`, it refuses conversations in which a call of a
-    tool has no answer. `max_model_len` is the length of the context that the models tell.
+    `refuses` are parameters that it answers with 400, such as `response_format`; with
+    `names_param=False` the error does not name the parameter. With `strict` it refuses
+    conversations in which a tool call has no result. `max_model_len` is the context length in the
+    list of models.
     """
 
     def __init__(
@@ -48,36 +49,36 @@ class OpenAIServer(ProviderServer):
         """The URL for clients, with the version."""
         return f"{self.url}/v1"
 
-    def answer(self, asked: Asked) -> Response | Turn:
+    def answer(self, request: ApiRequest) -> Response | Turn:
         """Complete a chat, or list models."""
-        match asked.method, asked.path:
+        match request.method, request.path:
             case "POST", "/v1/chat/completions":
-                return self._complete(asked)
+                return self._complete(request)
             case "GET", "/v1/models":
                 return JSONResponse({"object": "list", "data": self._listed()})
             case "GET", "/api/version":
                 return JSONResponse({"version": "0.0.0"})
             case "GET", "/api/tags":
-                return JSONResponse({"models": [{"name": one} for one in self._models]})
+                return JSONResponse({"models": [{"name": name} for name in self._models]})
             case _:
-                return Refuse(status=404, message=f"{asked.path} not found")
+                return Refuse(status=404, message=f"{request.path} not found")
 
-    def said(self, say: Say, usage: Mapping[str, int], asked: Asked) -> Response:
-        """Wrap what the model says."""
-        body = asked.body
+    def response_for(self, say: Say, usage: Mapping[str, int], request: ApiRequest) -> Response:
+        """Encode a turn of the model."""
+        body = request.body
         if not body.get("stream"):
             return JSONResponse(completion(say, usage, body["model"]))
         options: Mapping[str, Any] = body.get("stream_options") or {}
         with_usage = options.get("include_usage") is True
-        said = chunks(say, usage, body["model"], with_usage=with_usage)
-        return EventStream([*map(event_of, said), DONE])
+        events = chunks(say, usage, body["model"], with_usage=with_usage)
+        return EventStream([*map(encode_event, events), DONE])
 
-    def unscripted(self, body: Mapping[str, Any]) -> Turn:
-        """Do the calls that the user writes down, or repeat the text."""
-        return think(heard_by_openai(body))
+    def default_turn(self, body: Mapping[str, Any]) -> Turn:
+        """Make the tool calls that the user text lists, or repeat the text."""
+        return default_reply(conversation_from_openai(body))
 
     def refusal(self, refuse: Refuse) -> Mapping[str, Any]:
-        """Wrap a refusal as OpenAI does."""
+        """Encode a refusal as OpenAI does."""
         error = {
             "message": refuse.message,
             "type": "invalid_request_error",
@@ -86,8 +87,8 @@ class OpenAIServer(ProviderServer):
         }
         return {"error": error}
 
-    def _complete(self, asked: Asked) -> Turn:
-        body = asked.body
+    def _complete(self, request: ApiRequest) -> Turn:
+        body = request.body
         for needed in ("model", "messages"):
             if needed not in body:
                 return Refuse(status=400, message=f"missing: {needed}", param=needed)
@@ -97,7 +98,7 @@ class OpenAIServer(ProviderServer):
             param = refused if self._names_param else None
             return Refuse(status=400, message="unsupported parameter", param=param)
         fault = fault_of(body) if self._strict else None
-        return fault or self.next_turn(asked)
+        return fault or self.next_turn(request)
 
     def _listed(self) -> list[dict[str, Any]]:
         length = {} if self._max_model_len is None else {"max_model_len": self._max_model_len}

@@ -1,4 +1,4 @@
-"""What OpenAI's protocol demands of a conversation with tools."""
+"""Checks of OpenAI's protocol on the messages and tools of a request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ROLES = ("system", "developer", "user", "assistant", "tool")
 
 
 def fault_of(body: Mapping[str, Any]) -> Refuse | None:
-    """Find the first thing that is wrong with the messages and the tools of a request."""
+    """Return the first fault in the messages and tools of a request."""
     return next(_faults(body), None)
 
 

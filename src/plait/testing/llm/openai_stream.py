@@ -1,4 +1,4 @@
-"""What an endpoint of OpenAI's protocol says: one completion, or chunks of it."""
+"""Answers in OpenAI's protocol: a completion, or its chunks."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from plait.models.scripts import Call, Say
 from plait.testing.llm.events import pieces, words
 
 _PIECE = 7
-"""Letters of arguments in a chunk; few, so that they break in odd places."""
+"""Characters of arguments per chunk; few, so that they split at odd places."""
 
 
 def completion(say: Say, usage: Mapping[str, int], model: str) -> dict[str, Any]:
-    """Make the answer that comes in one."""
+    """Make a complete answer."""
     choice = {"index": 0, "message": message_of(say), "finish_reason": finish_of(say)}
     return {
         **_head("chat.completion", model),
@@ -27,7 +27,7 @@ def completion(say: Say, usage: Mapping[str, int], model: str) -> dict[str, Any]
 def chunks(
     say: Say, usage: Mapping[str, int], model: str, *, with_usage: bool
 ) -> Iterator[dict[str, Any]]:
-    """Yield the answer in pieces; `with_usage`, the last has the usage, and the others say null."""
+    """Yield the chunks of an answer; `with_usage`, the last has the usage, the others null."""
     head = {**_head("chat.completion.chunk", model), **({"usage": None} if with_usage else {})}
 
     def chunk(delta: Mapping[str, Any], finish: str | None = None) -> dict[str, Any]:
@@ -39,10 +39,10 @@ def chunks(
     for word in words(say.text):
         yield chunk({"content": word})
     for index, call in enumerate(say.calls):
-        begun = _call(call)
-        arguments = begun["function"].pop("arguments")
-        begun["function"]["arguments"] = ""
-        yield chunk({"tool_calls": [{"index": index, **begun}]})
+        start = _call(call)
+        arguments = start["function"].pop("arguments")
+        start["function"]["arguments"] = ""
+        yield chunk({"tool_calls": [{"index": index, **start}]})
         for piece in pieces(arguments, _PIECE):
             yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
     yield chunk({}, finish_of(say))
@@ -50,8 +50,8 @@ def chunks(
         yield {**head, "choices": [], "usage": counts_of(usage)}
 
 
-def event_of(chunk: Mapping[str, Any]) -> str:
-    """Write a chunk as an event."""
+def encode_event(chunk: Mapping[str, Any]) -> str:
+    """Encode a chunk as a server-sent event."""
     return f"data: {json.dumps(chunk, ensure_ascii=False)}\n\n"
 
 
@@ -71,12 +71,12 @@ def message_of(say: Say) -> dict[str, Any]:
 
 
 def finish_of(say: Say) -> str:
-    """Say why the model stops."""
+    """Return the finish reason."""
     return "tool_calls" if say.calls else "stop"
 
 
 def counts_of(usage: Mapping[str, int]) -> dict[str, Any]:
-    """Write a usage as OpenAI does; what came from the cache is part of the prompt."""
+    """Encode usage as OpenAI does; cached tokens are part of the prompt."""
     read, written = usage["input_tokens"], usage["output_tokens"]
     counts: dict[str, Any] = {
         "prompt_tokens": read,

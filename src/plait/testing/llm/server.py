@@ -1,4 +1,4 @@
-"""A small HTTP server in a thread of the test, and what it remembers."""
+"""The base of the stand-ins for model APIs: an HTTP server in a thread of the test."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from plait.models.scripts import Say
+from plait.models.scripts import Say, ScriptEndError, ScriptPlayer
+from plait.testing.http_server import ThreadServer
 from plait.testing.llm.events import EventStream
-from plait.testing.llm.turns import Cut, Hang, Raw, Refuse, Script, Turn, turns_of
+from plait.testing.llm.turns import Cut, Hang, Raw, Refuse, Script, Turn
 from plait.testing.llm.usage import total_of, usage_of
 from plait.testing.ports import bind
-from plait.testing.thread_server import ThreadServer
 from plait.traces.messages.usage import UsageMetadata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """One request that came."""
+class ApiRequest:
+    """A request that the stand-in received."""
 
     method: str
 
@@ -41,24 +41,24 @@ class Asked:
 class ProviderServer(ABC):
     """The HTTP API of a provider; entering the context starts it.
 
-    Refusals quote the credentials that came, so that a client that shows such texts is found out.
+    Refusals quote the credentials of the request, which reveals clients that leak such texts.
     """
 
     call_prefix = "call_"
-    """How the ids of calls begin that the script gives none."""
+    """The prefix of generated tool call ids."""
 
     def __init__(
         self, script: Script | None = None, *, key: str | None = None, port: int = 0
     ) -> None:
-        self._take_turn = turns_of(script, self.unscripted)
+        self._set_script(script)
         self._key = key
         self._port = port
-        self.requests: list[Asked] = []
-        """Everything that was asked, in order."""
+        self.requests: list[ApiRequest] = []
+        """All requests, in order."""
         self.reported: list[Mapping[str, int]] = []
-        """The usage of every whole answer, in order, by the names in `USAGE_KEYS`."""
-        self.given_up = 0
-        """How many clients went away from a turn that hangs, or that they should wait for."""
+        """The usage of every complete answer, in order, by the names in `USAGE_KEYS`."""
+        self.abandoned = 0
+        """How many clients disconnected while a turn hung or was delayed."""
 
     def __enter__(self) -> Self:
         listener = bind(port=self._port)
@@ -77,122 +77,132 @@ class ProviderServer(ABC):
         self._server.stop()
 
     def play(self, script: Script | None) -> None:
-        """Begin another script, and forget what was asked so far."""
-        self._take_turn = turns_of(script, self.unscripted)
+        """Start another script, and clear the recorded requests."""
+        self._set_script(script)
         self.requests = []
         self.reported = []
-        self.given_up = 0
+        self.abandoned = 0
 
     @property
     def bodies(self) -> list[Mapping[str, Any]]:
         """The bodies of the requests that had one."""
-        return [asked.body for asked in self.requests if asked.body]
+        return [request.body for request in self.requests if request.body]
 
     @property
     def spent(self) -> UsageMetadata:
-        """What all answers together needed, as they reported it."""
+        """The sum of the reported usage."""
         return total_of(self.reported)
 
     @abstractmethod
-    def answer(self, asked: Asked) -> Response | Turn:
-        """Answer a request of an authorized client; the turn of a model may also be a fault."""
+    def answer(self, request: ApiRequest) -> Response | Turn:
+        """Answer a request of an authorized client, with a response or a turn of the script."""
 
     @abstractmethod
-    def said(self, say: Say, usage: Mapping[str, int], asked: Asked) -> Response:
-        """Wrap what the model says; every call has an id."""
+    def response_for(self, say: Say, usage: Mapping[str, int], request: ApiRequest) -> Response:
+        """Encode a turn of the model; every call has an id."""
 
     @abstractmethod
     def refusal(self, refuse: Refuse) -> Mapping[str, Any]:
-        """Wrap a refusal."""
+        """Encode a refusal."""
 
-    def unscripted(self, body: Mapping[str, Any]) -> Turn:
-        """Take a turn without a script."""
+    def default_turn(self, body: Mapping[str, Any]) -> Turn:
+        """Return the turn for a request when there is no script."""
         return f"echo: {body['messages'][-1]['content']}"
 
-    def credentials_of(self, asked: Asked) -> str | None:
-        """Find the key that came with a request."""
-        return asked.headers.get("authorization", "").removeprefix("Bearer ") or None
+    def credentials_from(self, request: ApiRequest) -> str | None:
+        """Return the key of a request."""
+        return request.headers.get("authorization", "").removeprefix("Bearer ") or None
 
-    def understood(self, asked: Asked) -> Asked | Refuse:
-        """Return the request as the model gets it, such as with what was said before."""
-        return asked
+    def resolve(self, request: ApiRequest) -> ApiRequest | Refuse:
+        """Return the request as the model gets it, such as with the stored history."""
+        return request
 
     def headers(self) -> Mapping[str, str]:
-        """Make the headers that every answer has."""
+        """Return the headers of every answer."""
         return {}
 
-    def next_turn(self, asked: Asked) -> Turn:
-        """Take the next turn of the script."""
-        return self._take_turn(asked.body)
+    def next_turn(self, request: ApiRequest) -> Turn:
+        """Return the next turn of the script."""
+        try:
+            return self._player.next(request.body)
+        except ScriptEndError as error:
+            # Not a status that clients retry.
+            return Refuse(status=410, message=str(error))
+
+    def _set_script(self, script: Script | None) -> None:
+        turns = self.default_turn if script is None else script
+        self._player = ScriptPlayer[Mapping[str, Any], Turn](turns)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        asked, is_json = await _asked(Request(scope, receive))
-        self.requests.append(asked)
+        request, is_json = await _read_request(Request(scope, receive))
+        self.requests.append(request)
         turn: Response | Turn
-        if not self._is_authorized(asked):
+        if not self._is_authorized(request):
             turn = Refuse(status=401, message="invalid key")
         elif not is_json:
             turn = Refuse(status=400, message="the body is not a JSON object")
         else:
-            meant = self.understood(asked)
-            turn = meant if isinstance(meant, Refuse) else self.answer(meant)
-            asked = asked if isinstance(meant, Refuse) else meant
-        response = await self._response_to(turn, asked, receive)
+            resolved = self.resolve(request)
+            turn = resolved if isinstance(resolved, Refuse) else self.answer(resolved)
+            request = request if isinstance(resolved, Refuse) else resolved
+        response = await self._response_to(turn, request, receive)
         if response is not None:
             response.headers.update(self.headers())
             await response(scope, receive, send)
         if response is None or (isinstance(response, EventStream) and not response.ends):
             self._server.cut(cast("tuple[str, int]", scope["client"]))
 
-    def _is_authorized(self, asked: Asked) -> bool:
-        # Clients look whether anybody is there before they have a key.
-        is_look = asked.method == "HEAD"
-        return self._key is None or is_look or self.credentials_of(asked) == self._key
+    def _is_authorized(self, request: ApiRequest) -> bool:
+        # Clients probe the server with HEAD before they have a key.
+        is_probe = request.method == "HEAD"
+        return self._key is None or is_probe or self.credentials_from(request) == self._key
 
     async def _response_to(
-        self, turn: Response | Turn, asked: Asked, receive: Receive
+        self, turn: Response | Turn, request: ApiRequest, receive: Receive
     ) -> Response | None:
         match turn:
             case Response():
                 return turn
             case Hang():
-                await self._is_left(receive)
+                await self._is_abandoned(receive)
                 return None
             case Cut():
-                return await self._cut(turn, asked, receive)
+                return await self._cut(turn, request, receive)
             case Raw():
                 return Response(turn.body, turn.status, media_type="application/json")
             case Refuse():
-                return self._refused(turn, self.credentials_of(asked) or "none")
+                return self._refusal_response(turn, self.credentials_from(request) or "none")
             case str() | Say():
-                return await self._said(turn, asked, receive)
+                return await self._respond(turn, request, receive)
             case _:
-                return await self._said(json.dumps(turn, ensure_ascii=False), asked, receive)
+                return await self._respond(json.dumps(turn, ensure_ascii=False), request, receive)
 
-    async def _said(self, turn: str | Say, asked: Asked, receive: Receive) -> Response | None:
+    async def _respond(
+        self, turn: str | Say, request: ApiRequest, receive: Receive
+    ) -> Response | None:
         say = Say(turn) if isinstance(turn, str) else turn
-        if say.delay and await self._is_left(receive, say.delay):
+        if say.delay and await self._is_abandoned(receive, say.delay):
             return None
-        usage = usage_of(say, asked.body)
-        response = self.said(self._with_ids(say), usage, asked)
+        usage = usage_of(say, request.body)
+        response = self.response_for(self._with_ids(say), usage, request)
         self.reported.append(usage)
         return response
 
-    async def _cut(self, cut: Cut, asked: Asked, receive: Receive) -> Response | None:
+    async def _cut(self, cut: Cut, request: ApiRequest, receive: Receive) -> Response | None:
         if cut.after is None:
             return None
         before = len(self.reported)
-        whole = await self._said(cut.say, asked, receive)
-        # The usage stands in the last event, which does not come.
+        whole = await self._respond(cut.say, request, receive)
+        # The usage is in the last event, which is not sent.
         del self.reported[before:]
         return whole.cut(cut.after, ends=cut.quiet) if isinstance(whole, EventStream) else None
 
-    async def _is_left(self, receive: Receive, seconds: float = math.inf) -> bool:
-        """Wait for the client to go away."""
+    async def _is_abandoned(self, receive: Receive, seconds: float = math.inf) -> bool:
+        """Wait for the client to disconnect; return whether it did."""
         with anyio.move_on_after(seconds):
             while (await receive())["type"] != "http.disconnect":
                 pass
-            self.given_up += 1
+            self.abandoned += 1
             return True
         return False
 
@@ -203,23 +213,23 @@ class ProviderServer(ABC):
         )
         return replace(say, calls=tuple(calls))
 
-    def _refused(self, refuse: Refuse, credentials: str) -> Response:
+    def _refusal_response(self, refuse: Refuse, credentials: str) -> Response:
         quoted = replace(refuse, message=f"{refuse.message} (you sent: {credentials})")
         headers = {} if refuse.retry_after is None else {"Retry-After": refuse.retry_after}
         return JSONResponse(self.refusal(quoted), refuse.status, headers)
 
 
-async def _asked(request: Request) -> tuple[Asked, bool]:
-    """Read a request; also say whether its body, if it has one, is an object in JSON."""
-    raw = await request.body()
+async def _read_request(received: Request) -> tuple[ApiRequest, bool]:
+    """Read a request, and return whether its body, if any, is a JSON object."""
+    raw = await received.body()
     try:
         body: object = json.loads(raw) if raw else {}
     except ValueError:
         body = None
-    asked = Asked(
-        method=request.method,
-        path=request.url.path,
-        headers=dict(request.headers),
+    request = ApiRequest(
+        method=received.method,
+        path=received.url.path,
+        headers=dict(received.headers),
         body=cast("dict[str, Any]", body) if isinstance(body, dict) else {},
     )
-    return asked, isinstance(body, dict)
+    return request, isinstance(body, dict)

@@ -1,8 +1,8 @@
-"""What a stand-in does when its model is asked: answer, refuse, talk nonsense, hang or hang up."""
+"""The turns of a stand-in: answer, refuse, send garbage, hang, or cut the connection."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -11,7 +11,7 @@ from plait.models.scripts import Say
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refuse:
-    """Answer with an HTTP status that is no success."""
+    """Answer with an HTTP error status."""
 
     status: int
 
@@ -20,15 +20,15 @@ class Refuse:
     retry_after: str | None = None
 
     param: str | None = None
-    """The setting that is refused, where the API says so."""
+    """The rejected parameter, where the API reports it."""
 
     details: Mapping[str, Any] | None = None
-    """More facts for programs, where the API gives some."""
+    """Machine-readable details, where the API has them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Answer with a body as it stands, whatever it is."""
+    """Answer with this body, unchanged."""
 
     body: str
 
@@ -37,7 +37,7 @@ class Raw:
 
 @dataclass(frozen=True, slots=True)
 class Hang:
-    """Never answer; wait until the client gives up."""
+    """Never answer; wait until the client disconnects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,31 +45,17 @@ class Cut:
     """Cut the connection without an answer, or a stream in the middle."""
 
     after: int | None = None
-    """The events of a stream that come through; an answer that is no stream never comes."""
+    """How many events of a stream are sent; `None` cuts before any answer."""
 
     say: str | Say = "this text does not come to its end"
-    """What the model would say."""
+    """The turn that is cut."""
 
     quiet: bool = True
-    """Whether a stream ends as if it were complete; otherwise the connection breaks."""
+    """Whether the stream ends as if it were complete; otherwise the connection breaks."""
 
 
 Turn: TypeAlias = "str | Say | Mapping[str, Any] | Refuse | Raw | Hang | Cut"
-"""A text to say, an object to say as JSON, a text with calls of tools, or a fault."""
+"""A text, an object to return as JSON, a text with tool calls, or a fault."""
 
 Script: TypeAlias = "Sequence[Turn] | Callable[[Mapping[str, Any]], Turn]"
-"""Turns in order, or a function from the body of the request."""
-
-Think: TypeAlias = "Callable[[Mapping[str, Any]], Turn]"
-"""What takes the turn that answers the body of a request."""
-
-
-def turns_of(script: Script | None, otherwise: Think) -> Think:
-    """Return what takes the next turn; without a script that is `otherwise`."""
-    if script is None:
-        return otherwise
-    if callable(script):
-        return script
-    turns: Iterator[Turn] = iter(list(script))
-    # Not a status that clients try again.
-    return lambda _: next(turns, Refuse(status=410, message="the script is at its end"))
+"""Turns in order, or a function of the request body."""

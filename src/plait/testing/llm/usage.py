@@ -1,4 +1,4 @@
-"""Counting the tokens of what is asked and said."""
+"""Token counts of requests and answers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from plait.models.scripts import USAGE_KEYS, Say
 from plait.traces.messages.usage import UsageMetadata
 
 _COUNTED = ("system", "messages", "tools")
-"""The parts of a request that a model reads."""
+"""The parts of a request body that count as input."""
 
 
 def tokens(value: object) -> int:
-    """Count the tokens of a value: four bytes of its JSON are one."""
+    """Count the tokens of a value: four bytes of its JSON are a token."""
     return -(-len(json.dumps(value, ensure_ascii=False).encode()) // 4)
 
 
@@ -24,19 +24,19 @@ def tokens_read(body: Mapping[str, Any]) -> int:
 
 
 def usage_of(say: Say, body: Mapping[str, Any]) -> dict[str, int]:
-    """Count what an answer needed, by the names in `USAGE_KEYS`; what the turn gives is taken."""
-    made = [one for one in (say.thinking, say.text) if one]
+    """Count the usage of an answer, by the names in `USAGE_KEYS`; counts of the turn win."""
+    texts = [text for text in (say.thinking, say.text) if text]
     called = [{"name": call.name, "arguments": dict(call.arguments)} for call in say.calls]
     counted = {
         **dict.fromkeys(USAGE_KEYS, 0),
         "input_tokens": tokens_read(body),
-        "output_tokens": sum(map(tokens, [*made, *called])),
+        "output_tokens": sum(map(tokens, [*texts, *called])),
     }
     return {**counted, **(say.usage or {})}
 
 
 def total_of(reported: Sequence[Mapping[str, int]]) -> UsageMetadata:
-    """Add up usages; the total is what was read and what was written, and leaves out the caches."""
+    """Add up usages; the total is input and output tokens, without the caches."""
     read, written, cache_read, cache_made = (
         sum(usage[key] for usage in reported) for key in USAGE_KEYS
     )

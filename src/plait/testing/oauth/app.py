@@ -14,22 +14,23 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from plait.testing.http_server import buffer_body
 from plait.testing.oauth.authority import Authority, RefusedError
 from plait.testing.serve import serve_with, sse_app
 
 WRITE_SCOPE = "write"
-"""What `write_note` needs besides."""
+"""The additional scope of `write_note`."""
 
 
 def build_server(authority: Authority) -> MCPServer:
-    """Make the MCP server; its tools tell what the caller may do."""
+    """Make the protected MCP server."""
     server = MCPServer("Protected", version="1.0.0", log_level="ERROR")
 
     @server.tool()
     def whoami(ctx: Context) -> str:
-        """Tell which client calls, and with which scopes."""
+        """Return the calling client and its scopes."""
         grant = authority.grant_of(bearer_in(ctx.headers or {}))
         return "nobody" if grant is None else f"{grant.client_id} with {grant.scope}"
 
@@ -52,7 +53,7 @@ def bearer_in(headers: Any) -> str:
 
 
 class Protected:
-    """Lets requests with a good token through to the MCP server."""
+    """Passes requests with a valid token on to the MCP server."""
 
     def __init__(
         self, app: ASGIApp, authority: Authority, take_refusal: Callable[[], bool]
@@ -63,52 +64,56 @@ class Protected:
         self._all_here = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check a request; everything else is for the app."""
+        """Check an HTTP request; pass everything else on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request = Request(scope, receive)
-        body = await request.body()
+        body, receive = await buffer_body(receive)
         self._authority.counts["mcp"] += 1
-        refusal = self._refusal(request, _tool_in(body))
+        refusal = self._refusal(Request(scope), _tool_in(body))
         if refusal is None:
-            await self._app(scope, _replayed(body, receive), send)
+            await self._app(scope, receive, send)
         else:
-            await self._storm()
+            await self._hold_back()
             await refusal(scope, receive, send)
 
-    async def _storm(self) -> None:
-        """Hold a refusal back until all that belong together are due."""
-        if self._authority.storm > 0:
-            self._authority.storm -= 1
-            if self._authority.storm:
+    async def _hold_back(self) -> None:
+        """Delay a refusal until all that are to be sent together are due."""
+        if self._authority.held_refusals > 0:
+            self._authority.held_refusals -= 1
+            if self._authority.held_refusals:
                 await self._all_here.wait()
             self._all_here.set()
 
     def _refusal(self, request: Request, tool: str | None) -> Response | None:
         authority, token = self._authority, bearer_in(request.headers)
-        place = f"{authority.issuer}/.well-known/oauth-protected-resource{request.url.path}"
+        metadata = f"{authority.issuer}/.well-known/oauth-protected-resource{request.url.path}"
         grant = authority.grant_of(token)
-        wanted = " ".join(authority.scopes)
+        scopes = " ".join(authority.scopes)
         if grant is None or self._take_refusal():
             authority.counts["unauthorized"] += 1
-            return _refused(401, token, _challenge("invalid_token", wanted, place))
+            return _refused(401, token, _challenge("invalid_token", scopes, metadata))
         needed = {*authority.scopes, *([WRITE_SCOPE] if tool == "write_note" else [])}
         if missing := needed - set(grant.scope.split()):
             authority.counts["forbidden"] += 1
-            scopes = " ".join(sorted(missing))
-            return _refused(403, token, _challenge("insufficient_scope", scopes, place))
+            missing_scopes = " ".join(sorted(missing))
+            return _refused(403, token, _challenge("insufficient_scope", missing_scopes, metadata))
         return None
 
 
-def _challenge(error: str, scope: str, place: str) -> str:
-    return f'Bearer error="{error}", scope="{scope}", resource_metadata="{place}"'
+def _challenge(error: str, scope: str, metadata: str) -> str:
+    return f'Bearer error="{error}", scope="{scope}", resource_metadata="{metadata}"'
 
 
-def build_app(authority: Authority, take_refusal: Callable[[], bool]) -> Starlette:
-    """Make the application: discovery, registration, sign-in, tokens, and `/mcp`."""
+class Endpoints:
+    """The endpoints of the authorization server: discovery, registration, sign-in and tokens."""
 
-    async def resource(request: Request) -> Response:
+    def __init__(self, authority: Authority) -> None:
+        self._authority = authority
+
+    async def resource(self, request: Request) -> Response:
+        """Return the metadata of the protected resource."""
+        authority = self._authority
         authority.counts["resource_metadata"] += 1
         return JSONResponse(
             {
@@ -118,16 +123,18 @@ def build_app(authority: Authority, take_refusal: Callable[[], bool]) -> Starlet
             }
         )
 
-    async def metadata(_: Request) -> Response:
-        authority.counts["metadata"] += 1
-        ending = {"revocation_endpoint": f"{authority.issuer}/revoke"}
+    async def metadata(self, _: Request) -> Response:
+        """Return the metadata of the authorization server."""
+        issuer = self._authority.issuer
+        self._authority.counts["metadata"] += 1
+        revocation = {"revocation_endpoint": f"{issuer}/revoke"}
         return JSONResponse(
             {
-                **(ending if authority.revocable else {}),
-                "issuer": authority.issuer,
-                "authorization_endpoint": f"{authority.issuer}/authorize",
-                "token_endpoint": f"{authority.issuer}/token",
-                "registration_endpoint": f"{authority.issuer}/register",
+                **(revocation if self._authority.revocable else {}),
+                "issuer": issuer,
+                "authorization_endpoint": f"{issuer}/authorize",
+                "token_endpoint": f"{issuer}/token",
+                "registration_endpoint": f"{issuer}/register",
                 "response_types_supported": ["code"],
                 "code_challenge_methods_supported": ["S256"],
                 "client_id_metadata_document_supported": True,
@@ -135,60 +142,71 @@ def build_app(authority: Authority, take_refusal: Callable[[], bool]) -> Starlet
             }
         )
 
-    async def register(request: Request) -> Response:
-        wanted = await request.json()
-        client = authority.register(tuple(wanted.get("redirect_uris") or ()))
-        known = {"client_id": client.client_id, "token_endpoint_auth_method": "none"}
-        return JSONResponse({**wanted, **known}, 201)
+    async def register(self, request: Request) -> Response:
+        """Register a client."""
+        body = await request.json()
+        client = self._authority.register(tuple(body.get("redirect_uris") or ()))
+        added = {"client_id": client.client_id, "token_endpoint_auth_method": "none"}
+        return JSONResponse({**body, **added}, 201)
 
-    async def authorize(request: Request) -> Response:
+    async def authorize(self, request: Request) -> Response:
+        """Redirect back with a code; consent is always granted."""
         query = request.query_params
         try:
-            code = authority.authorize(query)
+            code = self._authority.authorize(query)
         except (RefusedError, KeyError) as error:
             return JSONResponse({"error": str(error)}, 400)
-        answer = {"code": code, "iss": authority.issuer, "state": query.get("state", "")}
+        answer = {"code": code, "iss": self._authority.issuer, "state": query.get("state", "")}
         return RedirectResponse(f"{query['redirect_uri']}?{urlencode(answer)}", 302)
 
-    async def token(request: Request) -> Response:
-        form = {name: str(value) for name, value in (await request.form()).items()}
+    async def token(self, request: Request) -> Response:
+        """Issue tokens."""
         try:
-            answer = authority.token(form, request.headers.get("authorization"))
+            answer = self._authority.token(*await _form_of(request))
         except RefusedError as error:
             return JSONResponse({"error": error.code}, error.status)
         return JSONResponse(answer, headers={"Cache-Control": "no-store"})
 
-    async def revoke(request: Request) -> Response:
-        form = {name: str(value) for name, value in (await request.form()).items()}
+    async def revoke(self, request: Request) -> Response:
+        """Revoke a token."""
         try:
-            authority.take_back(form, request.headers.get("authorization"))
+            self._authority.revoke_token(*await _form_of(request))
         except RefusedError as error:
             return JSONResponse({"error": error.code}, error.status)
         return Response()
 
+
+async def _form_of(request: Request) -> tuple[dict[str, str], str | None]:
+    form = {name: str(value) for name, value in (await request.form()).items()}
+    return form, request.headers.get("authorization")
+
+
+def build_app(authority: Authority, take_refusal: Callable[[], bool]) -> Starlette:
+    """Make the application: the authorization server, and `/mcp` and `/sse` behind it."""
+    endpoints = Endpoints(authority)
     server = build_server(authority)
     mcp = server.streamable_http_app()
-    older = sse_app(serve_with(server), "127.0.0.1")
-    guarded, older_guarded = (Protected(app, authority, take_refusal) for app in (mcp, older))
+    sse = sse_app(serve_with(server), "127.0.0.1")
+    guarded, guarded_sse = (Protected(app, authority, take_refusal) for app in (mcp, sse))
     well_known = "/.well-known"
     return Starlette(
         routes=[
-            Route(f"{well_known}/oauth-protected-resource/{{path}}", resource),
-            Route(f"{well_known}/oauth-authorization-server", metadata),
-            Route("/register", register, methods=["POST"]),
-            Route("/authorize", authorize),
-            Route("/token", token, methods=["POST"]),
-            Route("/revoke", revoke, methods=["POST"]),
+            Route(f"{well_known}/oauth-protected-resource/{{path}}", endpoints.resource),
+            Route(f"{well_known}/oauth-authorization-server", endpoints.metadata),
+            Route("/register", endpoints.register, methods=["POST"]),
+            Route("/authorize", endpoints.authorize),
+            Route("/token", endpoints.token, methods=["POST"]),
+            Route("/revoke", endpoints.revoke, methods=["POST"]),
             Route("/mcp", guarded, methods=["GET", "POST", "DELETE"]),
-            Route("/sse", older_guarded),
-            Route("/messages/", older_guarded, methods=["POST"]),
+            Route("/sse", guarded_sse),
+            Route("/messages/", guarded_sse, methods=["POST"]),
         ],
         lifespan=mcp.router.lifespan_context,
     )
 
 
 def _refused(status: int, token: str, challenge: str) -> Response:
-    # It quotes what it got, so that a client that shows such texts is found out.
+    # Quotes the token, which reveals clients that leak such texts.
     body = f"the credentials {token} are not good enough"
     return Response(body, status, headers={"WWW-Authenticate": challenge})
 
@@ -202,13 +220,3 @@ def _tool_in(body: bytes) -> str | None:
                 return None
     except ValueError:
         return None
-
-
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Give a body that has been read to whoever reads it next."""
-    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def again() -> Message:
-        return waiting.pop() if waiting else await receive()
-
-    return again

@@ -1,4 +1,4 @@
-"""Who may do what: the clients, codes and tokens of the test authorization server; no I/O."""
+"""The clients, codes and tokens of the test authorization server; no I/O."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RefusedError(Exception):
 
 @dataclass(slots=True)
 class Client:
-    """A program that may ask for tokens."""
+    """A registered OAuth client."""
 
     client_id: str
     secret: str | None = field(default=None, repr=False)
@@ -38,7 +38,7 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """An authorization that has not been traded for tokens yet."""
+    """An authorization code that has not been exchanged yet."""
 
     client_id: str
     redirect_uri: str
@@ -48,7 +48,7 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What a token is good for."""
+    """What a token grants."""
 
     client_id: str
     scope: str
@@ -57,40 +57,40 @@ class Token:
 
 @dataclass(slots=True)
 class Authority:
-    """The state of an authorization server, and the switches that tests turn."""
+    """The state of an authorization server, and the switches that tests set."""
 
     issuer: str = ""
     scopes: tuple[str, ...] = ("read",)
-    """What every request needs."""
+    """The scopes that every request needs."""
     token_seconds: float = 3600.0
     rotate: bool = True
     """Whether a refresh token can be used only once."""
     refreshable: bool = True
     """Whether there are refresh tokens."""
     revocable: bool = True
-    """Whether clients may end their tokens."""
-    storm: int = 0
+    """Whether clients may revoke their tokens."""
+    held_refusals: int = 0
     """How many refusals are held back until the last of them is due."""
     advertised: tuple[str, ...] | None = None
-    """The authorization servers that the resource names; `None` is this one."""
+    """The authorization servers in the resource metadata; `None` is this one."""
     clients: dict[str, Client] = field(default_factory=dict[str, Client])
     counts: Counter[str] = field(default_factory=Counter[str])
-    """How often each endpoint was used, by name; grants by theirs."""
+    """How often each endpoint and each grant type was used."""
     _codes: dict[str, Code] = field(default_factory=dict[str, Code])
     _tokens: dict[str, Token] = field(default_factory=dict[str, Token])
     _refresh_tokens: dict[str, Token] = field(default_factory=dict[str, Token])
     issued: list[str] = field(default_factory=list[str])
-    """Every secret that was ever handed out, to look for where it must not be."""
+    """Every code and token that was issued, for leak checks."""
 
     def register(self, redirect_uris: tuple[str, ...], secret: str | None = None) -> Client:
-        """Take a new client."""
+        """Register a client."""
         self.counts["register"] += 1
         client = Client(f"client-{len(self.clients) + 1}", secret, redirect_uris=redirect_uris)
         self.clients[client.client_id] = client
         return client
 
     def authorize(self, query: Mapping[str, str]) -> str:
-        """Grant a code at once: everybody says yes here."""
+        """Issue a code at once; consent is always granted."""
         self.counts["authorize"] += 1
         client_id, redirect_uri = query["client_id"], query["redirect_uri"]
         client = self.clients.get(client_id)
@@ -109,7 +109,7 @@ class Authority:
         return code
 
     def token(self, form: Mapping[str, str], authorization: str | None) -> dict[str, Any]:
-        """Trade a code, a refresh token or the client's own credentials for tokens."""
+        """Exchange a code, a refresh token or client credentials for tokens."""
         grant = form.get("grant_type", "")
         self.counts[grant] += 1
         client = self._client_of(form, authorization)
@@ -126,25 +126,25 @@ class Authority:
                 raise RefusedError("unsupported_grant_type")
 
     def grant_of(self, access_token: str) -> Token | None:
-        """Return what an access token is good for now."""
+        """Return what an access token grants; `None` if it is unknown or expired."""
         token = self._tokens.get(access_token)
         return token if token is not None and token.expires_at > time.time() else None
 
     def is_known(self, token: str) -> bool:
-        """Say whether an access or refresh token is good for anything now."""
+        """Return whether an access or refresh token is valid."""
         return token in self._refresh_tokens or self.grant_of(token) is not None
 
     def end_access(self) -> None:
-        """End every access token; refresh tokens stay."""
+        """Invalidate every access token; refresh tokens stay valid."""
         self._tokens.clear()
 
     def revoke(self) -> None:
-        """End every token."""
+        """Invalidate every token."""
         self._tokens.clear()
         self._refresh_tokens.clear()
 
-    def take_back(self, form: Mapping[str, str], authorization: str | None) -> None:
-        """End a token that its client returns; with a refresh token, all that the client has.
+    def revoke_token(self, form: Mapping[str, str], authorization: str | None) -> None:
+        """Revoke a token of a client; with a refresh token, all tokens of the client.
 
         https://www.rfc-editor.org/rfc/rfc7009#section-2.1
         """
@@ -156,13 +156,8 @@ class Authority:
             return
         ended = [token]
         if token in self._refresh_tokens:
-            kept = (self._refresh_tokens, self._tokens)
-            ended = [
-                name
-                for one in kept
-                for name, its in one.items()
-                if its.client_id == known.client_id
-            ]
+            stored = {**self._refresh_tokens, **self._tokens}
+            ended = [name for name, its in stored.items() if its.client_id == known.client_id]
         for name in ended:
             self._refresh_tokens.pop(name, None)
             self._tokens.pop(name, None)
@@ -180,17 +175,17 @@ class Authority:
         return self._issue(client, code.scope)
 
     def _for_refresh_token(self, client: Client, form: Mapping[str, str]) -> dict[str, Any]:
-        given = form.get("refresh_token", "")
-        known = self._refresh_tokens.get(given)
+        refresh_token = form.get("refresh_token", "")
+        known = self._refresh_tokens.get(refresh_token)
         if known is None or known.client_id != client.client_id:
             raise RefusedError("invalid_grant")
         if not self.rotate:
             return self._issue(client, known.scope, last=True)
-        del self._refresh_tokens[given]
+        del self._refresh_tokens[refresh_token]
         return self._issue(client, known.scope)
 
     def _issue(self, client: Client, scope: str, *, last: bool = False) -> dict[str, Any]:
-        """Make tokens; with `last`, no new refresh token."""
+        """Issue tokens; with `last`, no new refresh token."""
         access, refresh = (f"secret-{secrets.token_urlsafe(24)}" for _ in range(2))
         token = Token(client.client_id, scope, time.time() + self.token_seconds)
         self._tokens[access] = token
@@ -208,7 +203,7 @@ class Authority:
         return answer
 
     def _client_of(self, form: Mapping[str, str], authorization: str | None) -> Client:
-        """Find out who asks, and check it."""
+        """Authenticate the client of a request."""
         scheme, _, encoded = (authorization or "").partition(" ")
         name, secret = form.get("client_id", ""), form.get("client_secret")
         if scheme.lower() == "basic":

@@ -1,4 +1,4 @@
-"""Running the test authorization server in a thread, with its switches at hand."""
+"""The test authorization server in a thread, and the switches that tests set."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections import Counter
 from types import TracebackType
 from typing import Self
 
+from plait.testing.http_server import ThreadServer
 from plait.testing.oauth.app import build_app
 from plait.testing.oauth.authority import Authority, Client
 from plait.testing.ports import bind
-from plait.testing.thread_server import ThreadServer
 
 
 class OAuthServer:
@@ -41,7 +41,7 @@ class OAuthServer:
 
     @property
     def counts(self) -> Counter[str]:
-        """How often each thing was asked for.
+        """How often each endpoint and each grant type was used.
 
         `authorize`, `register`, `metadata`, `resource_metadata`, `mcp`, `unauthorized`,
         `forbidden`, `revoke`, and the grants `authorization_code`, `refresh_token`,
@@ -51,7 +51,7 @@ class OAuthServer:
 
     @property
     def issued(self) -> tuple[str, ...]:
-        """Every code and token that was handed out, to look for where none may be."""
+        """Every code and token that was issued, for leak checks."""
         return tuple(self._authority.issued)
 
     def advertise(self, *issuers: str) -> None:
@@ -59,7 +59,7 @@ class OAuthServer:
         self._authority.advertised = issuers
 
     def knows(self, token: str) -> bool:
-        """Say whether an access or refresh token is good for anything."""
+        """Return whether an access or refresh token is valid."""
         return self._authority.is_known(token)
 
     def add_client(
@@ -74,23 +74,23 @@ class OAuthServer:
         self._authority.clients[client_id] = Client(client_id, secret, public_key, redirect_uris)
 
     def end_access(self, *, together: int = 0) -> None:
-        """End every access token, as if its time were over; refresh tokens stay good.
+        """Expire every access token; refresh tokens stay valid.
 
-        The first `together` requests are refused at the same moment, when all of them are there.
+        The first `together` requests are refused at the same moment, once all have arrived.
         """
         self._authority.end_access()
-        self._authority.storm = together
+        self._authority.held_refusals = together
 
     def revoke(self) -> None:
-        """End every login."""
+        """Invalidate every token."""
         self._authority.revoke()
 
     def forget_clients(self) -> None:
-        """Forget every client that registered."""
+        """Remove every registered client."""
         self._authority.clients.clear()
 
     def refuse_next(self, requests: int) -> None:
-        """Answer the next requests to the MCP server with 401, whatever token they have."""
+        """Answer the next requests to the MCP server with 401, whatever their token."""
         with self._lock:
             self._refusals = requests
 
@@ -109,11 +109,11 @@ def oauth_server(
     refreshable: bool = True,
     revocable: bool = True,
 ) -> OAuthServer:
-    """Return a server that entering its context starts.
+    """Return a server; entering its context starts it.
 
-    `scopes` is what every request needs, `token_seconds` how long access tokens last, `rotate`
-    whether a refresh token can be used only once, `refreshable` whether there are any, and
-    `revocable` whether clients may end their tokens.
+    `scopes` are needed by every request, `token_seconds` is the lifetime of access tokens,
+    `rotate` whether a refresh token can be used only once, `refreshable` whether there are refresh
+    tokens, and `revocable` whether clients may revoke tokens.
     """
     return OAuthServer(
         Authority(

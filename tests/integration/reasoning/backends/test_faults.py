@@ -217,7 +217,7 @@ async def test_a_provider_that_does_not_answer_is_given_up_and_asked_again(setup
 
     async with setup(lambda _: next(turns), Patience(timeout_seconds=0.3, max_retries=20)) as scene:
         completion = await scene.completer.complete(prompt())
-        await eventually(lambda: scene.server.given_up >= 1, timeout_seconds=30)
+        await eventually(lambda: scene.server.abandoned >= 1, timeout_seconds=30)
 
     assert completion.text == "at last"
     assert len(scene.pauses) >= 1
@@ -242,7 +242,7 @@ async def test_cancelling_closes_the_connection_and_repeats_nothing(setup: Setup
                 group.start_soon(scene.completer.complete, prompt())
                 await eventually(lambda: scene.attempts == 1, timeout_seconds=30)
                 group.cancel_scope.cancel()
-            await eventually(lambda: scene.server.given_up == 1, timeout_seconds=30)
+            await eventually(lambda: scene.server.abandoned == 1, timeout_seconds=30)
 
     assert scene.attempts == 1
     assert scene.pauses == []

@@ -251,7 +251,7 @@ async def test_a_client_that_does_not_wait_for_a_slow_turn_is_counted() -> None:
             message = await client.messages.create(**ask, tools=[ADD])
 
         assert [block.text for block in message.content] == ["soon"]
-        await eventually(lambda: server.given_up == 1, timeout_seconds=30)
+        await eventually(lambda: server.abandoned == 1, timeout_seconds=30)
         assert len(server.reported) == 1
 
 

@@ -85,7 +85,7 @@ def test_a_file_with_anything_else_is_refused(tmp_path: Path, text: str) -> None
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="FileNotFoundError"):
+    with pytest.raises(ConfigError, match="No such file or directory"):
         ScriptedCompleter.from_file(tmp_path / "none.json")
 
 

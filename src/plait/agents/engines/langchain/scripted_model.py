@@ -1,4 +1,4 @@
-"""A LangChain chat model that says what a script tells it to: for tests, and to try things out."""
+"""A LangChain chat model that plays a script: for tests, and to try things without a provider."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field, PrivateAttr
 from typing_extensions import override
 
-from plait.models.scripts import Say, read_script
+from plait.models.scripts import Say, ScriptPlayer, read_script
 
 Turn: TypeAlias = "str | Say | AIMessage | Sequence[ToolCall] | BaseException | Answer"
-"""What the model does when it is asked: say a text or a message, call tools, or raise."""
+"""What the model does in one turn: return a text or a message, call tools, or raise."""
 
 Answer: TypeAlias = Callable[[list[BaseMessage]], Turn]
-"""Decides about a turn when it has come, from the messages so far."""
+"""Computes a turn from the messages so far."""
 
 _ids = itertools.count(1)
 
 
 def tool_call(name: str, /, **arguments: Any) -> ToolCall:
-    """Make a call of a tool, with an id of its own, for a turn of a `ScriptedChatModel`."""
+    """Make a tool call with a unique id, for a turn of a `ScriptedChatModel`."""
     return ToolCall(name=name, args=arguments, id=f"call_{next(_ids)}", type="tool_call")
 
 
 def scripted_model(path: str | PathLike[str]) -> ScriptedChatModel:
-    """Make a model that says what a JSON file tells it to.
+    """Make a model that plays the script in a JSON file.
 
     Raises:
         ConfigError: The file cannot be read, or is no script.
@@ -50,14 +50,14 @@ def scripted_model(path: str | PathLike[str]) -> ScriptedChatModel:
 
 
 class ScriptedChatModel(BaseChatModel):
-    """A chat model that follows a script, and remembers what it was asked.
+    """A chat model that plays a script and records its requests.
 
-    `turns` holds one turn for each time the model is asked: a text, a `Say`, an `AIMessage`, a list
-    of tool calls (see `tool_call`), an exception to raise, or a function from the messages so far
-    to any of these. A single function in place of the list answers every turn. A script that has
-    come to its end raises a `RuntimeError`.
+    `turns` holds one turn per request: a text, a `Say`, an `AIMessage`, a list of tool calls (see
+    `tool_call`), an exception to raise, or a function from the messages so far to any of these.
+    A single function in place of the list answers every request. After the last turn, a request
+    raises a `RuntimeError`.
 
-    Messages without usage get one: a token is four bytes of UTF-8.
+    Messages without usage get an estimate: four bytes of UTF-8 are a token.
     """
 
     turns: Any
@@ -66,24 +66,25 @@ class ScriptedChatModel(BaseChatModel):
     model_name: str = "scripted"
 
     provider: str = "scripted"
-    """Whose model this poses as, for code that looks: `"openai"`, `"anthropic"`, ..."""
+    """The provider to report in the LangSmith parameters: `"openai"`, `"anthropic"`, ..."""
 
     seen: list[list[BaseMessage]] = Field(default_factory=list[list[BaseMessage]])
-    """The messages of each time the model was asked."""
+    """The messages of each request."""
 
     bound: list[list[str]] = Field(default_factory=list[list[str]])
-    """The names of the tools of each `bind_tools`; an agent binds before it asks."""
+    """The names of the tools of each `bind_tools`."""
 
     bound_tools: list[dict[str, dict[str, Any]]] = Field(
         default_factory=list[dict[str, dict[str, Any]]]
     )
     """The same tools by name, as `{"name", "description", "parameters"}`."""
 
-    _asked: Iterator[int] = PrivateAttr(default_factory=itertools.count)
+    _player: ScriptPlayer[list[BaseMessage], Turn] = PrivateAttr()
 
     def __init__(self, turns: Sequence[Turn] | Answer, **options: Any) -> None:
         options["turns"] = turns if callable(turns) else list(turns)
         super().__init__(**options)
+        self._player = ScriptPlayer(self.turns)
 
     @property
     @override
@@ -105,7 +106,7 @@ class ScriptedChatModel(BaseChatModel):
         tool_choice: str | None = None,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Note the tools, and return the model with them."""
+        """Record the tools, and return the model with them."""
         formatted = [convert_to_openai_tool(tool) for tool in tools]
         described = [cast("dict[str, Any]", tool.get("function", tool)) for tool in formatted]
         named = {tool.get("name", tool.get("type", "")): tool for tool in described}
@@ -170,24 +171,13 @@ class ScriptedChatModel(BaseChatModel):
             yield chunk
 
     def _next(self, messages: Sequence[BaseMessage]) -> tuple[AIMessage, float]:
-        """Take the next turn of the script; also say how long to wait with it."""
-        number = next(self._asked)
+        """Return the message of the next turn, and its delay in seconds."""
         self.seen.append(list(messages))
-        message, delay = _message(self._turn(number), messages)
+        message, delay = _message(self._player.next(list(messages)), messages)
         if message.usage_metadata is None:
             message.usage_metadata = _usage(messages, message)
         message.response_metadata.setdefault("model_name", self.model_name)
         return message, delay
-
-    def _turn(self, number: int) -> Turn:
-        if callable(self.turns):
-            return cast("Answer", self.turns)
-        if number < len(self.turns):
-            return self.turns[number]
-        raise RuntimeError(
-            f"the script is at its end: it has {len(self.turns)} turns, "
-            f"and the model is asked for turn {number + 1}"
-        )
 
 
 async def _wait(seconds: float) -> None:
@@ -196,22 +186,22 @@ async def _wait(seconds: float) -> None:
 
 
 def _message(turn: Turn, messages: Sequence[BaseMessage]) -> tuple[AIMessage, float]:
-    """Make the message of a turn, and its delay, or raise what it says."""
+    """Make the message of a turn, and its delay, or raise its exception."""
     if isinstance(turn, BaseException):
         raise turn
     if isinstance(turn, str):
         return AIMessage(turn), 0.0
     if isinstance(turn, Say):
-        return _said(turn, messages), turn.delay
+        return _message_from_say(turn, messages), turn.delay
     if isinstance(turn, AIMessage):
-        # The caller gives the message an id; the next run of the script needs its own.
+        # The caller sets an id on the message; the next run of the script needs its own.
         return turn.model_copy(deep=True), 0.0
     if callable(turn):
         return _message(turn(list(messages)), messages)
     return AIMessage("", tool_calls=list(turn)), 0.0
 
 
-def _said(say: Say, messages: Sequence[BaseMessage]) -> AIMessage:
+def _message_from_say(say: Say, messages: Sequence[BaseMessage]) -> AIMessage:
     content: str | list[str | dict[str, Any]] = say.text
     if say.thinking:
         text = [{"type": "text", "text": say.text}] if say.text else []
@@ -227,38 +217,39 @@ def _said(say: Say, messages: Sequence[BaseMessage]) -> AIMessage:
     ]
     message = AIMessage(content, tool_calls=calls)
     if say.usage is not None:
-        counted = _usage(messages, message)
-        message.usage_metadata = _given_usage(say.usage, counted)
+        message.usage_metadata = _scripted_usage(say.usage, _usage(messages, message))
     return message
 
 
-def _given_usage(given: Mapping[str, int], counted: UsageMetadata) -> UsageMetadata:
-    read = given.get("input_tokens", counted["input_tokens"])
-    written = given.get("output_tokens", counted["output_tokens"])
+def _scripted_usage(scripted: Mapping[str, int], estimate: UsageMetadata) -> UsageMetadata:
+    read = scripted.get("input_tokens", estimate["input_tokens"])
+    written = scripted.get("output_tokens", estimate["output_tokens"])
     usage = UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
-    cached = {"cache_read": "cache_read_tokens", "cache_creation": "cache_creation_tokens"}
-    details = {name: given[key] for name, key in cached.items() if key in given}
+    details = InputTokenDetails()
+    if "cache_read_tokens" in scripted:
+        details["cache_read"] = scripted["cache_read_tokens"]
+    if "cache_creation_tokens" in scripted:
+        details["cache_creation"] = scripted["cache_creation_tokens"]
     if details:
-        usage["input_token_details"] = InputTokenDetails(**details)  # pyright: ignore[reportArgumentType]
+        usage["input_token_details"] = details
     return usage
 
 
-def _usage(messages: Sequence[BaseMessage], answer: AIMessage) -> UsageMetadata:
-    given = sum(_tokens(message) for message in messages)
-    made = _tokens(answer)
-    return UsageMetadata(input_tokens=given, output_tokens=made, total_tokens=given + made)
+def _usage(messages: Sequence[BaseMessage], reply: AIMessage) -> UsageMetadata:
+    read, written = sum(map(_tokens, messages)), _tokens(reply)
+    return UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
 
 
 def _tokens(message: BaseMessage) -> int:
     calls = cast("Sequence[ToolCall]", getattr(message, "tool_calls", ()))
-    wanted = [{"name": call["name"], "args": call["args"]} for call in calls]
+    called = [{"name": call["name"], "args": call["args"]} for call in calls]
     text = message.content if isinstance(message.content, str) else _json(message.content)
-    size = len(text.encode()) + (len(_json(wanted).encode()) if wanted else 0)
+    size = len(text.encode()) + (len(_json(called).encode()) if called else 0)
     return -(-size // 4)
 
 
 def _chunks(message: AIMessage) -> Iterator[ChatGenerationChunk]:
-    """Cut a message into the pieces in which a provider would stream it."""
+    """Split a message into chunks, as a provider streams it."""
     content = message.content
     pieces = re.findall(r"\s*\S+|\s+", content) if isinstance(content, str) else [content]
     for piece in pieces:
@@ -278,7 +269,7 @@ def _chunk(*, content: Any = "", **fields: Any) -> ChatGenerationChunk:
 
 
 def _call_chunks(message: AIMessage) -> Iterator[ToolCallChunk]:
-    """Give each call as two pieces: its name and id, then its arguments as JSON."""
+    """Yield each call as two chunks: its name and id, then its arguments as JSON."""
     calls: list[Mapping[str, Any]] = [*message.tool_calls, *message.invalid_tool_calls]
     for index, call in enumerate(calls):
         arguments = call["args"]

@@ -117,7 +117,7 @@ def test_a_script_that_is_at_its_end_says_so() -> None:
     model = ScriptedChatModel(["only"])
     model.invoke("x")
 
-    with pytest.raises(RuntimeError, match="it has 1 turns, and the model is asked for turn 2"):
+    with pytest.raises(RuntimeError, match="the script has 1 turns, and turn 2 was requested"):
         model.invoke("y")
 
 

@@ -1,6 +1,6 @@
-"""What a stand-in says without a script: it does the calls that the user writes down.
+"""Replies of a stand-in without a script: it makes the tool calls that the user text lists.
 
-Everything follows from the one request, so that requests in between do not disturb it.
+A reply depends only on its own request, so unrelated requests in between do not affect it.
 """
 
 from __future__ import annotations
@@ -17,45 +17,45 @@ _LINE = re.compile(r"^[ \t]*(?P<then>THEN )?CALL (?P<tool>\S+) (?P<arguments>\{.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
-    """What a request says, in whatever protocol it came."""
+class Conversation:
+    """The part of a request that a default reply depends on, for any protocol."""
 
     question: str
     """The last text of the user."""
 
     rounds: int
-    """How often the model called tools since the question."""
+    """How many turns with tool calls came after the question."""
 
     results: Sequence[str]
-    """What these calls gave."""
+    """The results of these calls."""
 
     tools: Sequence[str]
-    """The names of the tools that are offered."""
+    """The names of the tools in the request."""
 
 
-def think(heard: Heard) -> Say:
-    """Take the next step of the question, or say what the steps gave.
+def default_reply(conversation: Conversation) -> Say:
+    """Make the next tool calls of the question, or return the results joined by `; `.
 
-    The lines `CALL tool {json}` are one step, each line `THEN CALL tool {json}` is another. Lines
-    that name no tool on offer are skipped; `mcp__server__tool` may be called `tool`.
+    The lines `CALL tool {json}` are one turn, each line `THEN CALL tool {json}` is another. Lines
+    with an unknown tool are skipped; `mcp__server__tool` may be written `tool`.
     """
-    steps = _steps(heard)
-    if heard.rounds < len(steps):
-        return Say(calls=steps[heard.rounds])
-    if heard.rounds:
-        return Say("; ".join(heard.results))
-    return Say(f"echo: {heard.question}")
+    steps = _steps(conversation)
+    if conversation.rounds < len(steps):
+        return Say(calls=steps[conversation.rounds])
+    if conversation.rounds:
+        return Say("; ".join(conversation.results))
+    return Say(f"echo: {conversation.question}")
 
 
-def heard_by_anthropic(body: Mapping[str, Any]) -> Heard:
+def conversation_from_anthropic(body: Mapping[str, Any]) -> Conversation:
     """Read a request of Anthropic's Messages API."""
     messages = [message for message in body["messages"] if message["role"] != "system"]
-    begin = _last(
+    start = _last(
         message["role"] == "user" and not _blocks(message, "tool_result") for message in messages
     )
-    since = messages[begin + 1 :]
-    return Heard(
-        question=_text_of(messages[begin]["content"]) if begin >= 0 else "",
+    since = messages[start + 1 :]
+    return Conversation(
+        question=_text_of(messages[start]["content"]) if start >= 0 else "",
         rounds=sum(bool(_blocks(message, "tool_use")) for message in since),
         results=[
             ("ERROR: " if block.get("is_error") else "") + _text_of(block.get("content"))
@@ -66,25 +66,25 @@ def heard_by_anthropic(body: Mapping[str, Any]) -> Heard:
     )
 
 
-def heard_by_openai(body: Mapping[str, Any]) -> Heard:
+def conversation_from_openai(body: Mapping[str, Any]) -> Conversation:
     """Read a request for a chat completion."""
     messages: list[Mapping[str, Any]] = list(body["messages"])
-    begin = _last(message["role"] == "user" for message in messages)
-    since = messages[begin + 1 :]
+    start = _last(message["role"] == "user" for message in messages)
+    since = messages[start + 1 :]
     functions: list[Mapping[str, Any]] = [tool["function"] for tool in body.get("tools") or ()]
-    return Heard(
-        question=_text_of(messages[begin].get("content")) if messages else "",
+    return Conversation(
+        question=_text_of(messages[start].get("content")) if messages else "",
         rounds=sum(bool(message.get("tool_calls")) for message in since),
-        results=[_text_of(one.get("content")) for one in since if one["role"] == "tool"],
+        results=[_text_of(reply.get("content")) for reply in since if reply["role"] == "tool"],
         tools=[function["name"] for function in functions],
     )
 
 
-def _steps(heard: Heard) -> list[tuple[Call, ...]]:
+def _steps(conversation: Conversation) -> list[tuple[Call, ...]]:
     first: list[Call] = []
     later: list[tuple[Call, ...]] = []
-    for line in _LINE.finditer(heard.question):
-        name = offered(line["tool"], heard.tools)
+    for line in _LINE.finditer(conversation.question):
+        name = offered_name(line["tool"], conversation.tools)
         arguments = _object(line["arguments"])
         if name is None or arguments is None:
             continue
@@ -96,8 +96,8 @@ def _steps(heard: Heard) -> list[tuple[Call, ...]]:
     return [tuple(first), *later] if first else later
 
 
-def offered(name: str, tools: Sequence[str]) -> str | None:
-    """Find the tool that is meant; Claude's command line offers `mcp__server__tool` for `tool`."""
+def offered_name(name: str, tools: Sequence[str]) -> str | None:
+    """Return the full name of a tool; Claude's CLI lists `tool` as `mcp__server__tool`."""
     if name in tools:
         return name
     return next((tool for tool in tools if tool.rpartition("__")[2] == name), None)
@@ -110,8 +110,8 @@ def _object(text: str) -> dict[str, Any] | None:
         return None
 
 
-def _last(holds: Iterable[bool]) -> int:
-    return max((index for index, held in enumerate(holds) if held), default=-1)
+def _last(flags: Iterable[bool]) -> int:
+    return max((index for index, flag in enumerate(flags) if flag), default=-1)
 
 
 def _blocks(message: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:

@@ -8,38 +8,49 @@ from typing import Any
 import pytest
 
 from plait.models.scripts import Call, Say
-from plait.testing.llm.brain import Heard, heard_by_anthropic, heard_by_openai, think
+from plait.testing.llm.default_replies import (
+    Conversation,
+    conversation_from_anthropic,
+    conversation_from_openai,
+    default_reply,
+)
 
 
-def _heard(question: str, *, rounds: int = 0, results: tuple[str, ...] = ()) -> Heard:
+def _conversation(question: str, *, rounds: int = 0, results: tuple[str, ...] = ()) -> Conversation:
     tools = ("add", "mcp__calc__mul", "now")
-    return Heard(question=question, rounds=rounds, results=results, tools=tools)
+    return Conversation(question=question, rounds=rounds, results=results, tools=tools)
 
 
 def test_all_lines_that_call_are_one_turn() -> None:
     question = 'Please:\nCALL now {}\n  CALL add {"a": 1}  \nCALL now {"zone": "x"}\nthanks'
 
     calls = (Call("now"), Call("add", {"a": 1}), Call("now", {"zone": "x"}))
-    assert think(_heard(question)) == Say(calls=calls)
+    assert default_reply(_conversation(question)) == Say(calls=calls)
 
 
 def test_a_tool_of_a_server_is_found_by_its_own_name() -> None:
-    assert think(_heard('CALL mul {"a": 2}')) == Say(calls=(Call("mcp__calc__mul", {"a": 2}),))
-    assert think(_heard("CALL mcp__calc__mul {}")) == Say(calls=(Call("mcp__calc__mul"),))
+    assert default_reply(_conversation('CALL mul {"a": 2}')) == Say(
+        calls=(Call("mcp__calc__mul", {"a": 2}),)
+    )
+    assert default_reply(_conversation("CALL mcp__calc__mul {}")) == Say(
+        calls=(Call("mcp__calc__mul"),)
+    )
 
 
 @pytest.mark.parametrize("line", ["CALL unknown {}", "CALL add {bad}", "CALL add", "call add {}"])
 def test_a_line_that_calls_no_tool_on_offer_is_a_text_like_any_other(line: str) -> None:
-    assert think(_heard(line)) == Say(f"echo: {line}")
+    assert default_reply(_conversation(line)) == Say(f"echo: {line}")
 
 
 def test_later_calls_are_done_one_in_each_round_and_all_results_are_said_at_last() -> None:
     question = 'CALL add {"a": 1}\nCALL now {}\nTHEN CALL mul {"a": 2}\nTHEN CALL now {}'
 
-    assert len(think(_heard(question)).calls) == 2
-    assert think(_heard(question, rounds=1)).calls == (Call("mcp__calc__mul", {"a": 2}),)
-    assert think(_heard(question, rounds=2)).calls == (Call("now"),)
-    said = think(_heard(question, rounds=3, results=("1", "2", "3", "4")))
+    assert len(default_reply(_conversation(question)).calls) == 2
+    assert default_reply(_conversation(question, rounds=1)).calls == (
+        Call("mcp__calc__mul", {"a": 2}),
+    )
+    assert default_reply(_conversation(question, rounds=2)).calls == (Call("now"),)
+    said = default_reply(_conversation(question, rounds=3, results=("1", "2", "3", "4")))
     assert said == Say("1; 2; 3; 4")
 
 
@@ -74,9 +85,9 @@ def test_only_what_follows_the_last_text_of_the_user_counts_for_anthropic() -> N
         {"role": "system", "content": "another"},
     ]
 
-    heard = heard_by_anthropic({"messages": messages, "tools": [{"name": "add"}]})
+    conversation = conversation_from_anthropic({"messages": messages, "tools": [{"name": "add"}]})
 
-    assert heard == Heard(
+    assert conversation == Conversation(
         question="one\nseven",
         rounds=1,
         results=["seven\n<image>", "ERROR: bad", ""],
@@ -102,8 +113,10 @@ def test_only_what_follows_the_last_text_of_the_user_counts_for_openai() -> None
     ]
     tools = [{"type": "function", "function": {"name": "add"}}]
 
-    heard = heard_by_openai(json.loads(json.dumps({"messages": messages, "tools": tools})))
+    conversation = conversation_from_openai(
+        json.loads(json.dumps({"messages": messages, "tools": tools}))
+    )
 
-    assert heard == Heard(
+    assert conversation == Conversation(
         question="second", rounds=2, results=["one", "two\n<image>"], tools=["add"]
     )
