@@ -1,4 +1,4 @@
-"""The command line of the stand-ins for models."""
+"""The command line of the stand-ins for models: `python -m plait.testing.llm anthropic`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from plait.testing.llm.server import ProviderServer
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Serve one API, say where on a line of its own, and end at SIGTERM or SIGINT."""
+    """Serve one API, print its URL, and exit at SIGTERM or SIGINT."""
     stopped = threading.Event()
 
     def stop(_number: int, _frame: FrameType | None) -> None:
@@ -53,23 +53,27 @@ def _server(options: argparse.Namespace) -> ProviderServer:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m plait.testing.llm",
-        description="Stand in for the API of a model. Without a script it does the calls that the "
-        'user writes down (lines such as: CALL add {"a": 1}), or repeats the text.',
+        description="Stand in for the API of a model. Without a script it makes the tool calls in "
+        'the user text (lines such as: CALL add {"a": 1}), or repeats the text.',
     )
     parser.add_argument("api", choices=["anthropic", "openai"])
     parser.add_argument("--port", type=int, default=0, help="0 picks a free one")
-    parser.add_argument("--script", metavar="FILE", help="what the model says: a JSON array")
+    parser.add_argument("--script", metavar="FILE", help="turns of the model: a JSON array")
     parser.add_argument("--key", help="the only key that is accepted")
     parser.add_argument(
         "--model",
         action="append",
         default=[],
         metavar="NAME",
-        help="a model that there is; may be given again",
+        help="an available model; may be repeated",
     )
     parser.add_argument(
         "--every-request",
         action="store_true",
-        help="requests without tools use up the script too (anthropic)",
+        help="requests without tools consume the script too (anthropic)",
     )
     return parser
+
+
+if __name__ == "__main__":
+    main()
