@@ -40,10 +40,10 @@ async def main() -> None:
         print(shown["orders"][-1])
         print(shown["plait/cut"])
 
-        handle = message.artifact["plait/parked"]
+        handle = message.artifact["plait/full_result"]
         more = await named["read_more"].ainvoke({"handle": handle, "path": "$.orders[998:].item"})
         print(*(block["text"] for block in more), sep="\n")
-        whole: Any = client.read_parked(handle).structured_content
+        whole: Any = client.read_full_result(handle).structured_content
         print(f"kept for the program: {len(whole['orders'])} orders")
 
         model = ScriptedChatModel(

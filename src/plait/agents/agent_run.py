@@ -17,7 +17,7 @@ from plait.agents.servers import MCPServerConfig
 from plait.agents.static_tool import StaticTool
 from plait.agents.toolbox import toolbox_for
 from plait.client.calls.approval import OnApproval
-from plait.client.calls.result_budget.bounds import OWN_SERVER, READ_MORE
+from plait.client.calls.result_budget.limiter import OWN_SERVER, READ_MORE
 from plait.client.catalog.tool import Tool
 from plait.client.toolbox import Toolbox
 from plait.errors import (

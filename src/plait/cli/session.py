@@ -133,17 +133,17 @@ def run(
     servers: Sequence[str] = (),
     heal: bool = False,
     show_progress: bool = True,
-    on_question: ElicitationFnT | None = None,
+    on_elicitation: ElicitationFnT | None = None,
     on_approval: OnApproval | None = None,
 ) -> T:
     """Open the toolbox, do the work in it, and close everything, also after Ctrl-C.
 
-    Servers are told that questions are answered if `on_question` answers them.
+    Servers are told that questions are answered if `on_elicitation` answers them.
     """
     config = load_config(ctx, servers, heal=heal)
     if on_approval is not None:
         config = replace(config, options={**config.options, "on_approval": on_approval})
-    return run_with(ctx, config, work, show_progress=show_progress, on_question=on_question)
+    return run_with(ctx, config, work, show_progress=show_progress, on_elicitation=on_elicitation)
 
 
 def run_with(
@@ -152,7 +152,7 @@ def run_with(
     work: Callable[[Opened], Awaitable[T]],
     *,
     show_progress: bool = True,
-    on_question: ElicitationFnT | None = None,
+    on_elicitation: ElicitationFnT | None = None,
 ) -> T:
     """Do the work in a toolbox of a configuration that has been read already."""
     from plait.cli.connecting import Progress
@@ -161,7 +161,7 @@ def run_with(
     show_progress = show_progress and not settings_of(ctx).quiet
 
     async def main() -> T:
-        asked = None if on_question is None else partial(_same_for_all, on_question)
+        asked = None if on_elicitation is None else partial(_same_for_all, on_elicitation)
         async with Toolbox(config, on_elicitation=asked) as box:
             return await work(Opened(box, config, Progress(box, enabled=show_progress)))
 
@@ -173,9 +173,9 @@ def run_with(
         raise seen from seen.__cause__
 
 
-def _same_for_all(on_question: ElicitationFnT, server: str) -> ElicitationFnT:
+def _same_for_all(on_elicitation: ElicitationFnT, server: str) -> ElicitationFnT:
     del server
-    return on_question
+    return on_elicitation
 
 
 def _ask(request: InputRequest) -> str:

@@ -44,7 +44,7 @@ class Hearing:
         """Take who is told; the two functions are parts of the client itself, and come first."""
         self._callbacks = {
             name: handover.returning(callback, outlasting=True)
-            for name, callback in callbacks.given().items()
+            for name, callback in callbacks.registered().items()
         }
         self._on_tools_changed = on_tools_changed
         self._on_resource_updated = on_resource_updated

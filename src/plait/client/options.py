@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from plait.client.calls.approval import OnApproval
-from plait.client.calls.callbacks import NOTICES, OnAnyProgress, OnNotice
-from plait.client.calls.executor import Calling
+from plait.client.calls.callbacks import NOTIFICATION_CALLBACKS, OnAnyProgress, OnNotification
+from plait.client.calls.executor import CallSettings
 from plait.client.calls.fallback import backups_only
-from plait.client.calls.policy_check import Gate
+from plait.client.calls.policy_check import PolicyCheck
 from plait.client.calls.result_cache import ResultCaching
 from plait.client.catalog.filters import ToolFilter
 from plait.client.catalog.lock.file import LOCKFILE_NAME, read_lockfile
@@ -57,7 +57,7 @@ APPLIED = frozenset(
         "tool_timeouts",
         "validate_arguments",
         "on_progress",
-        *NOTICES,
+        *NOTIFICATION_CALLBACKS,
     }
 )
 
@@ -87,15 +87,15 @@ class ClientOptions(TypedDict, total=False):
     validate_arguments: bool
     policy: PolicySource
     on_approval: OnApproval
-    on_message: OnNotice
+    on_message: OnNotification
     on_progress: OnAnyProgress
-    on_initialized: OnNotice
-    on_cancelled: OnNotice
-    on_tools_list_changed: OnNotice
-    on_prompts_list_changed: OnNotice
-    on_resources_list_changed: OnNotice
-    on_roots_list_changed: OnNotice
-    on_resources_updated: OnNotice
+    on_initialized: OnNotification
+    on_cancelled: OnNotification
+    on_tools_list_changed: OnNotification
+    on_prompts_list_changed: OnNotification
+    on_resources_list_changed: OnNotification
+    on_roots_list_changed: OnNotification
+    on_resources_updated: OnNotification
     sanitize: bool
     lockfile: Any
     lock: LockMode
@@ -161,11 +161,11 @@ def lockfile_path(options: Mapping[str, Any], source: str | None) -> Path:
     return folder / LOCKFILE_NAME
 
 
-def calling_from(
+def call_settings_from(
     options: Mapping[str, Any], *, default_seconds: float | None, observers: Sequence[Observer]
-) -> Calling:
+) -> CallSettings:
     """Read how the client makes its calls."""
-    return Calling(
+    return CallSettings(
         default_seconds=default_seconds,
         validate_arguments=options.get("validate_arguments", True),
         fallbacks=options.get("fallbacks") or {},
@@ -174,7 +174,7 @@ def calling_from(
         call_budget=options.get("call_budget"),
         observers=tuple(observers),
         on_progress=options.get("on_progress"),
-        gate=Gate(options.get("policy"), options.get("on_approval")),
+        policy_check=PolicyCheck(options.get("policy"), options.get("on_approval")),
     )
 
 

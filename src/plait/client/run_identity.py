@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from plait._support.redact import Redactor
-from plait.client.calls.call import RunMark
+from plait.client.calls.tool_call import RunIdentity
 from plait.client.config.servers import RemoteServer, ServerConfig, StdioServer
 from plait.client.connections.credentials import Access
 from plait.errors import ConfigError
@@ -72,10 +72,10 @@ def thread_of(run: Run | None) -> str | None:
     return None if thread is None else str(thread)
 
 
-def mark_of(run: Run | None) -> RunMark | None:
+def mark_of(run: Run | None) -> RunIdentity | None:
     """Say which run, and which conversation, a call belongs to; `None` where nothing is known."""
     key, thread = (run or {}).get("run_id"), thread_of(run)
-    return None if key is None and thread is None else RunMark(key=key, thread=thread)
+    return None if key is None and thread is None else RunIdentity(key=key, thread=thread)
 
 
 def _is_auth_function(auth: object) -> bool:

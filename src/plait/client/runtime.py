@@ -19,10 +19,9 @@ from mcp_types import (
     LoggingMessageNotificationParams,
 )
 
-from plait.client.calls.call_routing import Talk
+from plait.client.calls.call_routing import CallRouter, with_schema_defaults
 from plait.client.calls.callbacks import ServerCallbacks
-from plait.client.calls.elicitation_schema import with_defaults
-from plait.client.calls.executor import Calling, ToolExecutor
+from plait.client.calls.executor import CallSettings, ToolExecutor
 from plait.client.calls.sampling import Sampling
 from plait.client.catalog.catalog import ToolCatalog
 from plait.client.catalog.options import Shaping
@@ -55,7 +54,7 @@ class Core:
         voice_for: Callable[[str], Voice],
         callbacks: ServerCallbacks | None = None,
         shaping: Shaping | None = None,
-        calling: Calling | None = None,
+        call_settings: CallSettings | None = None,
         sampling: Sampling | None = None,
         follow_tools: bool = True,
     ) -> None:
@@ -64,8 +63,8 @@ class Core:
         Without `follow_tools`, modern servers are not asked to announce changes of their tools.
         """
         self._voice_for = voice_for
-        talk = Talk()
-        self._desk = None if sampling is None else SamplingDesk(sampling, talk)
+        router = CallRouter()
+        self._desk = None if sampling is None else SamplingDesk(sampling, router)
         self._own_sampling = {name: server.sampling for name, server in servers.items()}
         common = {name: without_run(server) for name, server in servers.items()}
         self.pool = ConnectionPool(common, self._voice, on_opened=self._session_opened)
@@ -82,8 +81,8 @@ class Core:
             self.pool,
             self.catalog,
             handover,
-            calling,
-            talk=talk,
+            call_settings,
+            router=router,
             sample=None if sampling is None else partial(ask_model, sampling),
         )
 
@@ -204,14 +203,14 @@ class Core:
         async def answer(
             context: ClientRequestContext, params: ElicitRequestParams
         ) -> ElicitResult | ErrorData:
-            answered = await self.executor.talk.answer(context, params, otherwise)
-            return with_defaults(params, answered)
+            answered = await self.executor.router.answer_elicitation(context, params, otherwise)
+            return with_schema_defaults(params, answered)
 
         return answer
 
     async def _logged(self, server: str, params: LoggingMessageNotificationParams) -> None:
         """Pass a log message on to the call it must belong to, or else to the whole client."""
-        if not self.executor.talk.logged(server, params):
+        if not self.executor.router.dispatch_log(server, params):
             self._hearing.logged(server, params)
 
     def _session_opened(self, session: Session) -> None:

@@ -14,8 +14,8 @@ from mcp.client import ClientRequestContext
 from mcp.client.session import SamplingFnT
 
 from plait._support.clock import Clock, SystemClock
-from plait.client.calls.call_routing import Listener, Talk
-from plait.client.calls.sampling import Asked, Sampled, Sampling, refusal
+from plait.client.calls.call_routing import ActiveCall, CallRouter
+from plait.client.calls.sampling import Sampling, SamplingRequest, SamplingResult, refusal
 
 logger = logging.getLogger("plait.client.calls")
 
@@ -28,9 +28,11 @@ _WINDOW_SECONDS = 60.0
 class SamplingDesk:
     """Decides about the requests of all servers; lives in the loop that owns the connections."""
 
-    def __init__(self, sampling: Sampling, talk: Talk, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self, sampling: Sampling, router: CallRouter, *, clock: Clock | None = None
+    ) -> None:
         self.sampling = sampling
-        self._talk = talk
+        self._router = router
         self._clock = clock or SystemClock()
         self._recent: deque[float] = deque()
         self._told: set[tuple[str, str]] = set()
@@ -38,24 +40,26 @@ class SamplingDesk:
     def for_server(self, server: str) -> SamplingFnT:
         """Return what answers one server."""
 
-        async def answer(context: ClientRequestContext, params: Asked) -> Sampled | types.ErrorData:
+        async def answer(
+            context: ClientRequestContext, params: SamplingRequest
+        ) -> SamplingResult | types.ErrorData:
             del context
             return await self.answer(server, params)
 
         return answer
 
-    async def answer(self, server: str, asked: Asked) -> Sampled | types.ErrorData:
+    async def answer(self, server: str, asked: SamplingRequest) -> SamplingResult | types.ErrorData:
         """Answer a request, where the call was made that it must belong to."""
-        calls = self._talk.calls(server)
+        calls = self._router.calls_of(server)
         # Where it cannot be told which call asks, the most patient one pays.
-        call = min(calls, key=lambda one: one.tally.sampled, default=None)
-        in_call = None if call is None else call.tally.sampled
+        call = min(calls, key=lambda one: one.sampling_requests, default=None)
+        in_call = None if call is None else call.sampling_requests
         reason = refusal(self.sampling, asked, in_call=in_call, in_minute=self._in_minute())
         if reason is not None:
             return self._refused(server, reason)
         self._recent.append(self._clock.monotonic())
         if call is not None:
-            call.tally.sampled += 1
+            call.sampling_requests += 1
         asked = self.sampling.within_limits(asked)
         if len(calls) == 1 and calls[0].sample is not None:
             answering = calls[0].sample(server, asked)
@@ -65,12 +69,14 @@ class SamplingDesk:
         return self._refused(server, answer) if isinstance(answer, str) else answer
 
     async def _finished(
-        self, answering: Coroutine[Any, Any, Sampled | types.ErrorData], calls: list[Listener]
-    ) -> Sampled | types.ErrorData | str:
+        self,
+        answering: Coroutine[Any, Any, SamplingResult | types.ErrorData],
+        calls: list[ActiveCall],
+    ) -> SamplingResult | types.ErrorData | str:
         """Wait for the answer as long as one of the calls is under way that may want it."""
         task = asyncio.ensure_future(answering)
         try:
-            with self._talk.cancelled_after(calls, task):
+            with self._router.cancelled_with(calls, task):
                 await asyncio.wait({task})
         finally:
             task.cancel()
@@ -89,7 +95,9 @@ class SamplingDesk:
         return types.ErrorData(code=_REFUSED, message=reason)
 
 
-async def ask_model(sampling: Sampling, server: str, asked: Asked) -> Sampled | types.ErrorData:
+async def ask_model(
+    sampling: Sampling, server: str, asked: SamplingRequest
+) -> SamplingResult | types.ErrorData:
     """Have a request approved, and the model answer it; a failure is an answer too."""
     approved = await _approved(sampling, server, asked)
     if approved is None:
@@ -109,7 +117,9 @@ async def ask_model(sampling: Sampling, server: str, asked: Asked) -> Sampled | 
     return _result(answer)
 
 
-async def _approved(sampling: Sampling, server: str, asked: Asked) -> Asked | None:
+async def _approved(
+    sampling: Sampling, server: str, asked: SamplingRequest
+) -> SamplingRequest | None:
     if sampling.approve is None:
         return asked
     try:
@@ -124,7 +134,7 @@ async def _approved(sampling: Sampling, server: str, asked: Asked) -> Asked | No
     return asked if verdict is True else None
 
 
-def _result(answer: Sampled | str) -> Sampled:
+def _result(answer: SamplingResult | str) -> SamplingResult:
     if isinstance(answer, str):
         text = types.TextContent(text=answer)
         return types.CreateMessageResult(role="assistant", content=text, model="unknown")

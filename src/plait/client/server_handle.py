@@ -8,7 +8,7 @@ from typing import Any
 
 import mcp_types as types
 
-from plait.client.calls.call import OnProgress, ToolCall
+from plait.client.calls.tool_call import OnProgress, ToolCall
 from plait.client.connections.server_info import ServerFacts
 from plait.client.resource_watch import ResourceWatch
 from plait.client.toolbox import Toolbox

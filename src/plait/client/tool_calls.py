@@ -9,10 +9,10 @@ from typing import Any
 from mcp.client.session import ElicitationFnT
 
 from plait.client.calls.approval import OnApproval
-from plait.client.calls.call import OnProgress, ToolCall
 from plait.client.calls.outcome import ToolResult
-from plait.client.calls.policy_check import Gate
-from plait.client.calls.result_budget.bounds import OWN_SERVER, READ_MORE, ResultBounds
+from plait.client.calls.policy_check import PolicyCheck
+from plait.client.calls.result_budget.limiter import OWN_SERVER, READ_MORE, ResultLimiter
+from plait.client.calls.tool_call import OnProgress, ToolCall
 from plait.client.catalog.overrides import complete_arguments
 from plait.client.catalog.tool import Tool
 from plait.client.config.policy import PolicyDecision
@@ -28,8 +28,8 @@ class ToolCalls(ServerFeatures):
     """Makes calls on the servers of a client."""
 
     _servers: dict[str, ServerConfig]
-    _bounds: ResultBounds
-    _gate: Gate
+    _limiter: ResultLimiter
+    _policy_check: PolicyCheck
 
     async def access_for(
         self, server: str, run: Run | None, given: Access | None = None
@@ -50,17 +50,18 @@ class ToolCalls(ServerFeatures):
         *,
         timeout_seconds: float | None = None,
         on_progress: OnProgress | None = None,
-        on_question: ElicitationFnT | None = None,
+        on_elicitation: ElicitationFnT | None = None,
         on_approval: OnApproval | None = None,
         run: Run | None = None,
         reader: str = READ_MORE,
     ) -> ToolResult:
         """Call a tool by its wire name; what the tool itself calls a failure is a result.
 
-        `on_question` answers what the server asks the user, in a client with `on_elicitation`; the
-        time it takes does not count. `on_approval` is asked in place of the client's own. `run` is
-        what functions of the run get, such as `{"configurable": {"user": "ann"}}`. `reader` is the
-        name under which the model knows the tool that reads on in results that are shortened.
+        `on_elicitation` answers elicitation requests of this call, in a client that has an
+        `on_elicitation` of its own; the time it takes does not count. `on_approval` replaces the
+        client's own. `run` is passed to functions of the run, such as
+        `{"configurable": {"user": "ann"}}`. `reader` is the name of the `read_more` tool that
+        shortened results refer to.
 
         Raises:
             PlaitError: The call could not be made, or its outcome is not known.
@@ -74,7 +75,7 @@ class ToolCalls(ServerFeatures):
             arguments=arguments or {},
             timeout_seconds=timeout_seconds,
             on_progress=on_progress,
-            on_question=on_question,
+            on_elicitation=on_elicitation,
             on_approval=on_approval,
             access=await self.access_for(server, run),
             run=mark_of(run),
@@ -100,7 +101,7 @@ class ToolCalls(ServerFeatures):
         self, tool: str, arguments: Mapping[str, Any], run: Run | None
     ) -> ToolCall:
         """Make a call of a tool of our own, for whom the run acts on the server it is about."""
-        asked = self._bounds.server_of(arguments.get("handle"))
+        asked = self._limiter.server_of(arguments.get("handle"))
         access = await self.access_for(asked, run) if asked in self.server_names else None
         return ToolCall(
             server=OWN_SERVER, tool=tool, arguments=arguments, access=access, run=mark_of(run)
@@ -131,7 +132,7 @@ class ToolCalls(ServerFeatures):
         """Say what the policy decides about a call, without making it or asking anybody."""
         call = ToolCall(server=server, tool=tool, arguments=arguments or {})
         call = await self.completed(call, context=call)
-        return self._gate.decide(call, await self._recall(call))
+        return self._policy_check.decide(call, await self._recall(call))
 
     async def permit(self, call: ToolCall, tool: Tool) -> ToolCall:
         """Hold a call to the policy that is not made by this toolbox itself.
@@ -139,11 +140,11 @@ class ToolCalls(ServerFeatures):
         Raises:
             PermissionDeniedError: It must not be made.
         """
-        return await self._gate.permit(call, tool)
+        return await self._policy_check.permit(call, tool)
 
     def hides(self, tool: Tool) -> bool:
         """Say whether a tool is left out of lists, because the policy denies every call of it."""
-        return self._gate.hides(tool)
+        return self._policy_check.hides(tool)
 
     async def execute(self, call: ToolCall) -> ToolResult:
         """Make a call as it is.
@@ -165,7 +166,7 @@ class ToolCalls(ServerFeatures):
         `call` does this by itself; whoever uses `execute` does it last. `reader` is the name
         under which the model knows the tool that reads on.
         """
-        return await self._bounds.bounded(result, call, reader=reader)
+        return await self._limiter.limited(result, call, reader=reader)
 
     def own_tools(self, *, taken: Collection[str] = ()) -> list[Tool]:
         """Return the tools that the toolbox answers itself, under names that are not taken.
@@ -173,12 +174,12 @@ class ToolCalls(ServerFeatures):
         With a result budget that is `read_more`, for results that are shortened; without one there
         is none. They are called like others: `call(tool.server, tool.wire_name, arguments)`.
         """
-        if not self._bounds.are_set:
+        if not self._limiter.has_limits:
             return []
         name = READ_MORE
         while name in taken:
             name = f"mcp_{name}"
-        return [self._bounds.reader(name)]
+        return [self._limiter.read_more_tool(name)]
 
     async def read_on(self, call: ToolCall, *, reader: str = READ_MORE) -> ToolResult:
         """Answer a call of `read_more`, made by whoever made the call that was shortened.
@@ -188,19 +189,19 @@ class ToolCalls(ServerFeatures):
             ResultExpiredError: The result is not kept (any more), or is somebody else's.
         """
         self._check_open()
-        return await self._bounds.answer(call, reader=reader)
+        return await self._limiter.answer_read_more(call, reader=reader)
 
-    def server_of_parked(self, handle: object) -> str | None:
+    def server_of_full_result(self, handle: object) -> str | None:
         """Return the server that was asked for a result that is kept, or `None`."""
-        return self._bounds.server_of(handle)
+        return self._limiter.server_of(handle)
 
-    def read_parked(self, handle: str) -> ToolResult:
+    def read_full_result(self, handle: str) -> ToolResult:
         """Return the whole of a result that was shortened; for programs, whoever made the call.
 
         Raises:
             ResultExpiredError: It is not kept (any more).
         """
-        return self._bounds.kept(handle)
+        return self._limiter.full_result(handle)
 
     def call_blocking(
         self,

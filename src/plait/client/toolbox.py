@@ -14,7 +14,7 @@ from mcp.client.session import ElicitationFnT
 
 from plait._version import __version__
 from plait.client.calls.callbacks import OnLog, ServerCallbacks
-from plait.client.calls.result_budget.bounds import ResultBounds
+from plait.client.calls.result_budget.limiter import ResultLimiter
 from plait.client.calls.sampling import Sampler, Sampling
 from plait.client.catalog.catalog import Offer
 from plait.client.catalog.deferral import Deferring
@@ -27,7 +27,7 @@ from plait.client.config.read import ClientConfig, ConfigSource, read_config, re
 from plait.client.connections.credentials import Access
 from plait.client.options import (
     ClientOptions,
-    calling_from,
+    call_settings_from,
     check_fallbacks,
     lock_from,
     shaping_from,
@@ -88,17 +88,17 @@ class Toolbox(ToolCalls):
         level = log_level or self._options.get("log_level")
         if level is None and callbacks.on_message is not None:
             level = "debug"  # without being asked, modern servers send none
-        self._bounds = ResultBounds(
+        self._limiter = ResultLimiter(
             self._options.get("result_budget"),
             self._servers,
             counter=self._options.get("token_counter"),
         )
-        calling = calling_from(
+        call_settings = call_settings_from(
             self._options,
             default_seconds=default_tool_timeout or self.config.default_tool_timeout,
             observers=observers,
         )
-        self._gate = calling.gate
+        self._policy_check = call_settings.policy_check
         self.deferring = Deferring(
             self._options.get("defer"), self._servers, counter=self._options.get("token_counter")
         )
@@ -117,7 +117,7 @@ class Toolbox(ToolCalls):
                     shaping_from(self._options),
                     lock=lock_from(self._options, self.config.source),
                 ),
-                calling=calling,
+                call_settings=call_settings,
                 sampling=Sampling.of(on_sampling),
                 follow_tools=follow_tools,
             )

@@ -13,7 +13,7 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
 from plait import MultiServerMCPClient, OutcomeUnknownError, PlaitError, ProtocolError, Toolbox
-from plait.client.calls.call import ToolCall
+from plait.client.calls.tool_call import ToolCall
 from plait.testing import ServerProcess, running
 from plait.testing.fixtures import StartFaultServer
 from plait.testing.ports import free_port

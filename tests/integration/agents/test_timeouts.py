@@ -11,7 +11,7 @@ import pytest
 
 from plait import MultiServerMCPClient
 from plait.client import run_deadline
-from plait.client.calls.call import ToolCall, deadline_of
+from plait.client.calls.tool_call import ToolCall, deadline_of
 from plait.client.config.timing import Timeouts
 from plait.testing import ServerProcess, eventually
 from tests.integration.agents.helpers import arun, one_by_one, run, tool_call

@@ -87,7 +87,7 @@ async def test_an_agent_reads_five_megabytes_to_the_end() -> None:
         assert all(bytes_of(answer) <= 800_000 for answer in more)
         pieces: list[Any] = [answer.content[0] for answer in more]
         assert "".join(piece["text"] for piece in pieces) == whole
-        assert client.read_parked(handles[0]).text == whole
+        assert client.read_full_result(handles[0]).text == whole
 
 
 async def test_an_agent_reads_a_thousand_rows_to_the_end() -> None:
@@ -109,7 +109,7 @@ async def test_an_agent_reads_a_thousand_rows_to_the_end() -> None:
 
         *kept, mark = json.loads(first.text)["rows"]
         assert list(mark) == ["…"]
-        assert first.artifact["plait/parked"] == handles[0]
+        assert first.artifact["plait/full_result"] == handles[0]
         assert first.artifact["structured_content"] == json.loads(first.text)
         for answer in (first, *more):
             assert bytes_of(answer) <= 20_000
@@ -152,7 +152,7 @@ async def test_without_a_budget_results_are_whole_and_nothing_reads_on() -> None
         (answer,) = await arun(one_by_one(tool_call("log", lines=5000)), tools)
 
         assert answer.text == log_text(5000)
-        assert "plait/parked" not in answer.artifact
+        assert "plait/full_result" not in answer.artifact
         assert "read_more" not in [tool.name for tool in tools]
 
 
@@ -186,7 +186,7 @@ async def test_files_are_kept_out_of_checkpoints_and_resources_count_too() -> No
 
         message = state["messages"][-2]
         assert len(json.dumps(message.artifact)) < 8000
-        whole = client.read_parked(message.artifact["plait/parked"])
+        whole = client.read_full_result(message.artifact["plait/full_result"])
         assert whole.to_dict()["content"][0]["resource"]["text"] == "x" * 1_000_000
 
 
@@ -207,7 +207,7 @@ async def test_interceptors_see_whole_results() -> None:
 
         assert seen == [len(log_text(5000))]
         assert answer.text == log_text(5000)[:100]
-        assert "plait/parked" not in answer.artifact
+        assert "plait/full_result" not in answer.artifact
 
 
 def test_code_without_a_loop_reads_on_too() -> None:
@@ -240,7 +240,7 @@ async def test_nobody_reads_the_results_of_others() -> None:
             other_tools = await other_client.get_tools(config=run_of("ann"))
             big = named(tools, "big")
             cut = await big.ainvoke(tool_call("big", size_bytes=50_000), run_of("ann"))
-            read = tool_call("read_more", handle=cut.artifact["plait/parked"])
+            read = tool_call("read_more", handle=cut.artifact["plait/full_result"])
             reader, other_reader = named(tools, "read_more"), named(other_tools, "read_more")
 
             own = await reader.ainvoke(read, run_of("ann"))
@@ -263,13 +263,13 @@ async def test_a_handle_that_has_expired_says_what_to_do() -> None:
         first, _ = await arun(
             one_by_one(tool_call("log", lines=2000), tool_call("log", lines=2000)), tools
         )
-        handle = first.artifact["plait/parked"]
+        handle = first.artifact["plait/full_result"]
         (answer,) = await arun(one_by_one(tool_call("read_more", handle=handle)), tools)
 
         assert answer.status == "error"
         assert "call the tool again" in answer.text
         with pytest.raises(ResultExpiredError):
-            client.read_parked(handle)
+            client.read_full_result(handle)
 
 
 async def test_a_toolbox_has_the_same_budget_and_the_same_tool() -> None:
@@ -278,7 +278,7 @@ async def test_a_toolbox_has_the_same_budget_and_the_same_tool() -> None:
     ) as box:
         result = await box.call("large", "rows", {"count": 1000})
         (reader,) = box.own_tools(taken=["read_more"])
-        asked = {"handle": result.parked, "path": "$.rows[*].id"}
+        asked = {"handle": result.full_result, "path": "$.rows[*].id"}
         ids: list[int] = []
         while len(ids) < 1000:
             more = await box.call(reader.server, reader.wire_name, {**asked, "start": len(ids)})
@@ -289,8 +289,8 @@ async def test_a_toolbox_has_the_same_budget_and_the_same_tool() -> None:
         assert result.structured_content == json.loads(result.text)
         assert reader.name == "mcp_read_more"
         assert ids == list(range(1000))
-        assert result.parked is not None
-        assert box.read_parked(result.parked).structured_content == {
+        assert result.full_result is not None
+        assert box.read_full_result(result.full_result).structured_content == {
             "total": 1000,
             "rows": row_list(1000),
         }

@@ -25,8 +25,8 @@ from plait import (
     ServerError,
     Toolbox,
 )
-from plait.client.calls.call import ToolCall
 from plait.client.calls.result_cache import ResultCache, ResultCaching
+from plait.client.calls.tool_call import ToolCall
 from plait.client.connections.credentials import Access
 from plait.errors import HttpError
 from plait.testing import ScriptedChatModel, free_port, tool_call

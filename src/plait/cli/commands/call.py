@@ -123,7 +123,7 @@ def call(
             parsed,
             timeout_seconds=timeout_seconds,
             on_progress=on_progress,
-            on_question=questioner,
+            on_elicitation=questioner,
         )
 
     try:
@@ -133,7 +133,7 @@ def call(
             servers=[server],
             heal=True,
             show_progress=not as_json,
-            on_question=questioner,
+            on_elicitation=questioner,
             on_approval=TerminalApproval(yes=yes, ask=not no_input),
         )
     except PlaitError as error:

@@ -16,7 +16,7 @@ from plait.client.catalog.schemas import Profile
 from plait.client.catalog.tool import Tool
 from plait.client.config.read import ClientConfig
 from plait.client.config.servers import ServerConfig
-from plait.client.options import calling_from, shaping_from
+from plait.client.options import call_settings_from, shaping_from
 from plait.errors import ConfigError
 
 ByServer = Mapping[str, tuple[Tool, ...]]
@@ -103,7 +103,7 @@ def _usable(options: Mapping[str, Any]) -> tuple[dict[str, Any], list[Finding]]:
     for name, value in options.items():
         try:
             shaping_from({name: value})
-            calling_from({name: value}, default_seconds=None, observers=())
+            call_settings_from({name: value}, default_seconds=None, observers=())
         except ConfigError as error:
             refusals += findings_from_config_error(error)
         else:

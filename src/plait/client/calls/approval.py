@@ -9,9 +9,9 @@ from typing import Any, Final, Literal
 from plait.client.config.raw_value import as_list, as_mapping
 from plait.errors import ConfigError
 
-Answer = Literal["approve", "edit", "reject"]
+Decision = Literal["approve", "edit", "reject"]
 
-ANSWERS: Final[tuple[Answer, ...]] = ("approve", "edit", "reject")
+DECISIONS: Final[tuple[Decision, ...]] = ("approve", "edit", "reject")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class ApprovalRequest:
 class Approval:
     """What a person decides about a call."""
 
-    decision: Answer
+    decision: Decision
 
     args: Mapping[str, Any] | None = field(default=None, repr=False)
     """The arguments to call with instead, for `edit`."""
@@ -55,7 +55,7 @@ class Approval:
 
     def __post_init__(self) -> None:
         """Refuse what is no clear answer."""
-        if self.decision not in ANSWERS:
+        if self.decision not in DECISIONS:
             raise ConfigError(f"an approval is approve, edit or reject, not {self.decision!r}")
         if (self.decision == "edit") is (self.args is None):
             raise ConfigError("an approval has arguments if, and only if, it is an edit")

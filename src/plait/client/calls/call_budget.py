@@ -9,7 +9,7 @@ from collections.abc import Generator, Hashable, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 
-from plait.client.calls.call import RunMark, ToolCall
+from plait.client.calls.tool_call import RunIdentity, ToolCall
 from plait.client.config.budgets import CallBudget, is_named_by
 from plait.errors import BudgetExceededError, InputNeededError
 
@@ -103,16 +103,16 @@ class RunCounters:
         blocks = _blocks.get()
         if self._budget is None:
             return list(blocks)
-        mark = call.run or RunMark()
-        key = mark.key if mark.key is not None else next(iter(blocks), None)
+        identity = call.run or RunIdentity()
+        key = identity.key if identity.key is not None else next(iter(blocks), None)
         if key is None:
             return [*blocks, RunCounter(self._budget)]
-        return [*blocks, self._of_run(key, mark, self._budget)]
+        return [*blocks, self._of_run(key, identity, self._budget)]
 
-    def _of_run(self, key: Hashable, mark: RunMark, budget: CallBudget) -> RunCounter:
-        thread = None if mark.thread is None else ("thread", mark.thread)
-        turn = None if thread is None or mark.turn is None else (*thread, mark.turn)
-        before = (key, turn, thread if mark.goes_on else None)
+    def _of_run(self, key: Hashable, identity: RunIdentity, budget: CallBudget) -> RunCounter:
+        thread = None if identity.thread is None else ("thread", identity.thread)
+        turn = None if thread is None or identity.turn is None else (*thread, identity.turn)
+        before = (key, turn, thread if identity.goes_on else None)
         with self._lock:
             found = (self._runs[one] for one in before if one is not None and one in self._runs)
             counter = next(found, None) or RunCounter(budget)

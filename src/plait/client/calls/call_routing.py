@@ -1,4 +1,4 @@
-"""What servers say and ask during calls, brought to those who made the calls."""
+"""Routes log messages, elicitation and sampling requests of a server to the call they belong to."""
 
 from __future__ import annotations
 
@@ -6,205 +6,213 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
-from dataclasses import dataclass, field
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
 
 from mcp.client import ClientRequestContext, ClientSession
 from mcp.client.session import ElicitationFnT
-from mcp_types import ElicitRequestParams, ElicitResult, ErrorData
+from mcp_types import ElicitRequestFormParams, ElicitRequestParams, ElicitResult, ErrorData
 from mcp_types import LoggingMessageNotificationParams as LogMessage
 
-from plait.client.calls.call import ToolCall
-from plait.client.calls.sampling import Asked, Sampled
+from plait.client.calls.sampling import SamplingRequest, SamplingResult
+from plait.client.calls.tool_call import ToolCall
 from plait.client.connections.deadline import Deadline
 from plait.client.connections.loop_bridge import Handover
 
-_LONGEST_ANSWER_SECONDS = 600.0
-"""How long somebody may take to answer a question."""
-
-Sample = Callable[[str, Asked], Coroutine[Any, Any, Sampled | ErrorData]]
-"""Asks the model for a server."""
-
-
-@dataclass(slots=True)
-class Tally:
-    """What a server has had during one call."""
-
-    sampled: int = 0
-    """How often it has used the model."""
-
-
 logger = logging.getLogger("plait.client.calls")
+
+_ANSWER_TIMEOUT_SECONDS = 600.0
+"""How long a user may take to answer an elicitation request."""
+
+T = TypeVar("T", ElicitResult, ElicitResult | ErrorData)
+
+Sample = Callable[[str, SamplingRequest], Coroutine[Any, Any, SamplingResult | ErrorData]]
+"""Sends a server's sampling request to the model."""
 
 
 @dataclass(slots=True, eq=False)
-class Listener:
-    """A call under way, and what its caller wants to hear."""
+class ActiveCall:
+    """A call in progress, with the callbacks of its caller."""
 
     server: str
     tool: str
-    tell: Callable[[LogMessage], None] | None = None
-    ask: ElicitationFnT | None = None
+    on_log: Callable[[LogMessage], None] | None = None
+    on_elicitation: ElicitationFnT | None = None
     sample: Sample | None = None
-    tally: Tally = field(default_factory=Tally)
+    sampling_requests: int = 0
+    """How many sampling requests the server has made during this call."""
     pausing: bool = False
-    """Whether the caller is paused by a question, so that it must not get the answer of another."""
+    """Whether an elicitation pauses the caller, so that it must not get another call's answer."""
     session: ClientSession | None = None
     deadline: Deadline | None = None
-    waits: bool = False
-    """Whether a question of this call is being answered."""
+    answering: bool = False
+    """Whether an elicitation request of this call is being answered."""
 
     @classmethod
-    def of(cls, call: ToolCall, handover: Handover, sample: Sample | None = None) -> Listener:
-        """Make one where the caller is; `sample` asks the model, if servers may use it."""
+    def of(cls, call: ToolCall, handover: Handover, sample: Sample | None = None) -> ActiveCall:
+        """Create it in the caller's event loop, where its callbacks run."""
         return cls(
             call.server,
             call.tool,
             call.on_log and handover.returning(call.on_log),
-            call.on_question and cast("ElicitationFnT", handover.asking(call.on_question)),
+            call.on_elicitation and cast("ElicitationFnT", handover.asking(call.on_elicitation)),
             sample and handover.asking(sample),
         )
 
 
-_current: ContextVar[Listener | None] = ContextVar("plait_listener", default=None)
+_current: ContextVar[ActiveCall | None] = ContextVar("plait_active_call", default=None)
 
 
-class Talk:
-    """Knows the calls under way; lives in the loop that owns the connections."""
+class CallRouter:
+    """Holds the calls in progress; lives in the loop that owns the connections."""
 
     def __init__(self) -> None:
-        self._now: list[Listener] = []
+        self._active: list[ActiveCall] = []
         self._changed = asyncio.Event()
-        self._unclear: Counter[ClientSession] = Counter()
-        """Questions of which it is not known yet to which call they belong."""
-        self._wanted: dict[asyncio.Future[Any], set[Listener]] = {}
-        """Answers that are being made, and the calls that may want them."""
+        self._unassigned: Counter[ClientSession] = Counter()
+        """By session, the elicitation requests whose call is not known yet."""
+        self._pending: dict[asyncio.Future[Any], set[ActiveCall]] = {}
+        """Sampling results in the making, and the calls that may have requested them."""
 
-    def heard_by(
-        self, listener: Listener, session: ClientSession, deadline: Deadline | None = None
+    def active(
+        self, call: ActiveCall, session: ClientSession, deadline: Deadline | None = None
     ) -> AbstractContextManager[None]:
-        """Let the listener hear what is said on the session during the block.
+        """Route what the server sends on the session to this call during the block.
 
-        The deadline stands still while the listener answers a question.
+        The deadline is paused while the caller answers an elicitation request.
         """
-        listener.session, listener.deadline = session, deadline
-        return _Listening(listener, self._now, self._ended)
+        call.session, call.deadline = session, deadline
+        return _Active(call, self._active, self._ended)
 
-    def logged(self, server: str, message: LogMessage) -> bool:
-        """Hand a log message to the call it belongs to; say no if that cannot be told."""
-        listener = _current.get()
-        if listener is None or listener.server != server:
-            listening = [one for one in self._now if one.server == server and one.tell is not None]
-            listener = listening[0] if len({one.tool for one in listening}) == 1 else None
-        if listener is None or listener.tell is None:
+    def dispatch_log(self, server: str, message: LogMessage) -> bool:
+        """Pass a log message to its call; return whether there is one that takes it."""
+        call = _current.get()
+        if call is None or call.server != server:
+            takers = [each for each in self.calls_of(server) if each.on_log is not None]
+            call = takers[0] if len({each.tool for each in takers}) == 1 else None
+        if call is None or call.on_log is None:
             return False
-        listener.tell(message)
+        call.on_log(message)
         return True
 
-    async def answer(
-        self, context: ClientRequestContext, params: ElicitRequestParams, otherwise: ElicitationFnT
+    async def answer_elicitation(
+        self, context: ClientRequestContext, params: ElicitRequestParams, default: ElicitationFnT
     ) -> ElicitResult | ErrorData:
-        """Have a question answered by whoever made the call it belongs to."""
-        listener = _current.get() or await self._asking(context.session)
-        if listener is None or listener.ask is None:
-            return await otherwise(context, params)
-        listener.waits = True
-        clock = listener.deadline.held() if listener.deadline else contextlib.nullcontext()
+        """Answer an elicitation request by the callback of its call, or by `default`."""
+        call = _current.get() or await self._eliciting_call(context.session)
+        if call is None or call.on_elicitation is None:
+            return await default(context, params)
+        call.answering = True
+        clock = call.deadline.held() if call.deadline else contextlib.nullcontext()
         try:
             with clock:
-                async with asyncio.timeout(None if listener.pausing else _LONGEST_ANSWER_SECONDS):
-                    return await listener.ask(context, params)
+                async with asyncio.timeout(None if call.pausing else _ANSWER_TIMEOUT_SECONDS):
+                    return await call.on_elicitation(context, params)
         except TimeoutError:
-            logger.warning("%s/%s: nobody answered in time", listener.server, listener.tool)
+            logger.warning("%s/%s: elicitation was not answered in time", call.server, call.tool)
             return ElicitResult(action="cancel")
         finally:
-            listener.waits = False
+            call.answering = False
             self._notify()
 
-    async def _asking(self, session: ClientSession) -> Listener | None:
-        """Find the call that a server of the handshake era asks for: it does not say.
+    async def _eliciting_call(self, session: ClientSession) -> ActiveCall | None:
+        """Find the call that a handshake-era request belongs to, which the request does not name.
 
-        Where it could be one of several, those that end without an answer did not ask.
+        If several are possible, wait: those that end without an answer did not send it.
         """
-        self._unclear[session] += 1
+        self._unassigned[session] += 1
         try:
             while True:
-                here = [one for one in self._now if one.session is session]
-                running = [one for one in here if not one.waits] or here
+                here = [call for call in self._active if call.session is session]
+                running = [call for call in here if not call.answering] or here
                 if len(running) <= 1:
                     return running[0] if running else None
-                if not any(one.pausing for one in here):
-                    listening = [one for one in running if one.ask is not None]
-                    same = len({one.tool for one in listening}) == 1
-                    return listening[0] if same else None
-                if self._unclear[session] >= len(running):
+                if not any(call.pausing for call in here):
+                    takers = [call for call in running if call.on_elicitation is not None]
+                    same = len({call.tool for call in takers}) == 1
+                    return takers[0] if same else None
+                if self._unassigned[session] >= len(running):
                     logger.warning(
-                        "%s asks the user something, and it cannot be told which of %d calls "
-                        "it is for; the question is declined",
+                        "%s sent an elicitation request that may belong to any of %d calls; "
+                        "it is declined",
                         running[0].server,
                         len(running),
                     )
                     return None
                 await self._changed.wait()
         finally:
-            self._unclear[session] -= 1
-            if not self._unclear[session]:
-                del self._unclear[session]
+            self._unassigned[session] -= 1
+            if not self._unassigned[session]:
+                del self._unassigned[session]
 
     def _notify(self) -> None:
-        if self._unclear:
+        if self._unassigned:
             changed, self._changed = self._changed, asyncio.Event()
             changed.set()
 
-    def calls(self, server: str) -> list[Listener]:
-        """Return the calls that a server may speak of: the one it must be, or all of them."""
+    def calls_of(self, server: str) -> list[ActiveCall]:
+        """Return the calls that a request of the server may belong to: the current one, or all."""
         current = _current.get()
         if current is not None and current.server == server:
             return [current]
-        return [listener for listener in self._now if listener.server == server]
+        return [call for call in self._active if call.server == server]
 
     @contextlib.contextmanager
-    def cancelled_after(
-        self, calls: Sequence[Listener], answer: asyncio.Future[Any]
+    def cancelled_with(
+        self, calls: Sequence[ActiveCall], result: asyncio.Future[Any]
     ) -> Generator[None]:
-        """Cancel an answer that is being made when the last call that may want it has ended."""
+        """Cancel a pending result when the last call that may have requested it has ended."""
         if calls:
-            self._wanted[answer] = set(calls)
+            self._pending[result] = set(calls)
         try:
             yield
         finally:
-            self._wanted.pop(answer, None)
+            self._pending.pop(result, None)
 
-    def _ended(self, listener: Listener) -> None:
+    def _ended(self, call: ActiveCall) -> None:
         self._notify()
-        for answer, calls in list(self._wanted.items()):
-            calls.discard(listener)
+        for result, calls in list(self._pending.items()):
+            calls.discard(call)
             if not calls:
-                answer.cancel()
+                result.cancel()
 
 
-class _Listening(AbstractContextManager[None]):
-    """A call during which its listener hears; a class, since every call has one."""
+class _Active(AbstractContextManager[None]):
+    """Makes a call the current one; a class because it is faster, and every call enters it."""
 
-    __slots__ = ("_ended", "_listener", "_now", "_token")
+    __slots__ = ("_active", "_call", "_ended", "_token")
 
     def __init__(
-        self, listener: Listener, now: list[Listener], ended: Callable[[Listener], None]
+        self, call: ActiveCall, active: list[ActiveCall], ended: Callable[[ActiveCall], None]
     ) -> None:
-        self._listener = listener
-        self._now = now
+        self._call = call
+        self._active = active
         self._ended = ended
-        self._token: Token[Listener | None] | None = None
+        self._token: Token[ActiveCall | None] | None = None
 
     def __enter__(self) -> None:
-        self._now.append(self._listener)
-        self._token = _current.set(self._listener)
+        self._active.append(self._call)
+        self._token = _current.set(self._call)
 
     def __exit__(self, *_error: object) -> None:
         if self._token is not None:
             _current.reset(self._token)
-        self._now.remove(self._listener)
-        self._ended(self._listener)
+        self._active.remove(self._call)
+        self._ended(self._call)
+
+
+def with_schema_defaults(request: ElicitRequestParams, answer: T) -> T:
+    """Fill in the fields of an accepted form that are missing and have a default."""
+    if not isinstance(answer, ElicitResult) or answer.action != "accept":
+        return answer
+    if not isinstance(request, ElicitRequestFormParams):
+        return answer
+    fields: Mapping[str, Any] = request.requested_schema.get("properties") or {}
+    content = dict(answer.content or {})
+    for name, field in fields.items():
+        if name not in content and isinstance(field, Mapping) and "default" in field:
+            content[name] = field["default"]
+    return answer.model_copy(update={"content": content})

@@ -1,93 +1,96 @@
-"""What a program may want to hear from its servers, as functions it gives to a client."""
+"""Callbacks for server notifications, progress and log messages."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from mcp_types import LoggingMessageNotificationParams
 
-from plait.client.calls.call import OnProgress
+from plait.client.calls.tool_call import OnProgress
+
+T = TypeVar("T")
 
 OnLog = Callable[[str, LoggingMessageNotificationParams], Awaitable[None] | None]
-"""Gets the server's name and the log message it sent."""
+"""Gets the server's name and its log message."""
 
 
 @dataclass
 class CallbackContext:
-    """Which server, and where it can be told which of its tools, a callback is about."""
+    """The server, and the tool where it is known, that a callback is about."""
 
     server_name: str
     tool_name: str | None = None
 
 
-OnNotice = Callable[[Any, CallbackContext], Awaitable[None] | None]
-"""Gets the params of what a server announces, `None` where there are none, and who it is."""
+OnNotification = Callable[[Any, CallbackContext], Awaitable[None] | None]
+"""Gets the params of a notification, or `None` if it has none, and the server's name."""
 
 OnAnyProgress = Callable[[float, float | None, str | None, CallbackContext], Awaitable[None] | None]
-"""Gets progress, total and message of a call, and which call it is."""
+"""Gets progress, total and message of any call, and which call it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerCallbacks:
-    """The functions that hear what servers announce; each may be asynchronous or not."""
+    """Callbacks for server notifications; each may be sync or async."""
 
-    on_message: OnNotice | None = None
-    """A log message that belongs to no call whose caller wants it."""
+    on_message: OnNotification | None = None
+    """A log message that no callback of a call takes."""
 
-    on_initialized: OnNotice | None = None
-    """A session was opened, the first one or another; the params are `ServerFacts`."""
+    on_initialized: OnNotification | None = None
+    """A session was opened, the first one or a later one; the params are `ServerFacts`."""
 
-    on_cancelled: OnNotice | None = None
-    """A server takes back something that it asked."""
+    on_cancelled: OnNotification | None = None
+    """A server cancelled a request of its own."""
 
-    on_tools_list_changed: OnNotice | None = None
-    on_prompts_list_changed: OnNotice | None = None
-    on_resources_list_changed: OnNotice | None = None
-    on_roots_list_changed: OnNotice | None = None
-    on_resources_updated: OnNotice | None = None
-    """A resource changed that somebody follows."""
+    on_tools_list_changed: OnNotification | None = None
+    on_prompts_list_changed: OnNotification | None = None
+    on_resources_list_changed: OnNotification | None = None
+    on_roots_list_changed: OnNotification | None = None
+    on_resources_updated: OnNotification | None = None
+    """A subscribed resource changed."""
 
     @classmethod
     def of(cls, options: Mapping[str, Any], on_log: OnLog | None = None) -> ServerCallbacks:
         """Read them from the options of a client."""
-        given = {name: options.get(name) for name in NOTICES}
-        given["on_message"] = _message_callback(options.get("on_message"), on_log)
-        return cls(**given)
+        callbacks = {name: options.get(name) for name in NOTIFICATION_CALLBACKS}
+        callbacks["on_message"] = _message_callback(options.get("on_message"), on_log)
+        return cls(**callbacks)
 
-    def given(self) -> dict[str, OnNotice]:
-        """Return those that are there, by name."""
-        found = {one.name: getattr(self, one.name) for one in fields(self)}
-        return {name: callback for name, callback in found.items() if callback is not None}
+    def registered(self) -> dict[str, OnNotification]:
+        """Return the callbacks that are set, by name."""
+        callbacks = {name: getattr(self, name) for name in NOTIFICATION_CALLBACKS}
+        return {name: callback for name, callback in callbacks.items() if callback is not None}
 
 
-NOTICES = tuple(one.name for one in fields(ServerCallbacks))
+NOTIFICATION_CALLBACKS = tuple(field.name for field in fields(ServerCallbacks))
 """The names of all callbacks of the form `(params, context)`."""
 
 
-def progress_callback(tell: OnAnyProgress | None, server: str, tool: str) -> OnProgress | None:
-    """Bind what hears of the progress of every call to one of them."""
-    if tell is None:
+def progress_callback(callback: OnAnyProgress | None, server: str, tool: str) -> OnProgress | None:
+    """Bind a progress callback of the client to one call."""
+    if callback is None:
         return None
     context = CallbackContext(server_name=server, tool_name=tool)
-    return lambda progress, total, message: tell(progress, total, message, context)
+    return lambda progress, total, message: callback(progress, total, message, context)
 
 
-async def settled(told: Awaitable[None] | None) -> None:
-    """Wait for what a function of the user's returned, if it is something to wait for."""
-    if inspect.isawaitable(told):
-        await told
+async def resolve(value: Awaitable[T] | T) -> T:
+    """Await a value if it is awaitable."""
+    return await cast("Awaitable[T]", value) if inspect.isawaitable(value) else cast("T", value)
 
 
-def _message_callback(on_message: OnNotice | None, on_log: OnLog | None) -> OnNotice | None:
+def _message_callback(
+    on_message: OnNotification | None, on_log: OnLog | None
+) -> OnNotification | None:
     if on_log is None:
         return on_message
 
-    async def told(params: LoggingMessageNotificationParams, context: CallbackContext) -> None:
-        await settled(on_log(context.server_name, params))
+    async def notify(params: LoggingMessageNotificationParams, context: CallbackContext) -> None:
+        await resolve(on_log(context.server_name, params))
         if on_message is not None:
-            await settled(on_message(params, context))
+            await resolve(on_message(params, context))
 
-    return told
+    return notify

@@ -13,16 +13,15 @@ from mcp import Client
 from mcp_types import LOG_LEVEL_META_KEY, CallToolResult, LoggingLevel, RequestParamsMeta
 
 from plait.client.calls.arguments import argument_error_text, prepare_arguments
-from plait.client.calls.call import OnProgress, ToolCall, deadline_of, within_run
 from plait.client.calls.call_budget import RunCounters
-from plait.client.calls.call_routing import Listener, Sample, Talk
+from plait.client.calls.call_routing import ActiveCall, CallRouter, Sample
 from plait.client.calls.callbacks import OnAnyProgress, progress_callback
 from plait.client.calls.fallback import BeforeFallback, has_not_run, may_fall_back
-from plait.client.calls.outcome import ToolResult
-from plait.client.calls.output_check import output_notes
-from plait.client.calls.paused_calls import HeldCall, Holding
-from plait.client.calls.policy_check import Gate
+from plait.client.calls.outcome import ToolResult, output_schema_notes
+from plait.client.calls.paused_calls import PausedCall, PausedCalls
+from plait.client.calls.policy_check import PolicyCheck
 from plait.client.calls.result_cache import ResultCache, ResultCaching
+from plait.client.calls.tool_call import OnProgress, ToolCall, deadline_of, within_run
 from plait.client.catalog.catalog import ToolCatalog, not_offered
 from plait.client.catalog.tool import Tool
 from plait.client.catalog.validation import prepare
@@ -41,15 +40,15 @@ from plait.errors import (
 )
 from plait.traces.observer import CallTool, Observer, observe
 
-__all__ = ["Calling", "OnProgress", "ToolCall", "ToolExecutor"]
+__all__ = ["CallSettings", "OnProgress", "ToolCall", "ToolExecutor"]
 
 logger = logging.getLogger("plait.client.calls")
 
-_Tell = Callable[[float, float | None, str | None], None]
+_SendProgress = Callable[[float, float | None, str | None], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Calling:
+class CallSettings:
     """How a client makes its calls."""
 
     default_seconds: float | None = None
@@ -62,7 +61,7 @@ class Calling:
     observers: Sequence[Observer] = ()
     on_progress: OnAnyProgress | None = None
     """Is told of the progress of every call, besides its caller."""
-    gate: Gate = field(default_factory=Gate)
+    policy_check: PolicyCheck = field(default_factory=PolicyCheck)
     """Holds calls to the policy."""
 
 
@@ -74,24 +73,24 @@ class ToolExecutor:
         pool: ConnectionPool,
         catalog: ToolCatalog,
         handover: Handover,
-        calling: Calling | None = None,
+        call_settings: CallSettings | None = None,
         *,
-        talk: Talk | None = None,
+        router: CallRouter | None = None,
         sample: Sample | None = None,
     ) -> None:
         """Take the parts; `sample` is how the model is asked, where servers may use it."""
         self._pool = pool
         self._catalog = catalog
         self._handover = handover
-        self._calling = calling or Calling()
-        caching = self._calling.result_caching
+        self._settings = call_settings or CallSettings()
+        caching = self._settings.result_caching
         self.results = None if caching is None else ResultCache(caching)
         self.log_level: LoggingLevel | None = None
         """From which level on servers shall send log messages during calls."""
-        self.talk = talk or Talk()
+        self.router = router or CallRouter()
         self._sample = sample
-        self._holding = Holding(pool)
-        self._runs = RunCounters(self._calling.call_budget)
+        self._paused_calls = PausedCalls(pool)
+        self._runs = RunCounters(self._settings.call_budget)
 
     async def run(self, call: ToolCall) -> ToolResult:
         """Make the call, and make it again where that can do no harm.
@@ -151,20 +150,20 @@ class ToolExecutor:
                 self.results.forget(call.server)
 
     async def _run_attempts(self, call: ToolCall, tool: Tool | None) -> ToolResult:
-        everywhere = progress_callback(self._calling.on_progress, call.server, call.tool)
+        everywhere = progress_callback(self._settings.on_progress, call.server, call.tool)
         told = [one for one in (call.on_progress, everywhere) if one is not None]
         tell = tuple(self._handover.returning(one) for one in told)
-        listener = Listener.of(call, self._handover, self._sample)
+        active_call = ActiveCall.of(call, self._handover, self._sample)
         began = time.perf_counter()
         attempt = 0
         while True:
             attempt += 1
             try:
                 with observe(
-                    self._calling.observers,
+                    self._settings.observers,
                     CallTool(server=call.server, tool=call.tool, attempt=attempt),
                 ):
-                    answer = await self._handover.run(self._attempt, call, tool, tell, listener)
+                    answer = await self._handover.run(self._attempt, call, tool, tell, active_call)
             except PlaitError as error:
                 pause = self._pause_before_retry(call, tool, error, attempt, began)
                 if pause is None:
@@ -172,7 +171,7 @@ class ToolExecutor:
                 logger.info("calling %s again after: %s", call.where, error)
                 await asyncio.sleep(pause)
                 continue
-            notes = () if tool is None else await output_notes(tool, answer.value)
+            notes = () if tool is None else await output_schema_notes(tool, answer.value)
             for note in notes:
                 logger.warning("%s: %s", call.where, note)
             return ToolResult.from_mcp(
@@ -185,26 +184,30 @@ class ToolExecutor:
             )
 
     async def _attempt(
-        self, call: ToolCall, tool: Tool | None, told: Sequence[_Tell], listener: Listener
+        self,
+        call: ToolCall,
+        tool: Tool | None,
+        told: Sequence[_SendProgress],
+        active_call: ActiveCall,
     ) -> Answer[CallToolResult]:
         """Make one attempt; runs in the loop that owns the connections."""
         connection = self._pool.connection(call.server, call.access)
-        deadline = deadline_of(call, connection.server.timeouts, self._calling.default_seconds)
+        deadline = deadline_of(call, connection.server.timeouts, self._settings.default_seconds)
 
         if call.pause is None or not await self._asks_meanwhile(call, connection):
-            return await self._send(call, tool, connection, deadline, told, listener)
+            return await self._send(call, tool, connection, deadline, told, active_call)
 
-        async def send(held: HeldCall) -> Answer[CallToolResult]:
-            listener.ask, listener.pausing = held.ask, True
-            bare = replace(call, given=None, pause=None)
-            return await self._send(bare, tool, connection, deadline, told, listener)
+        async def send(held: PausedCall) -> Answer[CallToolResult]:
+            active_call.on_elicitation, active_call.pausing = held.ask, True
+            bare = replace(call, input_responses=None, pause=None)
+            return await self._send(bare, tool, connection, deadline, told, active_call)
 
         idempotent = tool is not None and tool.idempotent
-        return await self._holding.run(call, send, idempotent=idempotent)
+        return await self._paused_calls.run(call, send, idempotent=idempotent)
 
     async def _asks_meanwhile(self, call: ToolCall, connection: ServerConnection) -> bool:
         """Say whether the server asks in the middle of a call, not by answering with a question."""
-        if self._holding.holds(call):
+        if self._paused_calls.holds(call):
             return True
         return not is_modern((await connection.unreserved_session()).client)
 
@@ -214,8 +217,8 @@ class ToolExecutor:
         tool: Tool | None,
         connection: ServerConnection,
         deadline: Deadline,
-        told: Sequence[_Tell],
-        listener: Listener,
+        told: Sequence[_SendProgress],
+        active_call: ActiveCall,
     ) -> Answer[CallToolResult]:
         approved = None
         if self._catalog.is_guarded:
@@ -234,7 +237,7 @@ class ToolExecutor:
             meta: RequestParamsMeta | None = None
             if self.log_level is not None and is_modern(client):
                 meta = {LOG_LEVEL_META_KEY: self.log_level}
-            with self.talk.heard_by(listener, client.session, deadline):
+            with self.router.active(active_call, client.session, deadline):
                 return await call_tool(
                     client,
                     call.tool,
@@ -242,7 +245,7 @@ class ToolExecutor:
                     mirrored=tool is not None and tool.mirrors_arguments,
                     on_progress=on_progress,
                     meta=meta,
-                    given=call.given,
+                    given=call.input_responses,
                     hand_back=call.pause is not None,
                 )
 
@@ -256,7 +259,7 @@ class ToolExecutor:
         if attempt >= ATTEMPTS or not may_retry(error, idempotent=idempotent):
             return None
         timeouts = self._pool[call.server].server.timeouts
-        limit = deadline_of(call, timeouts, self._calling.default_seconds).seconds
+        limit = deadline_of(call, timeouts, self._settings.default_seconds).seconds
         return pause_before_retry(error, limit - (time.perf_counter() - began))
 
     def _check_offered(self, call: ToolCall) -> None:
@@ -267,16 +270,16 @@ class ToolExecutor:
     async def _permitted(self, call: ToolCall, tool: Tool | None) -> ToolCall:
         """Return the call with valid arguments, if it may be made."""
         call = await self._with_valid_arguments(call, tool)
-        permitted = await self._calling.gate.permit(call, tool)
+        permitted = await self._settings.policy_check.permit(call, tool)
         if permitted is call:
             return call
         # What a person wrote may be mended, and must not turn into what a rule forbids by that.
         changed = await self._with_valid_arguments(permitted, tool)
-        self._calling.gate.checked(changed, tool)
+        self._settings.policy_check.checked(changed, tool)
         return changed
 
     async def _with_valid_arguments(self, call: ToolCall, tool: Tool | None) -> ToolCall:
-        if tool is None or not self._calling.validate_arguments:
+        if tool is None or not self._settings.validate_arguments:
             return call
         validator = await prepare(tool.wire_schema)
         prepared = prepare_arguments(validator, call.arguments, tool=tool.name)
@@ -293,12 +296,12 @@ class ToolExecutor:
         self, call: ToolCall, tool: Tool | None, error: PlaitError
     ) -> ToolCall | None:
         """Return the call to make on the backup, if there is one and it may be asked."""
-        backup = self._calling.fallbacks.get(call.server)
+        backup = self._settings.fallbacks.get(call.server)
         idempotent = tool is not None and tool.idempotent
         if backup is None or not may_fall_back(error, idempotent=idempotent):
             return None
-        if self._calling.before_fallback is not None:
-            verdict = self._calling.before_fallback(error, call)
+        if self._settings.before_fallback is not None:
+            verdict = self._settings.before_fallback(error, call)
             if inspect.isawaitable(verdict):
                 verdict = await verdict
             if verdict is False:

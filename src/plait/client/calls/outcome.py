@@ -1,4 +1,4 @@
-"""What a tool call came to."""
+"""The result of a tool call."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import Any, Self, cast
 
 import mcp_types as types
 
+from plait.client.catalog.tool import Tool
+from plait.client.catalog.validation import prepare
 from plait.client.transports.repair import ORIGINAL
 
-PARKED = "plait/parked"
-"""The key of the handle under which a whole result is kept."""
+FULL_RESULT = "plait/full_result"
+"""The key, in artifacts and `_meta`, of the handle of the full result."""
 
 
 def structured_of(result: types.CallToolResult) -> Any | None:
-    """Return the structured content, also where an older protocol had it moved to `_meta`."""
+    """Return the structured content, also if repair for an older protocol moved it to `_meta`."""
     structured: Any = result.structured_content
     original: Any = (result.meta or {}).get(ORIGINAL)
     if structured is None and isinstance(original, Mapping):
@@ -25,7 +27,7 @@ def structured_of(result: types.CallToolResult) -> Any | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
-    """The answer of a tool; `is_error` is the tool's own word, for the model to read."""
+    """The result of a tool; `is_error` comes from the tool itself."""
 
     server: str
     tool: str
@@ -35,10 +37,10 @@ class ToolResult:
     meta: Mapping[str, Any] | None = None
     attempts: int = 1
     notes: tuple[str, ...] = ()
-    """What was mended in the answer, and what is odd about it."""
+    """What was repaired in the result, and how it deviates from the output schema."""
     seconds: float = 0.0
-    parked: str | None = None
-    """The handle under which the whole result is kept, where this one is shortened."""
+    full_result: str | None = None
+    """The handle of the full result, if this one is shortened."""
 
     @classmethod
     def from_mcp(
@@ -51,7 +53,7 @@ class ToolResult:
         notes: tuple[str, ...],
         seconds: float,
     ) -> Self:
-        """Translate the SDK's result."""
+        """Convert from the SDK's result."""
         return cls(
             server=server,
             tool=tool,
@@ -65,10 +67,10 @@ class ToolResult:
         )
 
     def to_mcp(self) -> types.CallToolResult:
-        """Return the result as the SDK has it; `_meta` names the handle of a shortened one."""
+        """Convert to the SDK's result; `_meta` has the handle of a shortened one."""
         meta = None if self.meta is None else dict(self.meta)
-        if self.parked is not None:
-            meta = {**(meta or {}), PARKED: self.parked}
+        if self.full_result is not None:
+            meta = {**(meta or {}), FULL_RESULT: self.full_result}
         return types.CallToolResult(
             content=list(self.content),
             structured_content=self.structured_content,
@@ -78,14 +80,14 @@ class ToolResult:
 
     @property
     def text(self) -> str:
-        """The text blocks, one after the other."""
+        """The text blocks, joined by newlines."""
         return "\n".join(
             block.text for block in self.content if isinstance(block, types.TextContent)
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Describe the result as plain data, with the content as it was on the wire."""
-        told: dict[str, Any] = {
+        """Convert to JSON data, with the content in wire format."""
+        data: dict[str, Any] = {
             "server": self.server,
             "tool": self.tool,
             "is_error": self.is_error,
@@ -99,4 +101,14 @@ class ToolResult:
             "notes": list(self.notes),
             "seconds": round(self.seconds, 6),
         }
-        return told if self.parked is None else {**told, "parked": self.parked}
+        return data if self.full_result is None else {**data, "full_result": self.full_result}
+
+
+async def output_schema_notes(tool: Tool, result: types.CallToolResult) -> tuple[str, ...]:
+    """Check the structured content of a successful result against the output schema."""
+    if tool.output_schema is None or result.is_error:
+        return ()
+    if result.structured_content is None:
+        return ("the result has no structured content, though the tool has an output schema",)
+    problem = (await prepare(tool.output_schema)).problem(result.structured_content)
+    return () if problem is None else (f"structured content breaks the output schema: {problem}",)

@@ -18,13 +18,13 @@ from mcp_types import (
     InputResponse,
 )
 
-from plait.client.calls.call import ToolCall
+from plait.client.calls.tool_call import ToolCall
 from plait.client.connections.connection import Answer, ServerConnection
 from plait.client.connections.operations import Given
 from plait.client.connections.pool import ConnectionPool
 from plait.errors import ClientClosedError, InputNeededError, OutcomeUnknownError, PlaitError
 
-HELD_SECONDS = 600.0
+ANSWER_TIMEOUT_SECONDS = 600.0
 """How long a question waits for its answer before it is cancelled."""
 
 _PATIENCE_SECONDS = 10.0
@@ -36,11 +36,11 @@ _MOST_REMEMBERED = 128
 _KEY = "question"
 """Under which a question is put; there is never more than one in a round."""
 
-Send = Callable[["HeldCall"], Awaitable[Answer[CallToolResult]]]
+Send = Callable[["PausedCall"], Awaitable[Answer[CallToolResult]]]
 """Makes the request of a held call."""
 
 
-class HeldCall:
+class PausedCall:
     """A call on a server of the handshake era, which goes on however often its caller is paused.
 
     A caller that was paused starts over, so it is led through the questions from the first one;
@@ -101,7 +101,7 @@ class HeldCall:
         self._notify()
         try:
             async with self.connection.slots.lent(self._task):
-                async with asyncio.timeout(HELD_SECONDS):
+                async with asyncio.timeout(ANSWER_TIMEOUT_SECONDS):
                     return await answer
         except TimeoutError:
             self.lapsed = True
@@ -161,12 +161,12 @@ class HeldCall:
         changed.set()
 
 
-class Holding:
+class PausedCalls:
     """The held calls of a client; lives in the loop that owns the connections."""
 
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
-        self._held: dict[object, HeldCall] = {}
+        self._held: dict[object, PausedCall] = {}
         self._known: OrderedDict[object, list[ElicitResult]] = OrderedDict()
         self._turns: WeakKeyDictionary[ServerConnection, asyncio.Lock] = WeakKeyDictionary()
         self._asks: dict[tuple[str, str], bool] = {}
@@ -188,14 +188,19 @@ class Holding:
         key = _key(call)
         held = self._held[key] if self.holds(call) else None
         if held is None:
-            if call.given is None and call.pause and call.pause.resumed and not idempotent:
+            if (
+                call.input_responses is None
+                and call.pause
+                and call.pause.resumed
+                and not idempotent
+            ):
                 raise _gone(call)
             connection = self._pool.connection(call.server, call.access)
-            known = self._known.pop(key, ()) if call.given is not None else ()
-            held = self._held[key] = HeldCall(connection, known)
+            known = self._known.pop(key, ()) if call.input_responses is not None else ()
+            held = self._held[key] = PausedCall(connection, known)
             self._start(call, held, send)
         try:
-            answer = await held.outcome(call.given)
+            answer = await held.outcome(call.input_responses)
         except InputNeededError:
             self._asks[call.server, call.tool] = True
             raise
@@ -212,7 +217,7 @@ class Holding:
         self._drop(key, held)
         return answer
 
-    def _start(self, call: ToolCall, held: HeldCall, send: Send) -> None:
+    def _start(self, call: ToolCall, held: PausedCall, send: Send) -> None:
         asks = self._asks.get((call.server, call.tool))
         # Questions carry no word of the call they belong to, so those that may ask take turns.
         turn = None if asks is False else self._turns.setdefault(held.connection, asyncio.Lock())
@@ -229,7 +234,7 @@ class Holding:
 
         self._pool.start(work, name=f"plait call {call.where}")
 
-    def _drop(self, key: object, held: HeldCall) -> None:
+    def _drop(self, key: object, held: PausedCall) -> None:
         if self._held.get(key) is held:
             del self._held[key]
 

@@ -1,4 +1,4 @@
-"""Holding every call to the policy of its client, and asking a person where it says so."""
+"""PausedCalls every call to the policy of its client, and asking a person where it says so."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from plait.client.calls.approval import Approval, ApprovalRequest, OnApproval
-from plait.client.calls.call import ToolCall
+from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.tool import Tool
 from plait.client.config.policy import Policy, PolicyDecision
 from plait.errors import ConfigError, PermissionDeniedError
@@ -19,7 +19,7 @@ logger = logging.getLogger("plait.client.calls")
 _NOT_SENT = "It was not sent."
 
 
-class Gate:
+class PolicyCheck:
     """Lets calls through, or not; without a policy, all of them."""
 
     def __init__(self, policy: Policy | None = None, on_approval: OnApproval | None = None) -> None:

@@ -11,8 +11,8 @@ from fnmatch import fnmatchcase
 from typing import cast
 
 from plait._support.clock import Clock, SystemClock
-from plait.client.calls.call import ToolCall
 from plait.client.calls.outcome import ToolResult
+from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.tool import Tool
 from plait.errors import ConfigError
 

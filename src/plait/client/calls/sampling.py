@@ -12,16 +12,18 @@ import mcp_types as types
 
 from plait.errors import ConfigError
 
-Asked = types.CreateMessageRequestParams
+SamplingRequest = types.CreateMessageRequestParams
 """What a server asks of the model."""
 
-Sampled = types.CreateMessageResult | types.CreateMessageResultWithTools
+SamplingResult = types.CreateMessageResult | types.CreateMessageResultWithTools
 """What the model answered."""
 
-Sampler = Callable[[str, Asked], Awaitable[Sampled | str] | Sampled | str]
+Sampler = Callable[[str, SamplingRequest], Awaitable[SamplingResult | str] | SamplingResult | str]
 """Gets the server's name and what it asks, and returns what a model says to that."""
 
-Approve = Callable[[str, Asked], Awaitable[bool | Asked] | bool | Asked]
+ApproveSampling = Callable[
+    [str, SamplingRequest], Awaitable[bool | SamplingRequest] | bool | SamplingRequest
+]
 """Gets the server's name and what it asks; returns whether it may, or what to ask instead."""
 
 
@@ -50,7 +52,7 @@ class Sampling:
     timeout_seconds: float = 60.0
     """How long the model may take; the limit of the tool call holds too."""
 
-    approve: Approve | None = None
+    approve: ApproveSampling | None = None
     """Decides about each request before the model sees it."""
 
     allow_tools: bool = False
@@ -95,7 +97,7 @@ class Sampling:
             return own
         return self.servers is None or any(fnmatchcase(server, one) for one in self.servers)
 
-    def within_limits(self, asked: Asked) -> Asked:
+    def within_limits(self, asked: SamplingRequest) -> SamplingRequest:
         """Return what the model is asked: no more tokens than allowed, and nothing of others."""
         # https://modelcontextprotocol.io/specification/2025-11-25/client/sampling
         # Context of other servers and settings for a provider are wishes, not conditions.
@@ -116,7 +118,9 @@ _NUMBERS = (
 )
 
 
-def refusal(sampling: Sampling, asked: Asked, *, in_call: int | None, in_minute: int) -> str | None:
+def refusal(
+    sampling: Sampling, asked: SamplingRequest, *, in_call: int | None, in_minute: int
+) -> str | None:
     """Say why a request must not reach the model, in a sentence for the server; `None` if it may.
 
     `in_call` counts the requests before this one in the tool call, and is `None` outside of
@@ -139,7 +143,7 @@ def refusal(sampling: Sampling, asked: Asked, *, in_call: int | None, in_minute:
     return None
 
 
-def input_bytes(asked: Asked) -> float:
+def input_bytes(asked: SamplingRequest) -> float:
     """Measure what a model would have to read."""
     try:
         read = asked.model_dump_json(
@@ -150,7 +154,7 @@ def input_bytes(asked: Asked) -> float:
     return len(read.encode())
 
 
-def _has_tools(asked: Asked) -> bool:
+def _has_tools(asked: SamplingRequest) -> bool:
     parts = (part for message in asked.messages for part in message.content_as_list)
     return bool(
         asked.tools

@@ -18,10 +18,10 @@ from langchain_core.tools import BaseTool
 from mcp.client import ClientSession
 
 from plait.client.calls.approval import OnApproval
-from plait.client.calls.callbacks import OnAnyProgress, OnNotice
+from plait.client.calls.callbacks import OnAnyProgress, OnNotification
 from plait.client.calls.fallback import BeforeFallback
 from plait.client.calls.outcome import ToolResult
-from plait.client.calls.result_budget.bounds import READ_MORE
+from plait.client.calls.result_budget.limiter import READ_MORE
 from plait.client.calls.sampling import Sampler, Sampling
 from plait.client.catalog.deferral import Split
 from plait.client.catalog.lock.guard import LockMode, LockReport
@@ -115,15 +115,15 @@ class MultiServerMCPClient:
         sampling: Sampling | BaseChatModel | Sampler | str | Mapping[str, Any] | None = None,
         log_level: types.LoggingLevel | None = None,
         observers: Sequence[Observer] | None = None,
-        on_message: OnNotice | None = None,
+        on_message: OnNotification | None = None,
         on_progress: OnAnyProgress | None = None,
-        on_initialized: OnNotice | None = None,
-        on_cancelled: OnNotice | None = None,
-        on_tools_list_changed: OnNotice | None = None,
-        on_prompts_list_changed: OnNotice | None = None,
-        on_resources_list_changed: OnNotice | None = None,
-        on_roots_list_changed: OnNotice | None = None,
-        on_resources_updated: OnNotice | None = None,
+        on_initialized: OnNotification | None = None,
+        on_cancelled: OnNotification | None = None,
+        on_tools_list_changed: OnNotification | None = None,
+        on_prompts_list_changed: OnNotification | None = None,
+        on_resources_list_changed: OnNotification | None = None,
+        on_roots_list_changed: OnNotification | None = None,
+        on_resources_updated: OnNotification | None = None,
     ) -> None:
         given = {name: value for name, value in locals().items() if name in OPTIONS}
         given = read_options({name: value for name, value in given.items() if value is not None})
@@ -421,15 +421,15 @@ class MultiServerMCPClient:
         *servers, level = server_and_level
         await self._toolbox.set_log_level(cast("types.LoggingLevel", level), *servers)
 
-    def read_parked(self, handle: str) -> ToolResult:
-        """Return the whole of a result that was shortened; `artifact["plait/parked"]` names it.
+    def read_full_result(self, handle: str) -> ToolResult:
+        """Return the full result of a shortened one, by `artifact["plait/full_result"]`.
 
         For programs: it does not matter who made the call.
 
         Raises:
             ResultExpiredError: It is not kept (any more).
         """
-        return self._toolbox.read_parked(handle)
+        return self._toolbox.read_full_result(handle)
 
     async def forget(self, thread_id: str) -> None:
         """Close the sessions that a conversation has to itself (`scope: thread`)."""

@@ -13,8 +13,8 @@ from typing_extensions import override
 
 from plait._support.exception_groups import one_line
 from plait.client.calls.arguments import argument_error_text, prepare_arguments
-from plait.client.calls.call import ToolCall
 from plait.client.calls.outcome import ToolResult
+from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.deferral import Split
 from plait.client.catalog.tokens import definition_text
 from plait.client.catalog.tool import Tool

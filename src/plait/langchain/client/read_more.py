@@ -9,8 +9,8 @@ from typing import Any
 import mcp_types as types
 from typing_extensions import override
 
-from plait.client.calls.call import ToolCall
 from plait.client.calls.outcome import ToolResult
+from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.tool import Tool
 from plait.client.connections.credentials import Access
 from plait.client.toolbox import Toolbox
@@ -69,7 +69,7 @@ class _Reader(PlainCaller):
 
     def server_of(self, handle: object) -> str | None:
         """Return the server that was asked for a result."""
-        return self._toolbox.server_of_parked(handle)
+        return self._toolbox.server_of_full_result(handle)
 
 
 class _ReadingRunner(ToolRunner):

@@ -11,9 +11,9 @@ import mcp_types as types
 from typing_extensions import override
 
 from plait.client.calls.arguments import argument_error_text, prepare_arguments
-from plait.client.calls.call import ToolCall
 from plait.client.calls.outcome import ToolResult
-from plait.client.calls.result_budget.bounds import READ_MORE
+from plait.client.calls.result_budget.limiter import READ_MORE
+from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.tool import Tool
 from plait.client.catalog.validation import prepare
 from plait.client.connections.credentials import Access

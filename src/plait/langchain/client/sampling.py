@@ -15,7 +15,7 @@ from langchain_core.runnables import Runnable, RunnableBinding
 from langchain_core.runnables.config import var_child_runnable_config
 
 from plait.client.calls.content import json_text
-from plait.client.calls.sampling import Asked, Sampled, Sampler, Sampling
+from plait.client.calls.sampling import Sampler, Sampling, SamplingRequest, SamplingResult
 from plait.errors import ConfigError
 from plait.langchain.tools.blocks import Block, standard_block, text_block
 from plait.langchain.tools.mcp_blocks import mcp_content_from
@@ -69,7 +69,7 @@ def _named_model(name: str) -> BaseChatModel:
 def _translated(function: Callable[..., Any]) -> Sampler:
     """Let a function answer with a message of LangChain's, too."""
 
-    async def sample(server: str, asked: Asked) -> Sampled | str:
+    async def sample(server: str, asked: SamplingRequest) -> SamplingResult | str:
         said = function(server, asked)
         answer: Any = await said if inspect.isawaitable(said) else said
         return result_from(answer, asked) if isinstance(answer, AIMessage) else answer
@@ -83,7 +83,7 @@ class _ChatModelSampler:
     def __init__(self, model: Runnable[Any, Any]) -> None:
         self._model = model
 
-    async def __call__(self, server: str, asked: Asked) -> Sampled:
+    async def __call__(self, server: str, asked: SamplingRequest) -> SamplingResult:
         """Ask the model."""
         del server
         model, extra = _limited(self._model, asked)
@@ -100,7 +100,9 @@ class _ChatModelSampler:
         return result_from(said, asked)
 
 
-def _limited(model: Runnable[Any, Any], asked: Asked) -> tuple[Runnable[Any, Any], dict[str, Any]]:
+def _limited(
+    model: Runnable[Any, Any], asked: SamplingRequest
+) -> tuple[Runnable[Any, Any], dict[str, Any]]:
     """Return the model with the limits of a request, and those that it takes with each call."""
     if isinstance(model, RunnableBinding):
         inner, extra = _limited(model.bound, asked)
@@ -122,7 +124,7 @@ def _limited(model: Runnable[Any, Any], asked: Asked) -> tuple[Runnable[Any, Any
     return model, extra
 
 
-def _with_tools(model: Runnable[Any, Any], asked: Asked) -> Runnable[Any, Any]:
+def _with_tools(model: Runnable[Any, Any], asked: SamplingRequest) -> Runnable[Any, Any]:
     options = {"tool_choice": "any"} if _tool_mode(asked) == "required" else {}
     tools = [
         {
@@ -138,11 +140,11 @@ def _with_tools(model: Runnable[Any, Any], asked: Asked) -> Runnable[Any, Any]:
     return cast("Any", model).bind_tools(tools, **options)
 
 
-def _tool_mode(asked: Asked) -> str:
+def _tool_mode(asked: SamplingRequest) -> str:
     return (asked.tool_choice and asked.tool_choice.mode) or "auto"
 
 
-def messages_from(asked: Asked) -> list[BaseMessage]:
+def messages_from(asked: SamplingRequest) -> list[BaseMessage]:
     """Translate the conversation that a server wants to be continued."""
     messages: list[BaseMessage] = []
     if asked.system_prompt:
@@ -187,7 +189,7 @@ def _content(blocks: Sequence[Block]) -> Any:
     return list(blocks)
 
 
-def result_from(message: AIMessage, asked: Asked) -> Sampled:
+def result_from(message: AIMessage, asked: SamplingRequest) -> SamplingResult:
     """Translate what a model said; what MCP has no place for, such as thoughts, is left out."""
     facts: dict[str, Any] = dict(message.response_metadata)
     model = str(facts.get("model_name") or facts.get("model") or "unknown")

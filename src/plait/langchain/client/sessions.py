@@ -14,8 +14,8 @@ from mcp import Client
 from mcp.client import ClientSession
 
 from plait._support.redact import Redactor
-from plait.client.calls.call import ToolCall, deadline_of, within_run
 from plait.client.calls.outcome import ToolResult
+from plait.client.calls.tool_call import ToolCall, deadline_of, within_run
 from plait.client.config.read import read_config
 from plait.client.config.secrets import secret_values
 from plait.client.config.servers import InProcessServer, ServerConfig

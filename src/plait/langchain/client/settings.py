@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from plait.client.calls.callbacks import NOTICES
+from plait.client.calls.callbacks import NOTIFICATION_CALLBACKS
 from plait.client.config.servers import ServerConfig
 from plait.client.options import ClientOptions
 from plait.langchain.tools.callbacks import Callbacks
@@ -33,7 +33,7 @@ OWN = frozenset(
     }
 )
 
-HEARD = frozenset({"on_progress", *NOTICES})
+HEARD = frozenset({"on_progress", *NOTIFICATION_CALLBACKS})
 """The options that are callbacks."""
 
 OPTIONS = OWN | frozenset(ClientOptions.__annotations__)

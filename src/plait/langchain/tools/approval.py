@@ -8,7 +8,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 from langgraph.types import interrupt
 
-from plait.client.calls.approval import ANSWERS, Approval, ApprovalRequest, OnApproval
+from plait.client.calls.approval import DECISIONS, Approval, ApprovalRequest, OnApproval
 from plait.client.config.raw_value import as_mapping
 
 APPROVAL_INTERRUPT_TYPE = "mcp_approval"
@@ -96,7 +96,7 @@ def approved_by_interrupt(
         "arguments": dict(request.arguments),
         "annotations": dict(request.annotations),
         "reason": request.reason,
-        "allowed_decisions": list(ANSWERS),
+        "allowed_decisions": list(DECISIONS),
     }
     if request.instead_of is not None:
         value["instead_of"] = request.instead_of

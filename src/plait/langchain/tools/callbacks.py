@@ -11,7 +11,13 @@ from mcp.client.session import ElicitationFnT, LoggingFnT
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import ElicitRequestParams, ElicitResult, LoggingMessageNotificationParams
 
-from plait.client.calls.callbacks import NOTICES, CallbackContext, OnAnyProgress, OnNotice, settled
+from plait.client.calls.callbacks import (
+    NOTIFICATION_CALLBACKS,
+    CallbackContext,
+    OnAnyProgress,
+    OnNotification,
+    resolve,
+)
 from plait.errors import ConfigError
 
 __all__ = [
@@ -81,15 +87,15 @@ class Callbacks:
     on_logging_message: LoggingMessageCallback | None = None
     on_progress: ProgressCallback | OnAnyProgress | None = None
     on_elicitation: ElicitationCallback | None = None
-    on_message: OnNotice | None = None
+    on_message: OnNotification | None = None
     """Gets log messages, as `on_logging_message` does."""
-    on_initialized: OnNotice | None = None
-    on_cancelled: OnNotice | None = None
-    on_tools_list_changed: OnNotice | None = None
-    on_prompts_list_changed: OnNotice | None = None
-    on_resources_list_changed: OnNotice | None = None
-    on_roots_list_changed: OnNotice | None = None
-    on_resources_updated: OnNotice | None = None
+    on_initialized: OnNotification | None = None
+    on_cancelled: OnNotification | None = None
+    on_tools_list_changed: OnNotification | None = None
+    on_prompts_list_changed: OnNotification | None = None
+    on_resources_list_changed: OnNotification | None = None
+    on_roots_list_changed: OnNotification | None = None
+    on_resources_updated: OnNotification | None = None
 
     def joined(self, options: Mapping[str, Any]) -> Callbacks:
         """Return these, and those among the options of a client.
@@ -97,15 +103,21 @@ class Callbacks:
         Raises:
             ConfigError: One is in both places.
         """
-        given = {name: options[name] for name in (*NOTICES, "on_progress") if options.get(name)}
+        given = {
+            name: options[name]
+            for name in (*NOTIFICATION_CALLBACKS, "on_progress")
+            if options.get(name)
+        }
         for name in given:
             if getattr(self, name) is not None:
                 raise ConfigError(f"{name} is given twice: as an option, and in `callbacks`")
         return replace(self, **given) if given else self
 
-    def notices(self) -> dict[str, OnNotice]:
+    def notices(self) -> dict[str, OnNotification]:
         """Return those of the connections of a client, but for log messages."""
-        found = {name: getattr(self, name) for name in NOTICES if name != "on_message"}
+        found = {
+            name: getattr(self, name) for name in NOTIFICATION_CALLBACKS if name != "on_message"
+        }
         return {name: callback for name, callback in found.items() if callback is not None}
 
     async def logged(
@@ -113,9 +125,9 @@ class Callbacks:
     ) -> None:
         """Tell of a log message."""
         if self.on_logging_message is not None:
-            await settled(self.on_logging_message(params, context))
+            await resolve(self.on_logging_message(params, context))
         if self.on_message is not None:
-            await settled(self.on_message(params, context))
+            await resolve(self.on_message(params, context))
 
     @property
     def hears_logs(self) -> bool:
@@ -131,7 +143,7 @@ class Callbacks:
 
         async def progressed(progress: float, total: float | None, message: str | None) -> None:
             if on_progress is not None:
-                await settled(on_progress(progress, total, message, context))
+                await resolve(on_progress(progress, total, message, context))
 
         about = context
 

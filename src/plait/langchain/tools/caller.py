@@ -7,9 +7,9 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 import mcp_types as types
 
-from plait.client.calls.call import ToolCall
 from plait.client.calls.outcome import ToolResult
-from plait.client.calls.result_budget.bounds import READ_MORE
+from plait.client.calls.result_budget.limiter import READ_MORE
+from plait.client.calls.tool_call import ToolCall
 from plait.client.connections.credentials import Access
 
 P = ParamSpec("P")

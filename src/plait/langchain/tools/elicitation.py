@@ -9,8 +9,8 @@ from typing import Any, Literal, NotRequired, TypedDict, cast
 import mcp_types as types
 from langgraph.types import interrupt
 
-from plait.client.calls.call import Pause, ToolCall
-from plait.client.calls.elicitation_schema import with_defaults
+from plait.client.calls.call_routing import with_schema_defaults
+from plait.client.calls.tool_call import Pause, ToolCall
 from plait.client.connections.operations import Given
 from plait.errors import ConfigError, InputNeededError
 from plait.langchain.tools.approval import is_approval_answer
@@ -130,7 +130,7 @@ def _responses(
     if missing := [key for key in questions if key not in given]:
         raise _unusable(call, f"there is no answer to {', '.join(missing)}")
     return {
-        key: with_defaults(question.params, _result(key, given[key], call))
+        key: with_schema_defaults(question.params, _result(key, given[key], call))
         for key, question in questions.items()
     }
 

@@ -7,14 +7,14 @@ from typing import Any, cast
 
 from langchain_core.messages import HumanMessage
 
-from plait.client.calls.call import RunMark
+from plait.client.calls.tool_call import RunIdentity
 from plait.client.run_identity import thread_of
 
 _RUNTIME = "__pregel_runtime"
 _RESUMING = "__pregel_resuming"
 
 
-def run_mark(config: Mapping[str, Any], runtime: object | None = None) -> RunMark:
+def run_mark(config: Mapping[str, Any], runtime: object | None = None) -> RunIdentity:
     """Find out which run, and which conversation, a call belongs to.
 
     LangGraph gives every run one control object, which graphs inside of it share; its run ids are
@@ -22,7 +22,7 @@ def run_mark(config: Mapping[str, Any], runtime: object | None = None) -> RunMar
     and has the same last message of a person.
     """
     asked: Mapping[str, Any] = config.get("configurable") or {}
-    return RunMark(
+    return RunIdentity(
         key=getattr(asked.get(_RUNTIME), "control", None),
         thread=thread_of(config),
         turn=_last_of_person(getattr(runtime, "state", None)),

@@ -16,9 +16,9 @@ from langchain_core.messages import ToolMessage
 from langgraph.types import Command
 
 from plait.client.calls.approval import OnApproval
-from plait.client.calls.call import Pause, ToolCall
-from plait.client.calls.outcome import PARKED, ToolResult
-from plait.client.calls.result_budget.bounds import READ_MORE
+from plait.client.calls.outcome import FULL_RESULT, ToolResult
+from plait.client.calls.result_budget.limiter import READ_MORE
+from plait.client.calls.tool_call import Pause, ToolCall
 from plait.client.catalog.tool import Tool
 from plait.client.connections.credentials import Access, join
 from plait.errors import ConfigError, InputNeededError, PlaitError
@@ -152,7 +152,7 @@ class ToolRunner:
             if not isinstance(result, types.CallToolResult):
                 return result
             result = await self._with_resources(sending, result)
-            result, parked = await self._within_budget(sending, result)
+            result, full_result = await self._within_budget(sending, result)
         except PlaitError as error:
             if not self._is_for_model(error):
                 raise
@@ -168,8 +168,10 @@ class ToolRunner:
             standard_blocks=settings.standard_blocks,
             sanitize=settings.sanitize,
         )
-        if parked is not None:
-            converted = replace(converted, artifact={**converted.artifact, PARKED: parked})
+        if full_result is not None:
+            converted = replace(
+                converted, artifact={**converted.artifact, FULL_RESULT: full_result}
+            )
         answer = Answered(converted=converted, is_error=bool(result.is_error))
         if answer.is_error and not settings.handle_tool_errors:
             raise ToolFailedException(
@@ -213,7 +215,7 @@ class ToolRunner:
             timeout_seconds=_seconds(asked.get("timeout")),
             on_progress=told.progress_callback,
             on_log=told.logging_callback,
-            on_question=told.elicitation_callback,
+            on_elicitation=told.elicitation_callback,
             access=access,
             ends_at=_monotonic(asked.get("deadline")),
             run=run_mark(config, request.runtime),
@@ -259,7 +261,11 @@ class ToolRunner:
             sent.server, sent.tool, result, attempts=1, notes=(), seconds=0.0
         )
         bounded = await self._caller.bounded(told, sent.call, reader=self._reader_name)
-        return (result, None) if bounded.parked is None else (bounded.to_mcp(), bounded.parked)
+        return (
+            (result, None)
+            if bounded.full_result is None
+            else (bounded.to_mcp(), bounded.full_result)
+        )
 
 
 class _Sending:
@@ -296,7 +302,7 @@ class _Sending:
     async def send(self, request: MCPToolCallRequest) -> MCPToolCallResult:
         access = join(self._given, Access.of(request.headers))
         # Only here: interceptors may have interrupted the graph before.
-        pause = self._pause() if self.call.on_question is None else None
+        pause = self._pause() if self.call.on_elicitation is None else None
         # With other credentials it may be that somebody has to sign in before anybody is asked.
         self._approvals.bare_answers = access == self._given
         call = replace(
@@ -314,7 +320,7 @@ class _Sending:
                 break
             except InputNeededError as asked:
                 # Pauses the graph here; when it goes on, everything up to here is done again.
-                call = replace(call, given=answered_by_interrupt(call, asked))
+                call = replace(call, input_responses=answered_by_interrupt(call, asked))
             except PlaitError as refused:
                 if not self.pauses or not is_cured_by_signing_in(refused):
                     raise

@@ -7,7 +7,7 @@ from typing import Any, Literal, NotRequired, TypedDict, cast
 
 from langgraph.types import interrupt
 
-from plait.client.calls.call import ToolCall
+from plait.client.calls.tool_call import ToolCall
 from plait.errors import AuthRequiredError, ForbiddenError, HttpError, PlaitError
 
 AUTH_INTERRUPT_TYPE = "mcp_auth"

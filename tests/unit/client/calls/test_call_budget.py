@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from plait.client import run_budget
-from plait.client.calls.call import RunMark, ToolCall
 from plait.client.calls.call_budget import RunCounters
+from plait.client.calls.tool_call import RunIdentity, ToolCall
 from plait.client.config.budgets import CallBudget
 from plait.errors import BudgetExceededError, InputNeededError
 
 
 def call(tool: str = "t", run: object = None, *, server: str = "s", **mark: Any) -> ToolCall:
-    return ToolCall(server=server, tool=tool, run=RunMark(key=run, **mark))  # pyright: ignore[reportArgumentType]
+    return ToolCall(server=server, tool=tool, run=RunIdentity(key=run, **mark))  # pyright: ignore[reportArgumentType]
 
 
 def made(counters: RunCounters, one: ToolCall) -> bool:

@@ -9,8 +9,7 @@ import pytest
 from mcp.client import ClientRequestContext, ClientSession
 from mcp_types import ElicitRequestFormParams, ElicitResult
 
-from plait.client.calls.call_routing import Listener, Talk
-from plait.client.calls.elicitation_schema import with_defaults
+from plait.client.calls.call_routing import ActiveCall, CallRouter, with_schema_defaults
 
 pytestmark = pytest.mark.anyio
 
@@ -27,11 +26,11 @@ def question(text: str) -> ElicitRequestFormParams:
     return ElicitRequestFormParams(message=text, requested_schema={"type": "object"})
 
 
-def listener(name: str, *, pausing: bool = True) -> Listener:
+def listener(name: str, *, pausing: bool = True) -> ActiveCall:
     async def ask(context: Any, params: Any) -> ElicitResult:
         return ElicitResult(action="accept", content={"by": name})
 
-    return Listener("server", name, ask=ask, pausing=pausing)
+    return ActiveCall("server", name, on_elicitation=ask, pausing=pausing)
 
 
 async def declined(context: Any, params: Any) -> ElicitResult:
@@ -41,16 +40,16 @@ async def declined(context: Any, params: Any) -> ElicitResult:
 class Calls:
     """Calls under way, each in a task of its own, until they are ended."""
 
-    def __init__(self, talk: Talk) -> None:
-        self._talk = talk
+    def __init__(self, router: CallRouter) -> None:
+        self._router = router
         self._ends: dict[str, asyncio.Event] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    async def begin(self, one: Listener, on: ClientSession) -> None:
+    async def begin(self, one: ActiveCall, on: ClientSession) -> None:
         begun, end = asyncio.Event(), asyncio.Event()
 
         async def call() -> None:
-            with self._talk.heard_by(one, on):
+            with self._router.active(one, on):
                 begun.set()
                 await end.wait()
 
@@ -67,9 +66,9 @@ class Calls:
             await self.end(name)
 
 
-def asked(talk: Talk, on: ClientSession, text: str = "?") -> asyncio.Task[Any]:
+def asked(router: CallRouter, on: ClientSession, text: str = "?") -> asyncio.Task[Any]:
     context = ClientRequestContext(session=on, request_id=1)
-    return asyncio.ensure_future(talk.answer(context, question(text), declined))
+    return asyncio.ensure_future(router.answer_elicitation(context, question(text), declined))
 
 
 async def settled() -> None:
@@ -78,24 +77,24 @@ async def settled() -> None:
 
 
 async def test_a_question_goes_to_the_only_call_on_its_session() -> None:
-    talk, here, there = Talk(), session(), session()
-    calls = Calls(talk)
+    router, here, there = CallRouter(), session(), session()
+    calls = Calls(router)
     await calls.begin(listener("a"), here)
     await calls.begin(listener("b"), there)
 
-    answers = [await asked(talk, here), await asked(talk, there)]
+    answers = [await asked(router, here), await asked(router, there)]
     await calls.end_all()
 
     assert [answer.content for answer in answers] == [{"by": "a"}, {"by": "b"}]
 
 
 async def test_of_two_calls_the_one_that_ends_did_not_ask() -> None:
-    talk, here = Talk(), session()
-    calls = Calls(talk)
+    router, here = CallRouter(), session()
+    calls = Calls(router)
     await calls.begin(listener("a"), here)
     await calls.begin(listener("b"), here)
 
-    answer = asked(talk, here)
+    answer = asked(router, here)
     await settled()
     waited = not answer.done()
     await calls.end("a")
@@ -105,14 +104,14 @@ async def test_of_two_calls_the_one_that_ends_did_not_ask() -> None:
 
 
 async def test_when_every_call_may_have_asked_a_question_is_declined_not_swapped() -> None:
-    talk, here = Talk(), session()
-    calls = Calls(talk)
+    router, here = CallRouter(), session()
+    calls = Calls(router)
     await calls.begin(listener("a"), here)
     await calls.begin(listener("b"), here)
 
-    first = asked(talk, here)
+    first = asked(router, here)
     await settled()
-    second = await asked(talk, here)
+    second = await asked(router, here)
     await calls.end("a")
     assert second.action == "decline"
     assert (await first).content == {"by": "b"}
@@ -120,20 +119,20 @@ async def test_when_every_call_may_have_asked_a_question_is_declined_not_swapped
 
 
 async def test_calls_that_are_not_paused_share_their_callback() -> None:
-    talk, here = Talk(), session()
-    calls = Calls(talk)
+    router, here = CallRouter(), session()
+    calls = Calls(router)
     await calls.begin(listener("a", pausing=False), here)
     same = listener("a", pausing=False)
-    with talk.heard_by(same, here):
+    with router.active(same, here):
         context = ClientRequestContext(session=here, request_id=1)
-        own = await talk.answer(context, question("?"), declined)
+        own = await router.answer_elicitation(context, question("?"), declined)
     assert isinstance(own, ElicitResult)
     assert own.action == "accept"
     await calls.end_all()
 
 
 async def test_without_a_call_nobody_is_asked() -> None:
-    assert (await asked(Talk(), session())).action == "decline"
+    assert (await asked(CallRouter(), session())).action == "decline"
 
 
 def test_an_accepted_form_is_filled_in_with_the_defaults_of_its_schema() -> None:
@@ -144,8 +143,8 @@ def test_an_accepted_form_is_filled_in_with_the_defaults_of_its_schema() -> None
             "properties": {"a": {"type": "string", "default": "x"}, "b": {"type": "integer"}},
         },
     )
-    given = with_defaults(form, ElicitResult(action="accept", content={"b": 1}))
-    kept = with_defaults(form, ElicitResult(action="accept", content={"a": "y"}))
-    refused = with_defaults(form, ElicitResult(action="decline"))
+    given = with_schema_defaults(form, ElicitResult(action="accept", content={"b": 1}))
+    kept = with_schema_defaults(form, ElicitResult(action="accept", content={"a": "y"}))
+    refused = with_schema_defaults(form, ElicitResult(action="decline"))
 
     assert (given.content, kept.content, refused.content) == ({"a": "x", "b": 1}, {"a": "y"}, None)

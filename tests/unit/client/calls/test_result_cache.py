@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from mcp_types import TextContent
 
-from plait.client.calls.call import ToolCall
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.result_cache import ResultCache, ResultCaching
+from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.tool import Tool
 from plait.client.connections.credentials import Access
 from plait.errors import ConfigError

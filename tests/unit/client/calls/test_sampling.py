@@ -20,7 +20,7 @@ from mcp_types import (
     ToolUseContent,
 )
 
-from plait.client.calls.call_routing import Listener, Talk
+from plait.client.calls.call_routing import ActiveCall, CallRouter
 from plait.client.calls.sampling import Sampling, input_bytes, refusal
 from plait.client.sampling_requests import SamplingDesk
 from plait.errors import ConfigError
@@ -144,11 +144,11 @@ def test_a_server_s_own_word_wins_over_the_list() -> None:
 
 @pytest.mark.anyio
 async def test_a_server_asks_in_vain_while_none_of_its_tools_is_called() -> None:
-    talk = Talk()
-    desk = SamplingDesk(Sampling(say_yes), talk)
-    with talk.heard_by(Listener("other", "tool"), SESSION):
+    router = CallRouter()
+    desk = SamplingDesk(Sampling(say_yes), router)
+    with router.active(ActiveCall("other", "tool"), SESSION):
         refused = await desk.answer("server", asked())
-    with talk.heard_by(Listener("server", "tool"), SESSION):
+    with router.active(ActiveCall("server", "tool"), SESSION):
         answered = await desk.answer("server", asked())
 
     assert "only during a tool call" in text_of(refused)
@@ -157,13 +157,13 @@ async def test_a_server_asks_in_vain_while_none_of_its_tools_is_called() -> None
 
 @pytest.mark.anyio
 async def test_calls_at_once_share_what_they_may_have_together() -> None:
-    talk = Talk()
-    desk = SamplingDesk(Sampling(say_yes, max_calls_per_call=2), talk)
-    first, second = Listener("server", "a"), Listener("server", "b")
+    router = CallRouter()
+    desk = SamplingDesk(Sampling(say_yes, max_calls_per_call=2), router)
+    first, second = ActiveCall("server", "a"), ActiveCall("server", "b")
     over = asyncio.Event()
 
-    async def call(listener: Listener) -> None:
-        with talk.heard_by(listener, SESSION):
+    async def call(listener: ActiveCall) -> None:
+        with router.active(listener, SESSION):
             await over.wait()
 
     async with asyncio.TaskGroup() as calls:
@@ -176,14 +176,14 @@ async def test_calls_at_once_share_what_they_may_have_together() -> None:
 
     assert answers[:4] == ["yes"] * 4
     assert "refused" in answers[4]
-    assert (first.tally.sampled, second.tally.sampled) == (2, 2)
+    assert (first.sampling_requests, second.sampling_requests) == (2, 2)
 
 
 @pytest.mark.anyio
 async def test_a_minute_later_servers_may_ask_again() -> None:
     clock = StoppedClock()
     sampling = Sampling(say_yes, max_calls_per_minute=2, outside_calls=True)
-    desk = SamplingDesk(sampling, Talk(), clock=clock)
+    desk = SamplingDesk(sampling, CallRouter(), clock=clock)
     answers: list[str] = []
     for seconds in (0, 30, 59, 60, 61):
         clock.seconds = seconds

@@ -13,9 +13,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command
 
-from plait.client.calls.call import ToolCall
 from plait.client.calls.outcome import ToolResult
-from plait.client.calls.policy_check import Gate
+from plait.client.calls.policy_check import PolicyCheck
+from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.tool import Tool
 from plait.client.config.policy import Policy
 from plait.client.connections.credentials import Access
@@ -41,7 +41,7 @@ class Server(PlainCaller):
     """A caller whose policy asks, and whose server may want a login before or after that."""
 
     def __init__(self) -> None:
-        self.gate = Gate(Policy(default="ask"))
+        self.gate = PolicyCheck(Policy(default="ask"))
         self.listed = True
         self.signed_in = True
         self.asks = False
@@ -56,7 +56,7 @@ class Server(PlainCaller):
         call = await self.gate.permit(call, None)
         if not self.signed_in:
             raise AuthRequiredError("no login", server="shop")
-        if self.asks and call.given is None:
+        if self.asks and call.input_responses is None:
             params = types.ElicitRequestFormParams(message="?", requested_schema={"type": "object"})
             raise InputNeededError(requests={"q": types.ElicitRequest(params=params)})
         self.made.append(dict(call.arguments))
@@ -227,7 +227,7 @@ async def test_an_answer_to_an_approval_that_is_not_asked_any_more_answers_nothi
     graph = graph_of(server)
 
     await graph.ainvoke({}, THREAD)
-    server.gate, server.asks = Gate(), True
+    server.gate, server.asks = PolicyCheck(), True
     assert kinds_of(await resumed(graph, APPROVE)) == ["mcp_elicitation"]
     done = await resumed(graph, ANSWER)
 

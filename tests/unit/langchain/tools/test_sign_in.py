@@ -12,8 +12,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command
 
-from plait.client.calls.call import ToolCall
 from plait.client.calls.outcome import ToolResult
+from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.tool import Tool
 from plait.client.connections.credentials import Access
 from plait.errors import AuthRequiredError, ForbiddenError, InputNeededError, PlaitError
@@ -44,11 +44,13 @@ class Server(PlainCaller):
     async def execute(self, call: ToolCall) -> ToolResult:
         if not self.signed_in:
             raise self.refusal
-        if self.asks and call.given is None:
+        if self.asks and call.input_responses is None:
             params = types.ElicitRequestFormParams(message="?", requested_schema={"type": "object"})
             raise InputNeededError(requests={"q": types.ElicitRequest(params=params)})
         self.made += 1
-        text = str(call.given.responses["q"]) if call.given is not None else "done"
+        text = (
+            str(call.input_responses.responses["q"]) if call.input_responses is not None else "done"
+        )
         result = types.CallToolResult(content=[types.TextContent(text=text)])
         return ToolResult.from_mcp(call.server, call.tool, result, attempts=1, notes=(), seconds=0)
 

@@ -11,7 +11,7 @@ from plait._support.sanitize import harmless
 from plait.agents.agent_run import AgentRun
 from plait.agents.engines.claude_agent_sdk.tools import CliTool
 from plait.client.calls.approval import ApprovalRequest, OnApproval
-from plait.client.calls.call import ToolCall
+from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.overrides import complete_arguments
 from plait.errors import PermissionDeniedError
 

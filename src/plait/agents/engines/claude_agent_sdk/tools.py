@@ -16,7 +16,7 @@ from mcp.server.context import ServerRequestContext
 
 from plait._version import __version__
 from plait.agents.run_tools import RunTool
-from plait.client.calls.result_budget.bounds import OWN_SERVER
+from plait.client.calls.result_budget.limiter import OWN_SERVER
 from plait.client.catalog.names import legal_name
 from plait.client.catalog.schemas import shape_schema
 

@@ -29,7 +29,7 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parked:
+class FullResult:
     """A whole result, and who may read it."""
 
     result: ToolResult = field(repr=False)
@@ -40,14 +40,14 @@ class Parked:
     size_bytes: int
 
 
-class ParkedResults:
+class FullResultStore:
     """Keeps results until they are not read for long, or too many others have come."""
 
     def __init__(self, *, keep_seconds: float, keep_bytes: int, clock: Clock | None = None) -> None:
         self._keep_seconds = keep_seconds
         self._keep_bytes = keep_bytes
         self._clock = clock or SystemClock()
-        self._kept: OrderedDict[str, tuple[float, Parked]] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[float, FullResult]] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
 
@@ -56,31 +56,31 @@ class ParkedResults:
         """Make a handle: short, and one of 2 to the power of 80."""
         return f"r_{base64.b32encode(secrets.token_bytes(10)).decode().lower()}"
 
-    def put(self, handle: str, parked: Parked) -> None:
+    def put(self, handle: str, full_result: FullResult) -> None:
         """Keep a result; what was not read for longest makes room for it."""
         with self._lock:
-            self._kept[handle] = (self._expiry(), parked)
-            self._bytes += parked.size_bytes
+            self._kept[handle] = (self._expiry(), full_result)
+            self._bytes += full_result.size_bytes
             self._drop_expired()
             while self._bytes > self._keep_bytes and self._kept:
                 self._drop(next(iter(self._kept)))
 
-    def peek(self, handle: str) -> Parked | None:
+    def peek(self, handle: str) -> FullResult | None:
         """Return a result without keeping it for longer."""
         with self._lock:
             self._drop_expired()
             return self._kept[handle][1] if handle in self._kept else None
 
-    def get(self, handle: str) -> Parked | None:
+    def get(self, handle: str) -> FullResult | None:
         """Return a result, and keep it for longer."""
         with self._lock:
             self._drop_expired()
             if handle not in self._kept:
                 return None
-            parked = self._kept[handle][1]
-            self._kept[handle] = (self._expiry(), parked)
+            full_result = self._kept[handle][1]
+            self._kept[handle] = (self._expiry(), full_result)
             self._kept.move_to_end(handle)
-            return parked
+            return full_result
 
     @property
     def size_bytes(self) -> int:
@@ -98,5 +98,5 @@ class ParkedResults:
             self._drop(next(iter(self._kept)))
 
     def _drop(self, handle: str) -> None:
-        _, parked = self._kept.pop(handle)
-        self._bytes -= parked.size_bytes
+        _, full_result = self._kept.pop(handle)
+        self._bytes -= full_result.size_bytes

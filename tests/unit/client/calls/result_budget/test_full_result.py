@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import mcp_types as types
 
 from plait.client.calls.outcome import ToolResult
-from plait.client.calls.result_budget.full_result import Owner, Parked, ParkedResults
+from plait.client.calls.result_budget.full_result import FullResult, FullResultStore, Owner
 from plait.client.config.budgets import Limit
 
 
@@ -27,10 +27,10 @@ class HandClock:
         self.seconds += seconds
 
 
-def parked(text: str = "text", size_bytes: int = 10) -> Parked:
+def full_result(text: str = "text", size_bytes: int = 10) -> FullResult:
     block = types.TextContent(text=text)
     result = ToolResult(server="s", tool="t", is_error=False, content=(block,))
-    return Parked(
+    return FullResult(
         result=result,
         server="s",
         owner=Owner("", None),
@@ -41,8 +41,8 @@ def parked(text: str = "text", size_bytes: int = 10) -> Parked:
 
 def test_a_result_is_kept_for_its_time_after_it_was_last_read() -> None:
     clock = HandClock()
-    store = ParkedResults(keep_seconds=100, keep_bytes=1000, clock=clock)
-    one = parked()
+    store = FullResultStore(keep_seconds=100, keep_bytes=1000, clock=clock)
+    one = full_result()
     store.put("r_1", one)
 
     clock.seconds = 99
@@ -58,28 +58,28 @@ def test_a_result_is_kept_for_its_time_after_it_was_last_read() -> None:
 
 
 def test_what_was_not_read_for_longest_makes_room() -> None:
-    store = ParkedResults(keep_seconds=100, keep_bytes=25)
+    store = FullResultStore(keep_seconds=100, keep_bytes=25)
     for name in ("r_1", "r_2"):
-        store.put(name, parked(name))
+        store.put(name, full_result(name))
     store.get("r_1")
 
-    store.put("r_3", parked("r_3"))
+    store.put("r_3", full_result("r_3"))
 
     assert [name for name in ("r_1", "r_2", "r_3") if store.get(name)] == ["r_1", "r_3"]
     assert store.size_bytes == 20
 
 
 def test_a_result_that_is_larger_than_all_room_is_not_kept() -> None:
-    store = ParkedResults(keep_seconds=100, keep_bytes=25)
+    store = FullResultStore(keep_seconds=100, keep_bytes=25)
 
-    store.put("r_1", parked(size_bytes=26))
+    store.put("r_1", full_result(size_bytes=26))
 
     assert store.get("r_1") is None
     assert store.size_bytes == 0
 
 
 def test_handles_differ_and_are_long() -> None:
-    handles = {ParkedResults.new_handle() for _ in range(1000)}
+    handles = {FullResultStore.new_handle() for _ in range(1000)}
 
     assert len(handles) == 1000
     assert {len(handle) for handle in handles} == {18}

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import pytest
 from mcp_types import CallToolResult
 
-from plait.client.calls.output_check import output_notes
+from plait.client.calls.outcome import output_schema_notes
 from plait.client.catalog.tool import Tool
 
 SCHEMA: dict[str, Any] = {
@@ -22,7 +22,7 @@ SCHEMA: dict[str, Any] = {
 def _notes(schema: dict[str, Any] | None, structured: Any, **more: Any) -> tuple[str, ...]:
     tool = Tool(server="shop", wire_name="sum", name="sum", output_schema=schema)
     result = CallToolResult(content=[], structured_content=structured, **more)
-    return asyncio.run(output_notes(tool, result))
+    return asyncio.run(output_schema_notes(tool, result))
 
 
 def test_content_that_keeps_the_promise_needs_no_note() -> None:

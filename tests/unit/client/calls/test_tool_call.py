@@ -8,7 +8,7 @@ import time
 import pytest
 
 from plait.client import run_deadline
-from plait.client.calls.call import ToolCall, deadline_of, within_run
+from plait.client.calls.tool_call import ToolCall, deadline_of, within_run
 from plait.client.config.timing import Timeouts
 from plait.errors import RunDeadlineError
 

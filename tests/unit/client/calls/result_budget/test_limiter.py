@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plait.client.calls.call import RunMark, ToolCall
 from plait.client.calls.outcome import ToolResult
-from plait.client.calls.result_budget.bounds import OWN_SERVER, READ_MORE, ResultBounds
+from plait.client.calls.result_budget.limiter import OWN_SERVER, READ_MORE, ResultLimiter
 from plait.client.calls.result_budget.parts import cost_of
+from plait.client.calls.tool_call import RunIdentity, ToolCall
 from plait.client.config.budgets import Limit, ResultBudget
 from plait.client.config.servers import ServerConfig, StdioServer
 from plait.client.connections.credentials import Access
@@ -30,8 +30,8 @@ CALL = ToolCall(server="s", tool="t")
 NO_SERVERS: Mapping[str, ServerConfig] = {}
 
 
-def bounds_of(tokens: int = TOKENS, **more: Any) -> ResultBounds:
-    return ResultBounds(ResultBudget(default=Limit(tokens=tokens)), NO_SERVERS, **more)
+def limiter_of(tokens: int = TOKENS, **more: Any) -> ResultLimiter:
+    return ResultLimiter(ResultBudget(default=Limit(tokens=tokens)), NO_SERVERS, **more)
 
 
 def result_of(*blocks: Any, structured: Any = None, meta: Any = None) -> ToolResult:
@@ -75,11 +75,11 @@ def reading(handle: str, **asked: Any) -> ToolCall:
     return ToolCall(server=OWN_SERVER, tool=READ_MORE, arguments={"handle": handle, **asked})
 
 
-async def read_text(bounds: ResultBounds, handle: str, block: int) -> str:
+async def read_text(limiter: ResultLimiter, handle: str, block: int) -> str:
     """Read a whole block as text, range after range."""
     text, start = "", 0
     while True:
-        answer = await bounds.answer(reading(handle, block=block, start=start))
+        answer = await limiter.answer_read_more(reading(handle, block=block, start=start))
         piece, note = answer.content
         assert isinstance(piece, types.TextContent)
         assert isinstance(note, types.TextContent)
@@ -94,29 +94,31 @@ async def read_text(bounds: ResultBounds, handle: str, block: int) -> str:
 async def test_what_is_within_its_budget_is_left_alone() -> None:
     result = result_of("x" * 4 * TOKENS)
 
-    assert await bounds_of().bounded(result, CALL) is result
+    assert await limiter_of().limited(result, CALL) is result
 
 
 async def test_without_a_budget_nothing_is_cut_and_no_tool_is_offered() -> None:
-    bounds = ResultBounds(None, NO_SERVERS)
+    limiter = ResultLimiter(None, NO_SERVERS)
     result = result_of("x" * 5_000_000)
 
-    assert await bounds.bounded(result, CALL) is result
-    assert not bounds.are_set
+    assert await limiter.limited(result, CALL) is result
+    assert not limiter.has_limits
 
 
 async def test_five_megabytes_of_text_can_be_read_to_the_end() -> None:
     whole = "".join(f"{number}: grün 🎈\n" for number in range(280_000))
-    bounds = bounds_of(400_000)
+    limiter = limiter_of(400_000)
 
-    shorter = await bounds.bounded(result_of(whole), CALL)
+    shorter = await limiter.limited(result_of(whole), CALL)
 
-    assert shorter.parked is not None
+    assert shorter.full_result is not None
     assert len(shorter.text.encode()) <= 1_600_000
     assert len(whole.encode()) > 5_000_000
     text, start = "", 0
     while start < len(whole):
-        piece, _ = (await bounds.answer(reading(shorter.parked, start=start))).content
+        piece, _ = (
+            await limiter.answer_read_more(reading(shorter.full_result, start=start))
+        ).content
         assert isinstance(piece, types.TextContent)
         text, start = text + piece.text, start + len(piece.text)
     assert text == whole
@@ -125,19 +127,21 @@ async def test_five_megabytes_of_text_can_be_read_to_the_end() -> None:
 async def test_a_thousand_rows_stay_json_and_can_be_read_to_the_end() -> None:
     rows = [{"id": number, "name": f"row {number}", "tags": ["a", "b"]} for number in range(1000)]
     data = {"total": 1000, "rows": rows}
-    bounds = bounds_of()
+    limiter = limiter_of()
 
-    shorter = await bounds.bounded(result_of(json.dumps(data, indent=2), structured=data), CALL)
+    shorter = await limiter.limited(result_of(json.dumps(data, indent=2), structured=data), CALL)
 
     assert tokens_of(shorter) <= TOKENS
     shown = json.loads(shorter.text)
     assert shown == shorter.structured_content
     *kept, mark = shown["rows"]
-    assert shorter.parked is not None
+    assert shorter.full_result is not None
     start = int(re.findall(r"start=(\d+)", json.dumps(mark))[0])
     assert start == len(kept)
     while start < 1000:
-        answer = await bounds.answer(reading(shorter.parked, path="$.rows", start=start))
+        answer = await limiter.answer_read_more(
+            reading(shorter.full_result, path="$.rows", start=start)
+        )
         piece, note = answer.content
         assert isinstance(piece, types.TextContent)
         assert isinstance(note, types.TextContent)
@@ -150,9 +154,9 @@ async def test_a_thousand_rows_stay_json_and_can_be_read_to_the_end() -> None:
 
 async def test_thirty_images_are_shown_as_far_as_they_fit_and_read_one_by_one() -> None:
     images = [image(3000, seed) for seed in range(30)]
-    bounds = bounds_of(8000)
+    limiter = limiter_of(8000)
 
-    shorter = await bounds.bounded(result_of("Pictures:", *images), CALL)
+    shorter = await limiter.limited(result_of("Pictures:", *images), CALL)
 
     shown = [block for block in shorter.content if isinstance(block, types.ImageContent)]
     assert shown == images[: len(shown)]
@@ -160,37 +164,39 @@ async def test_thirty_images_are_shown_as_far_as_they_fit_and_read_one_by_one() 
     assert len(shorter.content) == 31
     limit = Limit(tokens=8000)
     assert sum(cost_of(block, limit) for block in shorter.content) <= 32_000
-    assert shorter.parked is not None
+    assert shorter.full_result is not None
     line = shorter.content[30]
     assert isinstance(line, types.TextContent)
-    read = f'read_more(handle="{shorter.parked}", block=30)'
+    read = f'read_more(handle="{shorter.full_result}", block=30)'
     assert line.text == f"[image/png of 3000 bytes, left out; to read it: {read}]"
     seen: list[Any] = []
     while len(seen) < 30:
-        answer = await bounds.answer(reading(shorter.parked, block=len(seen) + 1))
+        answer = await limiter.answer_read_more(reading(shorter.full_result, block=len(seen) + 1))
         seen += [block for block in answer.content if isinstance(block, types.ImageContent)]
     assert seen == images
 
 
 async def test_a_large_picture_counts_as_what_a_model_pays_for_one() -> None:
-    bounds = bounds_of(2000)
+    limiter = limiter_of(2000)
     result = result_of(image(2_000_000))
 
-    assert await bounds.bounded(result, CALL) is result
+    assert await limiter.limited(result, CALL) is result
 
 
 async def test_with_a_budget_of_bytes_a_picture_counts_as_its_bytes() -> None:
-    bounds = ResultBounds(ResultBudget(default=Limit(bytes=10_000)), NO_SERVERS)
+    limiter = ResultLimiter(ResultBudget(default=Limit(bytes=10_000)), NO_SERVERS)
     picture = image(20_000)
 
-    shorter = await bounds.bounded(result_of(picture), CALL)
+    shorter = await limiter.limited(result_of(picture), CALL)
 
-    assert shorter.parked is not None
+    assert shorter.full_result is not None
     (line,) = shorter.content
     assert isinstance(line, types.TextContent)
     data, start = "", 0
     while start < len(picture.data):
-        piece, _ = (await bounds.answer(reading(shorter.parked, start=start))).content
+        piece, _ = (
+            await limiter.answer_read_more(reading(shorter.full_result, start=start))
+        ).content
         assert isinstance(piece, types.TextContent)
         data, start = data + piece.text, start + len(piece.text)
     assert data == picture.data
@@ -223,15 +229,15 @@ results = st.builds(
 async def test_any_result_fits_its_budget_and_every_block_can_be_read_exactly(
     result: ToolResult,
 ) -> None:
-    bounds = bounds_of()
+    limiter = limiter_of()
 
-    shorter = await bounds.bounded(result, CALL)
+    shorter = await limiter.limited(result, CALL)
 
     assert tokens_of(shorter) <= TOKENS
-    if shorter.parked is None:
+    if shorter.full_result is None:
         assert shorter is result
         return
-    assert bounds.kept(shorter.parked) is result
+    assert limiter.full_result(shorter.full_result) is result
     for number, block in enumerate(result.content):
         match block:
             case types.TextContent(text=text):
@@ -242,26 +248,28 @@ async def test_any_result_fits_its_budget_and_every_block_can_be_read_exactly(
                 whole = text
             case _:
                 raise AssertionError(block)
-        assert await read_text(bounds, shorter.parked, number) == whole
+        assert await read_text(limiter, shorter.full_result, number) == whole
     if result.structured_content is not None:
-        text = await read_text(bounds, shorter.parked, len(result.content))
+        text = await read_text(limiter, shorter.full_result, len(result.content))
         assert json.loads(text) == result.structured_content
 
 
 async def test_a_thousand_blocks_become_a_few_and_one_line() -> None:
     blocks = [json.dumps({"id": number, "text": "x" * 100}) for number in range(1000)]
-    bounds = bounds_of()
+    limiter = limiter_of()
 
-    shorter = await bounds.bounded(result_of(*blocks), CALL)
+    shorter = await limiter.limited(result_of(*blocks), CALL)
 
     *kept, last = [block.text for block in shorter.content if isinstance(block, types.TextContent)]
     assert kept == blocks[: len(kept)]
     assert len(kept) > 20
-    assert shorter.parked is not None
-    read = f'read_more(handle="{shorter.parked}", block={len(kept)})'
+    assert shorter.full_result is not None
+    read = f'read_more(handle="{shorter.full_result}", block={len(kept)})'
     assert last == f"[{1000 - len(kept)} more blocks are left out; to read on: {read}]"
     while len(kept) < 1000:
-        *more, note = (await bounds.answer(reading(shorter.parked, block=len(kept)))).content
+        *more, note = (
+            await limiter.answer_read_more(reading(shorter.full_result, block=len(kept)))
+        ).content
         kept += [block.text for block in more if isinstance(block, types.TextContent)]
     assert kept == blocks
     assert isinstance(note, types.TextContent)  # pyright: ignore[reportPossiblyUnboundVariable]
@@ -270,54 +278,58 @@ async def test_a_thousand_blocks_become_a_few_and_one_line() -> None:
 
 async def test_structured_content_beside_another_text_shares_its_budget() -> None:
     rows = {"rows": [{"id": number} for number in range(2000)]}
-    bounds = bounds_of()
+    limiter = limiter_of()
 
-    shorter = await bounds.bounded(result_of("2000 rows were found.", structured=rows), CALL)
+    shorter = await limiter.limited(result_of("2000 rows were found.", structured=rows), CALL)
 
     assert shorter.text == "2000 rows were found."
     assert tokens_of(shorter) <= TOKENS
-    assert shorter.parked is not None
+    assert shorter.full_result is not None
     assert shorter.structured_content is not None
     assert "block=1" in shorter.structured_content["plait/cut"]
-    answer = await bounds.answer(reading(shorter.parked, block=1, path="$.rows[1990:].id"))
+    answer = await limiter.answer_read_more(
+        reading(shorter.full_result, block=1, path="$.rows[1990:].id")
+    )
     assert answer.text.splitlines()[0] == json.dumps(list(range(1990, 2000)))
 
 
 async def test_metadata_that_is_larger_than_the_budget_is_left_out() -> None:
     result = result_of("x" * 10_000, meta={"huge": "y" * 10_000})
 
-    shorter = await bounds_of().bounded(result, CALL)
+    shorter = await limiter_of().limited(result, CALL)
 
     assert shorter.meta is None
-    assert shorter.to_mcp().meta == {"plait/parked": shorter.parked}
+    assert shorter.to_mcp().meta == {"plait/full_result": shorter.full_result}
 
 
 async def test_a_counter_of_tokens_replaces_the_estimate() -> None:
     def count_letters(text: str) -> int:
         return len(text)
 
-    bounds = bounds_of(counter=count_letters)
+    limiter = limiter_of(counter=count_letters)
     rows = json.dumps([{"id": number} for number in range(1000)])
 
-    fits = await bounds.bounded(result_of("x" * TOKENS), CALL)
-    shorter = await bounds.bounded(result_of(rows), CALL)
+    fits = await limiter.limited(result_of("x" * TOKENS), CALL)
+    shorter = await limiter.limited(result_of(rows), CALL)
 
-    assert fits.parked is None
+    assert fits.full_result is None
     assert len(shorter.text) <= TOKENS
     assert isinstance(json.loads(shorter.text), list)
-    assert shorter.parked is not None
-    answer = await bounds.answer(reading(shorter.parked))
+    assert shorter.full_result is not None
+    answer = await limiter.answer_read_more(reading(shorter.full_result))
     assert sum(map(len, answer.text.splitlines())) <= TOKENS
 
 
 async def test_a_path_reads_a_string_a_number_and_an_object() -> None:
     data = {"text": "ab" * 10_000, "number": 7, "object": {"key": [1, 2]}}
-    bounds = bounds_of()
-    shorter = await bounds.bounded(result_of(json.dumps(data)), CALL)
-    assert shorter.parked is not None
+    limiter = limiter_of()
+    shorter = await limiter.limited(result_of(json.dumps(data)), CALL)
+    assert shorter.full_result is not None
 
     async def first(**asked: Any) -> str:
-        block = (await bounds.answer(reading(str(shorter.parked), **asked))).content[0]
+        block = (
+            await limiter.answer_read_more(reading(str(shorter.full_result), **asked))
+        ).content[0]
         assert isinstance(block, types.TextContent)
         return block.text
 
@@ -330,10 +342,10 @@ async def test_a_path_reads_a_string_a_number_and_an_object() -> None:
 
 async def test_an_item_that_is_too_large_by_itself_is_shortened() -> None:
     data = [{"text": "x" * 50_000, "id": 1}, {"id": 2}]
-    bounds = bounds_of()
-    shorter = await bounds.bounded(result_of(json.dumps(data)), CALL)
+    limiter = limiter_of()
+    shorter = await limiter.limited(result_of(json.dumps(data)), CALL)
 
-    answer = await bounds.answer(reading(str(shorter.parked), path="$"))
+    answer = await limiter.answer_read_more(reading(str(shorter.full_result), path="$"))
 
     piece, note = answer.content
     assert isinstance(piece, types.TextContent)
@@ -349,15 +361,15 @@ async def test_find_lists_where_a_text_stands() -> None:
     lines = "".join(
         f"{number} {'ERROR' if number % 1000 == 7 else 'fine'}\n" for number in range(5000)
     )
-    bounds = bounds_of()
-    shorter = await bounds.bounded(result_of(lines), CALL)
+    limiter = limiter_of()
+    shorter = await limiter.limited(result_of(lines), CALL)
 
-    answer = await bounds.answer(reading(str(shorter.parked), find="error"))
+    answer = await limiter.answer_read_more(reading(str(shorter.full_result), find="error"))
 
     starts = [int(one) for one in re.findall(r"^start=(\d+):", answer.text, re.MULTILINE)]
     assert [lines[start : start + 5] for start in starts] == ["ERROR"] * 5
     assert answer.text.endswith("[5 places]")
-    nothing = await bounds.answer(reading(str(shorter.parked), find="panic"))
+    nothing = await limiter.answer_read_more(reading(str(shorter.full_result), find="panic"))
     assert nothing.text == "It stands nowhere.\n[0 places]"
 
 
@@ -374,11 +386,11 @@ async def test_find_lists_where_a_text_stands() -> None:
     ],
 )
 async def test_a_wrong_argument_is_explained(asked: dict[str, Any]) -> None:
-    bounds = bounds_of()
-    shorter = await bounds.bounded(result_of("x" * 10_000), CALL)
+    limiter = limiter_of()
+    shorter = await limiter.limited(result_of("x" * 10_000), CALL)
 
     with pytest.raises(InvalidArgumentsError):
-        await bounds.answer(reading(str(shorter.parked), **asked))
+        await limiter.answer_read_more(reading(str(shorter.full_result), **asked))
 
 
 async def test_results_of_others_are_refused_like_ones_that_are_unknown() -> None:
@@ -388,19 +400,19 @@ async def test_results_of_others_are_refused_like_ones_that_are_unknown() -> Non
             tool=call.tool,
             arguments=call.arguments,
             access=Access.of({"X-User": user}),
-            run=RunMark(thread=thread),
+            run=RunIdentity(thread=thread),
         )
 
-    bounds, other_client = bounds_of(), bounds_of()
-    shorter = await bounds.bounded(result_of("x" * 10_000), made_by("ann", "1"))
-    call = reading(str(shorter.parked))
+    limiter, other_client = limiter_of(), limiter_of()
+    shorter = await limiter.limited(result_of("x" * 10_000), made_by("ann", "1"))
+    call = reading(str(shorter.full_result))
 
-    assert (await bounds.answer(made_by("ann", "1", call))).content
+    assert (await limiter.answer_read_more(made_by("ann", "1", call))).content
     for stranger in (made_by("bob", "1", call), made_by("ann", "2", call), call):
         with pytest.raises(ResultExpiredError) as refused:
-            await bounds.answer(stranger)
+            await limiter.answer_read_more(stranger)
     with pytest.raises(ResultExpiredError) as unknown:
-        await other_client.answer(made_by("ann", "1", call))
+        await other_client.answer_read_more(made_by("ann", "1", call))
     assert str(refused.value) == str(unknown.value)  # pyright: ignore[reportPossiblyUnboundVariable]
     assert "call the tool again" in str(unknown.value)
 
@@ -411,11 +423,11 @@ async def test_tools_and_servers_have_budgets_of_their_own() -> None:
     )
     own = ResultBudget(default=Limit(bytes=2000), tools={"bigger": Limit(tokens=10_000)})
     servers = {"o": StdioServer(command="x", result_budget=own)}
-    bounds = ResultBounds(common, servers)
+    limiter = ResultLimiter(common, servers)
 
     async def bytes_of(server: str, tool: str) -> int:
         call = ToolCall(server=server, tool=tool)
-        return len((await bounds.bounded(result_of("x" * 100_000), call)).text)
+        return len((await limiter.limited(result_of("x" * 100_000), call)).text)
 
     assert 3900 < await bytes_of("s", "t") <= 4000
     assert 19_900 < await bytes_of("s", "big_one") <= 20_000

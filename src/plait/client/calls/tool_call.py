@@ -46,7 +46,7 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunMark:
+class RunIdentity:
     """What tells one run, and one conversation, from another."""
 
     key: Hashable | None = None
@@ -74,7 +74,7 @@ class ToolCall:
     timeout_seconds: float | None = None
     on_progress: OnProgress | None = None
     on_log: OnCallLog | None = None
-    on_question: ElicitationFnT | None = None
+    on_elicitation: ElicitationFnT | None = None
     """Answers what the server asks the user during the call."""
 
     on_approval: OnApproval | None = None
@@ -83,7 +83,7 @@ class ToolCall:
     instead_of: str | None = None
     """The server that was asked first and failed."""
 
-    given: Given | None = field(default=None, repr=False)
+    input_responses: Given | None = field(default=None, repr=False)
     """Answers to what the server asked when this call was made before."""
 
     pause: Pause | None = None
@@ -95,7 +95,7 @@ class ToolCall:
     ends_at: float | None = None
     """The monotonic time by which the run must be over."""
 
-    run: RunMark | None = field(default=None, repr=False)
+    run: RunIdentity | None = field(default=None, repr=False)
     """Which run it is made in."""
 
     @property

@@ -8,7 +8,7 @@ import mcp_types as types
 import pytest
 from mcp import MCPError
 
-from plait.client.calls.classify import classify_error, should_retry
+from plait.client.calls.fallback import classify_error, should_retry
 from plait.client.calls.outcome import ToolResult
 from plait.errors import (
     AuthRequiredError,

@@ -11,13 +11,13 @@ import mcp_types as types
 from plait._support.clock import Clock
 from plait._support.threads import in_thread
 from plait.client.calls.arguments import argument_error_text, prepare_arguments
-from plait.client.calls.call import ToolCall
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.result_budget.cut_result import cut_result
-from plait.client.calls.result_budget.full_result import Owner, Parked, ParkedResults
+from plait.client.calls.result_budget.full_result import FullResult, FullResultStore, Owner
 from plait.client.calls.result_budget.marks import Mark
 from plait.client.calls.result_budget.parts import count_of_parts, is_within, raw_text_of, text_of
 from plait.client.calls.result_budget.read import Reading, read_part
+from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.tokens import TokenCounter
 from plait.client.catalog.tool import Tool
 from plait.client.catalog.validation import prepare
@@ -71,7 +71,7 @@ _SCHEMA: Mapping[str, Any] = {
 }
 
 
-class ResultBounds:
+class ResultLimiter:
     """Keeps the results of one client within its budget."""
 
     def __init__(
@@ -87,12 +87,12 @@ class ResultBounds:
         self._servers = servers
         self._counter = counter
         kept = budget or ResultBudget()
-        self._parked = ParkedResults(
+        self._store = FullResultStore(
             keep_seconds=kept.keep_seconds, keep_bytes=kept.keep_bytes, clock=clock
         )
 
     @property
-    def are_set(self) -> bool:
+    def has_limits(self) -> bool:
         """Whether anything is limited."""
         own = (server.result_budget for server in self._servers.values())
         budgets = [budget for budget in (self._budget, *own) if budget is not None]
@@ -103,7 +103,7 @@ class ResultBounds:
             if limit is not None
         )
 
-    def reader(self, name: str = READ_MORE) -> Tool:
+    def read_more_tool(self, name: str = READ_MORE) -> Tool:
         """Describe the tool that reads on, under a name that is free."""
         return Tool(
             server=OWN_SERVER,
@@ -115,7 +115,7 @@ class ResultBounds:
             annotations={"read_only_hint": True, "idempotent_hint": True},
         )
 
-    async def bounded(
+    async def limited(
         self, result: ToolResult, call: ToolCall, *, reader: str = READ_MORE
     ) -> ToolResult:
         """Return the result, or a shorter one that says how to read on in it."""
@@ -125,12 +125,12 @@ class ResultBounds:
         )
         if limit is None:
             return result
-        return await _aside(result, self._bounded, result, call, limit, reader)
+        return await _aside(result, self._limited, result, call, limit, reader)
 
-    def _bounded(self, result: ToolResult, call: ToolCall, limit: Limit, reader: str) -> ToolResult:
+    def _limited(self, result: ToolResult, call: ToolCall, limit: Limit, reader: str) -> ToolResult:
         if is_within(result, limit, self._counter):
             return result
-        handle = ParkedResults.new_handle()
+        handle = FullResultStore.new_handle()
         mark = Mark(handle, reader)
         shorter = self._fitted(
             lambda allowed: cut_result(result, limit, allowed, mark),
@@ -138,11 +138,11 @@ class ResultBounds:
             limit,
         )
         size = _size(result)
-        parked = Parked(
+        full_result = FullResult(
             result=result, server=call.server, owner=owner_of(call), limit=limit, size_bytes=size
         )
-        self._parked.put(handle, parked)
-        return replace(shorter, parked=handle)
+        self._store.put(handle, full_result)
+        return replace(shorter, full_result=handle)
 
     def _fitted(
         self,
@@ -160,23 +160,23 @@ class ResultBounds:
             made = make(allowed)
         return made
 
-    def kept(self, handle: str) -> ToolResult:
+    def full_result(self, handle: str) -> ToolResult:
         """Return the whole result, whoever it belongs to; for programs, not for models.
 
         Raises:
             ResultExpiredError: It is not kept (any more).
         """
-        parked = self._parked.get(handle)
-        if parked is None:
+        full_result = self._store.get(handle)
+        if full_result is None:
             raise _expired(handle)
-        return parked.result
+        return full_result.result
 
     def server_of(self, handle: object) -> str | None:
         """Return the server that was asked for a result, if that is kept."""
-        parked = self._parked.peek(handle) if isinstance(handle, str) else None
-        return None if parked is None else parked.server
+        full_result = self._store.peek(handle) if isinstance(handle, str) else None
+        return None if full_result is None else full_result.server
 
-    async def answer(self, call: ToolCall, *, reader: str = READ_MORE) -> ToolResult:
+    async def answer_read_more(self, call: ToolCall, *, reader: str = READ_MORE) -> ToolResult:
         """Answer a call of the tool that reads on.
 
         Raises:
@@ -200,20 +200,20 @@ class ResultBounds:
             InvalidArgumentsError: There is no such block, path or position.
             ResultExpiredError: The result is not kept (any more), or is somebody else's.
         """
-        parked = self._parked.peek(handle)
-        if parked is None or not parked.owner.is_also(owner):
+        full_result = self._store.peek(handle)
+        if full_result is None or not full_result.owner.is_also(owner):
             raise _expired(handle)
-        self._parked.get(handle)
+        self._store.get(handle)
         mark = Mark(handle, reader)
-        return await _aside(parked.result, self._read, parked, reading, mark)
+        return await _aside(full_result.result, self._read, full_result, reading, mark)
 
-    def _read(self, parked: Parked, reading: Reading, mark: Mark) -> ToolResult:
+    def _read(self, full_result: FullResult, reading: Reading, mark: Mark) -> ToolResult:
         def read(allowed: int) -> ToolResult:
-            blocks = read_part(parked.result, reading, parked.limit, allowed, mark)
-            return _answer(parked.result, blocks)
+            blocks = read_part(full_result.result, reading, full_result.limit, allowed, mark)
+            return _answer(full_result.result, blocks)
 
         return self._fitted(
-            read, lambda made: is_within(made, parked.limit, self._counter), parked.limit
+            read, lambda made: is_within(made, full_result.limit, self._counter), full_result.limit
         )
 
 
