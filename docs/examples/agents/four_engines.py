@@ -7,24 +7,24 @@ SCRIPT = [Say("I add.", calls=(Call("add_numbers", {"a": 20, "b": 22}),)), Say("
 SERVERS = {"calculator": server_stdio_config()}
 
 
-def show(interface: str, result: AgentResult) -> None:
+def show(engine: str, result: AgentResult) -> None:
     texts = [message.text or message.tool_results[0].content for message in result.trace_messages]
-    print(f"{interface}:", " | ".join(texts), f"({result.turns} turns)")
+    print(f"{engine}:", " | ".join(texts), f"({result.turns} turns)")
 
 
-for interface in ("langchain", "claude_tool", "claude_agent_sdk"):
+for engine in ("langchain", "claude_tool", "claude_agent_sdk"):
     with AnthropicServer(SCRIPT) as api:  # stands in for Anthropic
         agent = get_agent(
             ModelConfig(
                 id="answering",
-                interface=interface,
+                interface=engine,
                 model_provider="anthropic",
                 model_name="claude-haiku-5-5",
                 anthropic_base_url=api.url,  # without it: ANTHROPIC_API_KEY
             )
         )
-        config = AgentConfig(max_turns=5, timeout=120, trace=f"{interface}.jsonl")
-        show(interface, agent.run([Message.user(QUESTION)], None, SERVERS, config))
+        config = AgentConfig(max_turns=5, timeout=120, trace=f"{engine}.jsonl")
+        show(engine, agent.run([Message.user(QUESTION)], None, SERVERS, config))
 
 replay = get_agent(ModelConfig(interface="manual", manual_traces="claude_tool.jsonl"))
 config = AgentConfig(question_hash=hash_question(QUESTION))

@@ -10,7 +10,7 @@ QUESTION = "20 + 22"
 class AddingAgent(LiveAgent):
     """An engine without a model: it has the first tool add up the numbers of the question."""
 
-    interface = "adding"
+    engine = "adding"
 
     async def drive(self, run: AgentRun) -> Ending:
         tool = next(iter(run.tools.values()))

@@ -1,4 +1,4 @@
-"""Agents: what every engine is asked for and gives back, and which engine runs."""
+"""Agents: engines that run a model with the tools of MCP servers, and their results."""
 
 from plait._support.front_door import lazy_exports
 

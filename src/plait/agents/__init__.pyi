@@ -35,6 +35,7 @@ from plait.agents.middleware_config import ToolRetryConfig as ToolRetryConfig
 from plait.agents.model_config import ModelConfig as ModelConfig
 from plait.agents.port import AgentCapabilities as AgentCapabilities
 from plait.agents.port import AgentPort as AgentPort
+from plait.agents.port import StaticTool as StaticTool
 from plait.agents.recording import RunObserver as RunObserver
 from plait.agents.recording import recorder_for as recorder_for
 from plait.agents.registry import EngineAvailability as EngineAvailability
@@ -57,6 +58,5 @@ from plait.agents.servers import MCPStdioServerConfig as MCPStdioServerConfig
 from plait.agents.servers import convert_and_validate_mcp_config as convert_and_validate_mcp_config
 from plait.agents.servers import convert_mcp_config as convert_mcp_config
 from plait.agents.servers import validate_mcp_config as validate_mcp_config
-from plait.agents.static_tool import StaticTool as StaticTool
 from plait.agents.toolbox import redactor_for as redactor_for
 from plait.agents.toolbox import toolbox_for as toolbox_for

@@ -1,27 +1,22 @@
-"""One run of an engine: its tools and calls, and the trace that comes of it."""
+"""One run of an engine: its tools, its calls and its trace."""
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from plait._support.redact import Redactor
 from plait._support.sanitize import harmless
 from plait.agents.config import AgentConfig
 from plait.agents.model_config import ModelConfig
-from plait.agents.recording import RunObserver
+from plait.agents.port import StaticTool
 from plait.agents.run_tools import RunTool, ToolAnswer, tools_of_run
-from plait.agents.servers import MCPServerConfig
-from plait.agents.static_tool import StaticTool
-from plait.agents.toolbox import toolbox_for
 from plait.client.calls.approval import OnApproval
 from plait.client.calls.result_budget.limiter import OWN_SERVER, READ_MORE
 from plait.client.catalog.tool import Tool
 from plait.client.toolbox import Toolbox
 from plait.errors import (
-    AgentExecutionError,
     AgentServerConnectError,
     AgentServerTimeoutError,
     ConfigError,
@@ -36,15 +31,12 @@ from plait.traces.trace import Trace
 
 logger = logging.getLogger("plait.agents")
 
-_GUARDS: Final = ("lock", "lockfile", "policy")
-"""The options that decide about a tool by what its server says of it."""
-
 
 class AgentRun:
-    """What an engine needs to make one run; every engine makes its calls through `call`.
+    """The state of one run; engines call tools through `call`.
 
-    An engine tells `recorder.turn` of each answer of the model before it calls the tools that the
-    answer asks for, and sets `session_id`, `usage`, `actual_model` and `final_response` as soon as
+    An engine passes each answer of the model to `recorder.turn` before it calls the tools that the
+    answer requests, and sets `session_id`, `usage`, `actual_model` and `final_response` as soon as
     it knows them: a run may be stopped at any time.
     """
 
@@ -61,21 +53,23 @@ class AgentRun:
         self.settings = settings
         self.recorder = recorder
         self.redact = redact
-        """Hides the secrets of the run in a text."""
+        """Hides the secrets of the run in texts."""
         self.toolbox = toolbox
-        self.messages: list[Message] = [one for one in messages if one.role is not Role.SYSTEM]
-        """What was said before; what the system says is in `system_prompt`."""
+        self.messages: list[Message] = [
+            message for message in messages if message.role is not Role.SYSTEM
+        ]
+        """The conversation so far, without system messages: see `system_prompt`."""
         self.system_prompt: str | None = (
             extract_system_prompt(messages) or settings.system_prompt or model_config.system_prompt
         )
         self.tools: dict[str, RunTool] = {}
-        """The tools of the run, by the name that the model knows."""
+        """The tools of the run, by their names for the model."""
         self.session_id: str | None = None
         self.usage: UsageMetadata | None = None
-        """What the run needed; without it, the sum over its turns."""
+        """The usage of the run; if unset, the sum over its turns."""
         self.actual_model: str | None = None
         self.final_response: str | None = None
-        """The answer; without it, the last that the model said."""
+        """The answer; if unset, the last text of the model."""
         self._reader = READ_MORE
         self._context: dict[str, Any] = {
             "run_id": recorder.run,
@@ -90,12 +84,12 @@ class AgentRun:
         *,
         on_approval: OnApproval | None = None,
     ) -> ToolAnswer:
-        """Call a tool as the model asks for it, and record that; what goes wrong is an answer.
+        """Call a tool for the model, and record the call; failures become answers.
 
-        `on_approval` is asked about this call, where the policy says so, in place of the run's own.
+        `on_approval` replaces the run's own callback for this call.
 
         Raises:
-            ConfigError: A developer must act.
+            ConfigError: The configuration must be corrected.
         """
         tool = self.tools.get(name)
         server = None if tool is None else tool.server
@@ -103,7 +97,7 @@ class AgentRun:
         self.recorder.tool_called(call_id, name, arguments, server=server, tool=wire_name)
         attempts, notes = 1, ()
         if tool is None:
-            answer = ToolAnswer.of_text(self._unknown(name), is_error=True)
+            answer = ToolAnswer.of_text(self.unknown_tool(name), is_error=True)
         elif tool.static is not None:
             text, failed = await tool.static.call(arguments)
             answer = ToolAnswer.of_text(text, is_error=failed)
@@ -137,18 +131,19 @@ class AgentRun:
         answer = ToolAnswer.of_result(result, sanitize=self.toolbox.sanitizes)
         return answer, result.attempts, result.notes
 
-    def _unknown(self, name: str) -> str:
+    def unknown_tool(self, name: str) -> str:
+        """Return the error text for a tool that does not exist."""
         known = ", ".join(self.tools) or "none"
         return f"there is no tool {name!r}; the tools are: {known}"
 
     async def list_tools(self, static: Sequence[StaticTool]) -> None:
-        """Find the tools of the run.
+        """List the tools of the run.
 
         Raises:
-            ConfigError: Two have the same name.
-            AgentServerError: A server that the run needs cannot be used.
+            ConfigError: Two tools have the same name.
+            AgentServerError: A required server cannot be used.
         """
-        listed = [] if self.toolbox is None else await _listed(self.toolbox, self._context)
+        listed = [] if self.toolbox is None else await _list_tools(self.toolbox, self._context)
         if self.toolbox is not None:
             if deferred := self.toolbox.deferring.split(listed).deferred:
                 logger.warning(
@@ -160,11 +155,11 @@ class AgentRun:
             listed += own
         self.tools = tools_of_run(static, listed)
 
-    def begin(self, interface: str) -> None:
-        """Record how the run begins."""
+    def begin(self, engine: str) -> None:
+        """Record the start of the run."""
         self.recorder.run_started(
             [*_system(self.system_prompt), *self.messages],
-            interface=interface,
+            interface=engine,
             model=self.model_config.model_name,
             question_hash=self.settings.question_hash,
             task_id=self.settings.task_id,
@@ -176,11 +171,11 @@ class AgentRun:
 
     @property
     def seconds(self) -> float | None:
-        """How long the run may take."""
+        """The time limit of the run."""
         return self.settings.timeout or self.model_config.agent_timeout
 
     def end(self, status: Status) -> Trace:
-        """Record how the run ends."""
+        """Record the end of the run, and return its trace."""
         return self.recorder.ended(
             status,
             final_response=self.final_response if status == "completed" else None,
@@ -190,43 +185,7 @@ class AgentRun:
         )
 
 
-@contextlib.asynccontextmanager
-async def toolbox_of_run(
-    model_config: ModelConfig,
-    mcp_servers: Mapping[str, MCPServerConfig] | None,
-    settings: AgentConfig,
-    observer: RunObserver,
-) -> AsyncGenerator[Toolbox | None]:
-    """Open the toolbox of a run; `None` if it has no servers.
-
-    Raises:
-        ConfigError: A server is described wrongly, or an option makes no sense.
-    """
-    options: dict[str, Any] = dict(settings.tool_options)
-    # A run lists its tools once, so the model does not learn of a change; those who guard it do.
-    options.setdefault("follow_tools", any(options.get(name) for name in _GUARDS))
-    observers = (observer, *options.pop("observers", ()))
-    if (ask := options.get("on_elicitation")) is not None:
-        options["on_elicitation"] = observer.hearing(ask)
-    toolbox = toolbox_for(model_config, mcp_servers, observers=observers, **options)
-    if toolbox is None:
-        yield None
-        return
-    async with toolbox:
-        yield toolbox
-
-
-def check_messages(messages: Sequence[Message]) -> None:
-    """Refuse a run without a question.
-
-    Raises:
-        AgentExecutionError: There is none.
-    """
-    if not any(message.role is not Role.SYSTEM for message in messages):
-        raise AgentExecutionError("there is no message to answer: give at least one of the user")
-
-
-async def _listed(toolbox: Toolbox, context: Mapping[str, Any]) -> list[Tool]:
+async def _list_tools(toolbox: Toolbox, context: Mapping[str, Any]) -> list[Tool]:
     try:
         return await toolbox.tools(run=context)
     except ConfigError:

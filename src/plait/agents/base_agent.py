@@ -1,31 +1,30 @@
-"""The base of engines: a blocking `run` that is safe everywhere and never waits for ever."""
+"""The base class of engines: a blocking `run` with a time limit."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from plait.agents.blocking import run_bounded
 from plait.agents.config import AgentConfig
-from plait.agents.port import AgentCapabilities
+from plait.agents.port import AgentCapabilities, StaticTool
 from plait.agents.result import AgentResult
-from plait.agents.servers import MCPServerConfig
-from plait.agents.static_tool import StaticTool
+from plait.agents.servers import AgentServers
 from plait.traces.messages.message import Message
 
 _LONGEST_SECONDS = 600.0
 """How long a blocking run without a timeout may take."""
 
 _GRACE_SECONDS = 30.0
-"""What a run with a timeout gets on top, to end by itself with a partial result."""
+"""Added to the timeout of a run, so that it can return its partial result."""
 
 
 class BaseAgent(ABC):
-    """An engine; subclasses write `arun`."""
+    """An agent on one engine; subclasses implement `arun`."""
 
     @property
     def capabilities(self) -> AgentCapabilities:
-        """What it can do."""
+        """What the engine supports."""
         return AgentCapabilities()
 
     @abstractmethod
@@ -33,30 +32,30 @@ class BaseAgent(ABC):
         self,
         messages: Sequence[Message],
         tools: Sequence[StaticTool] | None = None,
-        mcp_servers: Mapping[str, MCPServerConfig] | None = None,
+        mcp_servers: AgentServers | None = None,
         config: AgentConfig | None = None,
     ) -> AgentResult:
-        """Run an agent to its answer, or until turns or time are used up."""
+        """Run the agent until it answers, or until the turn limit or the timeout."""
 
     def run(
         self,
         messages: Sequence[Message],
         tools: Sequence[StaticTool] | None = None,
-        mcp_servers: Mapping[str, MCPServerConfig] | None = None,
+        mcp_servers: AgentServers | None = None,
         config: AgentConfig | None = None,
     ) -> AgentResult:
-        """Do what `arun` does, and block until it is done; a running loop does not matter.
+        """Run `arun`, and block until it returns; works inside a running event loop too.
 
         Raises:
-            AgentTimeoutError: It took longer than 600 s, or half a minute more than its timeout.
+            AgentTimeoutError: It took longer than 600 s, or 30 s more than its timeout.
         """
         timeout = self.seconds_for(config or AgentConfig())
         bound = _LONGEST_SECONDS if timeout is None else timeout + _GRACE_SECONDS
         return run_bounded(lambda: self.arun(messages, tools, mcp_servers, config), seconds=bound)
 
     def seconds_for(self, config: AgentConfig) -> float | None:
-        """Say how long a run may take; `None` if that is not limited."""
+        """Return the time limit of a run; `None` if there is none."""
         return config.timeout
 
     async def aclose(self) -> None:  # noqa: B027
-        """Give back what the engine holds; most hold nothing between runs."""
+        """Release the resources of the agent; most engines keep none between runs."""

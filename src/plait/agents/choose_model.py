@@ -1,4 +1,4 @@
-"""Choosing the model of a run, and the engine for it: what is asked for, or else what is found."""
+"""Chooses the model and the engine of a run: those requested, or those available."""
 
 from __future__ import annotations
 
@@ -33,31 +33,31 @@ _MODEL_KEY: Final = "PLAIT_MODEL_API_KEY"
 _CLAUDE_ENGINES: Final = ("claude_tool", "claude_agent_sdk")
 
 _WAYS: Final = """\
-there is no model to ask; any of these helps:
+no model is configured; do one of these:
 set ANTHROPIC_API_KEY or OPENAI_API_KEY, and a model of that provider is used
 start Ollama, or set OPENAI_BASE_URL to an endpoint on this machine
-name a model: --model anthropic:NAME, --model ollama:NAME, --model http://127.0.0.1:8080/v1#NAME
-try it without a model: --model scripted:FILE, with what it is to say in a JSON file"""
+choose a model: --model anthropic:NAME, --model ollama:NAME, --model http://127.0.0.1:8080/v1#NAME
+try it without a model: --model scripted:FILE, with the answers in a JSON file"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelWish:
-    """What the user asks for; the rest is found out."""
+class ModelRequest:
+    """The model and engine that the user requests; what is `None` is chosen."""
 
     model: str | None = None
 
-    interface: str | None = None
+    engine: str | None = None
 
-    reason: str = "it was asked for"
-    """Why it is this model, in one clause."""
+    reason: str = "requested"
+    """Why this model is used, in one clause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What is known of models here."""
+class ModelEnvironment:
+    """The models that are available here: environment variables, packages and endpoints."""
 
     keys: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """The keys that are set, by their variables."""
+    """The keys that are set, by variable."""
 
     openai_url: str | None = None
     """`OPENAI_BASE_URL`."""
@@ -72,10 +72,10 @@ class Surroundings:
     """A running Ollama."""
 
     listed: tuple[str, ...] = ()
-    """The models that `OPENAI_BASE_URL` offers."""
+    """The models that `OPENAI_BASE_URL` lists."""
 
     installed: frozenset[str] = frozenset({"anthropic", "langchain_anthropic", "langchain_openai"})
-    """Which of these packages there are."""
+    """The installed ones of these packages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,11 +88,11 @@ class ModelChoice:
     """One clause: `ANTHROPIC_API_KEY is set`."""
 
     notes: tuple[str, ...] = ()
-    """What was passed over though somebody may have counted on it."""
+    """Models that were skipped, and why."""
 
     @property
     def title(self) -> str:
-        """The model as people read it: `anthropic:claude-…`, `llama3.2 at http://…`."""
+        """The model for display: `anthropic:claude-…`, `llama3.2 at http://…`."""
         config = self.config
         if config.interface == "manual":
             return f"manual:{config.manual_traces}"
@@ -103,113 +103,116 @@ class ModelChoice:
 
 
 async def choose_here(
-    wish: ModelWish, environ: Mapping[str, str], *, look_for_ollama: bool = True
+    request: ModelRequest, environ: Mapping[str, str], *, look_for_ollama: bool = True
 ) -> ModelChoice:
-    """Choose a model with what this machine has; what could not be chosen is not looked for.
+    """Choose a model and an engine, and query local endpoints only if they may be chosen.
 
     Raises:
-        ConfigError: There is none, or what is asked for lacks something.
+        ConfigError: There is no model, or the requested one lacks a setting.
     """
-    around = surroundings_of(environ)
-    if wish.model is None and wish.interface not in (*_CLAUDE_ENGINES, "manual", "openrouter"):
-        found, _ = find_model(_clues(wish, around))
+    env = model_environment(environ)
+    if request.model is None and request.engine not in (*_CLAUDE_ENGINES, "manual", "openrouter"):
+        found, _ = find_model(_clues(request, env))
         if found is None and look_for_ollama:
-            around = replace(around, endpoint=await find_ollama(around.ollama_host))
+            env = replace(env, endpoint=await find_ollama(env.ollama_host))
         elif found is not None and found.base_url is not None and found.model is None:
-            key = around.keys.get(OPENAI.key_variable)
+            key = env.keys.get(OPENAI.key_variable)
             _check_url(found.base_url, key, "OPENAI_BASE_URL", OPENAI.key_variable)
-            around = replace(around, listed=await list_models(found.base_url, key))
-    return choose_model(wish, around)
+            env = replace(env, listed=await list_models(found.base_url, key))
+    return choose_model(request, env)
 
 
-def surroundings_of(environ: Mapping[str, str]) -> Surroundings:
-    """Read what an environment says of models, and look which packages are installed."""
+def model_environment(environ: Mapping[str, str]) -> ModelEnvironment:
+    """Read the environment variables for models, and check which packages are installed."""
 
-    def given(name: str) -> str | None:
+    def value_of(name: str) -> str | None:
         return environ.get(name, "").strip() or None
 
     variables = (ANTHROPIC.key_variable, OPENAI.key_variable, OPENROUTER_KEY, _MODEL_KEY)
-    wanted = ("anthropic", "langchain_anthropic", "langchain_openai")
-    return Surroundings(
-        keys={name: key for name in variables if (key := given(name)) is not None},
-        openai_url=given("OPENAI_BASE_URL"),
-        anthropic_url=given("ANTHROPIC_BASE_URL"),
-        ollama_host=given("OLLAMA_HOST"),
-        installed=frozenset(name for name in wanted if find_spec(name) is not None),
+    packages = ("anthropic", "langchain_anthropic", "langchain_openai")
+    return ModelEnvironment(
+        keys={name: key for name in variables if (key := value_of(name)) is not None},
+        openai_url=value_of("OPENAI_BASE_URL"),
+        anthropic_url=value_of("ANTHROPIC_BASE_URL"),
+        ollama_host=value_of("OLLAMA_HOST"),
+        installed=frozenset(name for name in packages if find_spec(name) is not None),
     )
 
 
-def choose_model(wish: ModelWish, around: Surroundings) -> ModelChoice:
+def choose_model(request: ModelRequest, env: ModelEnvironment) -> ModelChoice:
     """Choose a model and an engine.
 
     Raises:
-        ConfigError: There is none, or what is asked for lacks something.
+        ConfigError: There is no model, or the requested one lacks a setting.
     """
-    if wish.interface is not None and wish.interface not in REGISTRY.get_interfaces():
-        raise ConfigError(REGISTRY.check_availability(wish.interface).reason)
-    if wish.model is not None:
-        model = named_model(wish.model, wish.interface)
-        return ModelChoice(config=_config(model, wish, around), reason=wish.reason)
-    if wish.interface in _CLAUDE_ENGINES:
-        model = _of_anthropic(ANTHROPIC.model)
-        is_set = ANTHROPIC.key_variable in around.keys
-        reason = f"{ANTHROPIC.key_variable} is set" if is_set else f"{wish.interface} has its own"
-        return ModelChoice(config=_config(model, wish, around), reason=reason)
-    if wish.interface in ("manual", "openrouter"):
-        what = "manual:FILE" if wish.interface == "manual" else "openrouter:VENDOR/NAME"
-        raise ConfigError(f"which model is it? --interface {wish.interface} needs --model {what}")
-    found, notes = find_model(_clues(wish, around))
+    if request.engine is not None and request.engine not in REGISTRY.names():
+        raise ConfigError(REGISTRY.availability(request.engine).reason)
+    if request.model is not None:
+        model = named_model(request.model, request.engine)
+        return ModelChoice(config=_config(model, request, env), reason=request.reason)
+    if request.engine in _CLAUDE_ENGINES:
+        model = _anthropic_model(ANTHROPIC.model)
+        is_set = ANTHROPIC.key_variable in env.keys
+        key = f"{ANTHROPIC.key_variable} is set"
+        reason = key if is_set else f"{request.engine} has its own key"
+        return ModelChoice(config=_config(model, request, env), reason=reason)
+    if request.engine in ("manual", "openrouter"):
+        what = "manual:FILE" if request.engine == "manual" else "openrouter:VENDOR/NAME"
+        raise ConfigError(f"--engine {request.engine} needs --model {what}")
+    found, notes = find_model(_clues(request, env))
     if found is None:
         raise ConfigError("\n".join((_WAYS, *notes)))
-    config = _config_of_found(found, wish, around)
+    config = _config_of_detected(found, request, env)
     return ModelChoice(config=config, reason=found.reason, notes=notes)
 
 
-def _clues(wish: ModelWish, around: Surroundings) -> Clues:
-    set_keys = {one.name for one in PROVIDERS if one.key_variable in around.keys}
+def _clues(request: ModelRequest, env: ModelEnvironment) -> Clues:
+    set_keys = {provider.name for provider in PROVIDERS if provider.key_variable in env.keys}
     lacking: dict[str, str] = {}
-    if wish.interface == "openai_endpoint":
+    if request.engine == "openai_endpoint":
         set_keys.discard(ANTHROPIC.name)
-    if _engine_for_anthropic(wish, around) is None:
+    if _engine_for_anthropic(request, env) is None:
         lacking[ANTHROPIC.name] = "neither anthropic nor langchain-anthropic is installed"
-    if "langchain_openai" not in around.installed:
+    if "langchain_openai" not in env.installed:
         lacking[OPENAI.name] = "langchain-openai is not installed"
     return Clues(
         keys=frozenset(set_keys),
-        openai_url=around.openai_url,
-        endpoint=around.endpoint,
+        openai_url=env.openai_url,
+        endpoint=env.endpoint,
         lacking=lacking,
     )
 
 
-def _engine_for_anthropic(wish: ModelWish, around: Surroundings) -> str | None:
-    if wish.interface is not None:
-        return wish.interface
-    if "anthropic" in around.installed:
+def _engine_for_anthropic(request: ModelRequest, env: ModelEnvironment) -> str | None:
+    if request.engine is not None:
+        return request.engine
+    if "anthropic" in env.installed:
         return "claude_tool"
-    return "langchain" if "langchain_anthropic" in around.installed else None
+    return "langchain" if "langchain_anthropic" in env.installed else None
 
 
-def _config_of_found(found: FoundModel, wish: ModelWish, around: Surroundings) -> ModelConfig:
+def _config_of_detected(
+    found: FoundModel, request: ModelRequest, env: ModelEnvironment
+) -> ModelConfig:
     if found.provider is ANTHROPIC:
-        return _config(_of_anthropic(found.model or ANTHROPIC.model), wish, around)
+        return _config(_anthropic_model(found.model or ANTHROPIC.model), request, env)
     if found.base_url is None:
-        return _openai(found.model or OPENAI.model, wish, around)
+        return _openai(found.model or OPENAI.model, request, env)
     if found.model is not None:
         return _endpoint(found.model, found.base_url, None, "Ollama")
-    if not around.listed:
+    if not env.listed:
         raise ConfigError("OPENAI_BASE_URL lists no model: name one with --model openai:NAME")
-    return _openai(around.listed[0], wish, around)
+    return _openai(env.listed[0], request, env)
 
 
-def _config(model: NamedModel, wish: ModelWish, around: Surroundings) -> ModelConfig:
+def _config(model: NamedModel, request: ModelRequest, env: ModelEnvironment) -> ModelConfig:
     match model.kind:
         case "anthropic":
-            return _anthropic(model, wish, around)
+            return _anthropic(model, request, env)
         case "openai":
-            return _openai(model.name, wish, around)
+            return _openai(model.name, request, env)
         case "ollama":
-            url = ollama_url(around.ollama_host)
+            url = ollama_url(env.ollama_host)
             if url is None:
                 raise ConfigError(
                     "OLLAMA_HOST is not on this machine: write --model http://HOST:11434/v1#NAME"
@@ -219,51 +222,51 @@ def _config(model: NamedModel, wish: ModelWish, around: Surroundings) -> ModelCo
             return _endpoint(
                 model.name,
                 model.base_url or "",
-                around.keys.get(_MODEL_KEY),
+                env.keys.get(_MODEL_KEY),
                 "the URL of the model",
                 key_variable=_MODEL_KEY,
             )
         case "openrouter":
-            key = around.keys.get(OPENROUTER_KEY)
+            key = env.keys.get(OPENROUTER_KEY)
             if key is None:
-                raise ConfigError(f"{model.written} needs {OPENROUTER_KEY}")
+                raise ConfigError(f"{model.text} needs {OPENROUTER_KEY}")
             return _plain(model.name, "openrouter", endpoint_api_key=SecretStr(key))
         case "manual":
             return ModelConfig(interface="manual", manual_traces=model.name)
         case "scripted" | "langchain":
-            interface = wish.interface or "langchain"
-            return _plain(model.name, interface, model_provider=model.provider)
+            engine = request.engine or "langchain"
+            return _plain(model.name, engine, model_provider=model.provider)
 
 
-def _of_anthropic(name: str) -> NamedModel:
-    return NamedModel(kind="anthropic", name=name, provider="anthropic", written=name)
+def _anthropic_model(name: str) -> NamedModel:
+    return NamedModel(kind="anthropic", name=name, provider="anthropic", text=name)
 
 
-def _anthropic(model: NamedModel, wish: ModelWish, around: Surroundings) -> ModelConfig:
-    key = around.keys.get(ANTHROPIC.key_variable)
-    url = around.anthropic_url
+def _anthropic(model: NamedModel, request: ModelRequest, env: ModelEnvironment) -> ModelConfig:
+    key = env.keys.get(ANTHROPIC.key_variable)
+    url = env.anthropic_url
     if url is not None:
         _check_url(url, key, "ANTHROPIC_BASE_URL", None)
     return _plain(
         model.name,
-        # Where nothing can run it, the first engine says what to install.
-        _engine_for_anthropic(wish, around) or "claude_tool",
+        # If no package is installed, this engine reports what to install.
+        _engine_for_anthropic(request, env) or "claude_tool",
         model_provider=ANTHROPIC.name,
         anthropic_base_url=url,
         anthropic_api_key=None if key is None else SecretStr(key),
     )
 
 
-def _openai(name: str, wish: ModelWish, around: Surroundings) -> ModelConfig:
-    key = around.keys.get(OPENAI.key_variable)
-    if around.openai_url is not None:
+def _openai(name: str, request: ModelRequest, env: ModelEnvironment) -> ModelConfig:
+    key = env.keys.get(OPENAI.key_variable)
+    if env.openai_url is not None:
         variable = OPENAI.key_variable
-        return _endpoint(name, around.openai_url, key, "OPENAI_BASE_URL", key_variable=variable)
+        return _endpoint(name, env.openai_url, key, "OPENAI_BASE_URL", key_variable=variable)
     if key is None:
         raise ConfigError(f"{OPENAI.name}:{name} needs {OPENAI.key_variable}, or OPENAI_BASE_URL")
-    if wish.interface == "openai_endpoint":
+    if request.engine == "openai_endpoint":
         return _endpoint(name, OPENAI_URL, key, "OpenAI")
-    return _plain(name, wish.interface or "langchain", model_provider=OPENAI.name)
+    return _plain(name, request.engine or "langchain", model_provider=OPENAI.name)
 
 
 def _endpoint(
@@ -279,13 +282,13 @@ def _endpoint(
 
 
 def _check_url(base_url: str, key: str | None, what: str, key_variable: str | None) -> None:
-    """Refuse a URL to which the key must not go, or which needs one."""
+    """Reject a URL to which the key must not be sent, or which needs one."""
     if (fault := endpoint_fault(base_url, secret=key is not None)) is not None:
         raise ConfigError(f"{what} cannot be used: {fault}")
     if key is None and key_variable is not None and not is_loopback(base_url):
         raise ConfigError(f"{what} is not on this machine: it needs {key_variable}")
 
 
-def _plain(name: str, interface: str, **settings: Any) -> ModelConfig:
-    # No temperature: there are models that take none, and nobody asked for one.
-    return ModelConfig(id=name, model_name=name, interface=interface, temperature=None, **settings)
+def _plain(name: str, engine: str, **settings: Any) -> ModelConfig:
+    # No temperature: some models reject the parameter.
+    return ModelConfig(id=name, model_name=name, interface=engine, temperature=None, **settings)

@@ -1,4 +1,4 @@
-"""How one run is to be made."""
+"""The settings of one run."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from plait.traces.events import TraceEvent
 
 @dataclass(frozen=True, slots=True)
 class AgentConfig:
-    """The settings of a run; they mean the same in every engine."""
+    """The settings of a run; they mean the same on every engine."""
 
     max_turns: int = 25
     """How often the model may answer."""
 
     system_prompt: str | None = None
-    """Used where the messages have none."""
+    """Used if the messages contain none."""
 
     timeout: float | None = None
-    """Seconds for the whole run; what had been said by then is kept."""
+    """Seconds for the whole run; a partial result is kept."""
 
     question_hash: str | None = None
     """The MD5 of the question, by which the manual engine finds its recording."""
@@ -31,26 +31,26 @@ class AgentConfig:
     """Settings of one engine; `task_id` names a recording."""
 
     workspace_path: Path | None = None
-    """The folder in which the engine works, where it has one."""
+    """The working folder, on engines that have one."""
 
     trace: str | Path | None = None
-    """The file to which the trace is added, while the run goes on."""
+    """The file to which the trace is appended while the run proceeds."""
 
     tool_options: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """How tools are listed and called: `policy`, `on_approval`, `result_budget`, and whatever else
-    a `Toolbox` takes by name."""
+    """How tools are listed and called: the options of a `Toolbox`, such as `policy`,
+    `on_approval` and `result_budget`."""
 
     on_event: Callable[[TraceEvent], None] | None = None
-    """Hears of each event of the trace as it happens."""
+    """Called with each event of the trace as it happens."""
 
     def __post_init__(self) -> None:
         if self.max_turns < 1:
             raise ConfigError(f"max_turns is {self.max_turns}: an agent needs at least one turn")
         if self.timeout is not None and self.timeout <= 0:
-            raise ConfigError(f"timeout is {self.timeout}: a run needs some time, or None")
+            raise ConfigError(f"timeout is {self.timeout}: use a positive number, or None")
 
     @property
     def task_id(self) -> str | None:
-        """The name of the task, where it has one."""
+        """The name of the task, if it has one."""
         task = self.extra.get("task_id")
         return None if task is None else str(task)

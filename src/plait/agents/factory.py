@@ -1,4 +1,4 @@
-"""From a model's configuration to an agent that runs it."""
+"""`get_agent`: from a model's configuration to an agent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import weakref
 
 from plait.agents.model_config import ModelConfig
 from plait.agents.port import AgentPort
-from plait.agents.registry import REGISTRY, EngineAvailability, EngineRegistry, EngineSpec
+from plait.agents.registry import REGISTRY, EngineRegistry, EngineSpec
 from plait.errors import EngineUnavailableError
 from plait.models.endpoints import is_loopback
 
@@ -27,28 +27,29 @@ def get_agent(
     auto_fallback: bool = True,
     registry: EngineRegistry = REGISTRY,
 ) -> AgentPort:
-    """Make the agent of a model's interface, or with a warning the one to be used instead.
+    """Create an agent on the engine of a model, or, with a warning, on its fallback.
 
     Raises:
-        EngineUnavailableError: The configuration lacks something, or no engine can be used.
+        EngineUnavailableError: The configuration is incomplete, or no engine can be used.
     """
     config = _checked(model_config)
     config, spec = _choose(config, registry, auto_fallback=auto_fallback)
+    engine = config.interface
     try:
         agent = spec.make(config)
     except ImportError as error:
-        text = f"{config.interface} cannot be used: {error}"
-        raise EngineUnavailableError(text, str(error), spec.fallback_interface) from error
+        text = f"{engine} cannot be used: {error}"
+        raise EngineUnavailableError(text, str(error), spec.fallback) from error
     if not isinstance(agent, AgentPort):
-        text = f"{config.interface} made a {type(agent).__name__}, which is not an AgentPort"
+        text = f"{engine} made a {type(agent).__name__}, which is not an AgentPort"
         raise EngineUnavailableError(text, "not_an_agent")
-    with contextlib.suppress(TypeError):  # it cannot be referred to weakly: its maker closes it
+    with contextlib.suppress(TypeError):  # no weak references: the caller closes it
         _live.add(agent)
     return agent
 
 
 async def close_all_agents() -> None:
-    """Close every agent that `get_agent` made and that is still there; failures are only logged."""
+    """Close every live agent that `get_agent` created; failures are logged."""
     agents = list(_live)
     _live.clear()
     await asyncio.gather(*(_close(agent) for agent in agents))
@@ -58,7 +59,7 @@ async def _close(agent: AgentPort) -> None:
     try:
         async with asyncio.timeout(_CLOSING_SECONDS):
             await agent.aclose()
-    except Exception as error:  # noqa: BLE001  # boundary: one that fails must not keep the others
+    except Exception as error:  # noqa: BLE001  # boundary: the other agents are closed anyway
         logger.warning("%s did not close: %r", type(agent).__name__, error)
 
 
@@ -73,10 +74,10 @@ def _checked(config: ModelConfig | None) -> ModelConfig:
             raise EngineUnavailableError(text, "missing_model_provider")
     elif config.interface == "openai_endpoint":
         if not config.endpoint_base_url:
-            text = "endpoint_base_url is missing: where is the endpoint?"
+            text = "endpoint_base_url is missing: set the URL of the endpoint"
             raise EngineUnavailableError(text, "missing_endpoint_base_url")
         if config.endpoint_api_key is None and not is_loopback(config.endpoint_base_url):
-            text = "endpoint_api_key is missing: only endpoints on this machine do without"
+            text = "endpoint_api_key is missing: only endpoints on this machine need none"
             raise EngineUnavailableError(text, "missing_endpoint_api_key")
     return config
 
@@ -84,31 +85,25 @@ def _checked(config: ModelConfig | None) -> ModelConfig:
 def _choose(
     config: ModelConfig, registry: EngineRegistry, *, auto_fallback: bool
 ) -> tuple[ModelConfig, EngineSpec]:
-    """Find the engine that can be used; the configuration is copied for the one that is."""
+    """Find an engine that can be used, and copy the configuration for it."""
     tried: set[str] = set()
     while True:
-        found = registry.check_availability(config.interface)
-        spec = registry.get_spec(registry.resolve_interface(config.interface))
-        if found.available and spec is not None:
+        engine = config.interface
+        availability = registry.availability(engine)
+        spec = registry.spec(registry.resolve(engine))
+        if availability.available and spec is not None:
             return config, spec
-        tried.add(config.interface)
-        other = found.fallback_interface
-        if other is None or other in tried or not auto_fallback:
-            raise _unavailable(config.interface, found)
-        logger.warning(
-            "%s cannot be used (%s); going on with %s", config.interface, found.reason, other
-        )
-        config = _moved(config, other)
+        tried.add(engine)
+        fallback, reason = availability.fallback, availability.reason
+        if fallback is None or fallback in tried or not auto_fallback:
+            raise EngineUnavailableError(f"{engine} cannot be used: {reason}", reason, fallback)
+        logger.warning("%s cannot be used (%s); falling back to %s", engine, reason, fallback)
+        config = _for_engine(config, fallback)
 
 
-def _moved(config: ModelConfig, interface: str) -> ModelConfig:
-    """Copy a configuration for another interface; those of Claude have models of Anthropic."""
+def _for_engine(config: ModelConfig, engine: str) -> ModelConfig:
+    """Copy a configuration for another engine; the provider of the Claude engines is Anthropic."""
     provider = config.model_provider
     if provider is None and config.interface.startswith("claude_"):
         provider = "anthropic"
-    return _checked(config.model_copy(update={"interface": interface, "model_provider": provider}))
-
-
-def _unavailable(interface: str, found: EngineAvailability) -> EngineUnavailableError:
-    text = f"{interface} cannot be used: {found.reason}"
-    return EngineUnavailableError(text, found.reason, found.fallback_interface)
+    return _checked(config.model_copy(update={"interface": engine, "model_provider": provider}))

@@ -1,49 +1,50 @@
-"""The base of engines that ask a model: the frame around a run, the same in all of them."""
+"""The base class of engines that call a model: the frame around a run."""
 
 from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, Final, Literal
 
 from plait._support.causes import without_secrets
-from plait.agents.agent_run import AgentRun, check_messages, toolbox_of_run
+from plait.agents.agent_run import AgentRun
 from plait.agents.base_agent import BaseAgent
 from plait.agents.config import AgentConfig
 from plait.agents.model_config import ModelConfig
+from plait.agents.port import StaticTool
 from plait.agents.recording import RunObserver, recorder_for
 from plait.agents.result import AgentResult, result_from_trace
-from plait.agents.servers import MCPServerConfig
-from plait.agents.static_tool import StaticTool
-from plait.agents.toolbox import redactor_for
+from plait.agents.servers import AgentServers
+from plait.agents.toolbox import redactor_for, toolbox_of_run
 from plait.errors import AgentExecutionError, EngineUnavailableError, PlaitError
-from plait.traces.messages.message import Message
+from plait.traces.messages.message import Message, Role
 from plait.traces.trace import Trace
 
 Ending = Literal["completed", "limit"]
-"""How an engine ends a run by itself: with an answer, or because the turns are used up."""
+"""How an engine ends a run: with an answer, or at the turn limit."""
 
 _LOCAL: Final = ("local", "scripted")
 """Providers whose models run in this process."""
 
 
 class LiveAgent(BaseAgent):
-    """An engine that asks a model; subclasses write `drive`.
+    """An agent whose engine calls a model; subclasses implement `drive`.
 
-    Servers, tools, the trace, the time limit and failures are looked after here.
+    This class manages servers, tools, the trace, the timeout and failures.
     """
 
-    interface: ClassVar[str]
+    engine: ClassVar[str]
+    """The name of the engine."""
 
     runs_local_models: ClassVar[bool] = False
-    """Whether a model that runs in this process can be asked."""
+    """Whether the engine can call a model that runs in this process."""
 
     def __init__(self, model_config: ModelConfig) -> None:
-        """Take a model.
+        """Take the model.
 
         Raises:
-            EngineUnavailableError: It is one that this engine cannot ask.
+            EngineUnavailableError: The engine cannot call this model.
         """
         if model_config.model_provider in _LOCAL and not self.runs_local_models:
             text = (
@@ -55,30 +56,31 @@ class LiveAgent(BaseAgent):
 
     @abstractmethod
     async def drive(self, run: AgentRun) -> Ending:
-        """Ask the model, and call tools with `run.call`, until there is an answer.
+        """Call the model, and tools with `run.call`, until there is an answer.
 
-        What the model says is told to `run.recorder`. When the time is over this is cancelled.
+        Pass each answer of the model to `run.recorder`. At the timeout this is cancelled.
         """
 
     async def arun(
         self,
         messages: Sequence[Message],
         tools: Sequence[StaticTool] | None = None,
-        mcp_servers: Mapping[str, MCPServerConfig] | None = None,
+        mcp_servers: AgentServers | None = None,
         config: AgentConfig | None = None,
     ) -> AgentResult:
-        """Run an agent to its answer, or until turns or time are used up.
+        """Run the agent until it answers, or until the turn limit or the timeout.
 
         Without `mcp_servers`, the servers are those of the model's configuration.
 
         Raises:
-            AgentExecutionError: The model cannot be asked, or there is nothing to ask.
-            AgentServerError: A server that the run needs cannot be used.
+            AgentExecutionError: The model cannot be called, or there is no question.
+            AgentServerError: A required server cannot be used.
             ConfigError: A setting is wrong.
-            OSError: The file of the trace cannot be written.
+            OSError: The trace file cannot be written.
         """
         settings = config or AgentConfig()
-        check_messages(messages)
+        if not any(message.role is not Role.SYSTEM for message in messages):
+            raise AgentExecutionError("there is no message to answer: pass a user message")
         observer = RunObserver()
         async with toolbox_of_run(self.model_config, mcp_servers, settings, observer) as toolbox:
             redact = redactor_for(self.model_config, toolbox)
@@ -86,34 +88,34 @@ class LiveAgent(BaseAgent):
                 if toolbox is not None:
                     observer.watch(toolbox, recorder)
                 run = AgentRun(self.model_config, settings, messages, recorder, redact, toolbox)
-                trace = await self._within_time(run, tools or ())
+                trace = await self._within_timeout(run, tools or ())
         return result_from_trace(trace)
 
     def seconds_for(self, config: AgentConfig) -> float | None:
-        """Say how long a run may take; `None` if that is not limited."""
+        """Return the time limit of a run; `None` if there is none."""
         return config.timeout or self.model_config.agent_timeout
 
-    async def _within_time(self, run: AgentRun, tools: Sequence[StaticTool]) -> Trace:
+    async def _within_timeout(self, run: AgentRun, tools: Sequence[StaticTool]) -> Trace:
         limit = asyncio.timeout(run.seconds)
         try:
             async with limit:
                 try:
                     await run.list_tools(tools)
                 finally:
-                    run.begin(self.interface)
+                    run.begin(self.engine)
                 return run.end(await self.drive(run))
-        except Exception as error:  # noqa: BLE001  # boundary: of engines there are many
-            if limit.expired():  # whatever the engine made of being cancelled
+        except Exception as error:  # noqa: BLE001  # boundary: engines may raise anything
+            if limit.expired():  # whatever the engine made of the cancellation
                 return run.end("timeout")
             failure = self._failure(run, error)
-        # Outside of the handler, or what was handled would stand behind it, secrets and all.
+        # Outside of the handler: otherwise the original error, with secrets, is its context.
         raise failure
 
     def _failure(self, run: AgentRun, error: Exception) -> BaseException:
-        """Make one error of ours of what ended a run, without secrets in what led to it."""
+        """Translate the error that ended a run, with its causes redacted."""
         if isinstance(error, PlaitError):
             return without_secrets(error, run.redact)
-        said = run.redact.excerpt(str(error))
-        failure = AgentExecutionError(f"{self.interface}: {type(error).__name__}: {said}")
+        excerpt = run.redact.excerpt(str(error))
+        failure = AgentExecutionError(f"{self.engine}: {type(error).__name__}: {excerpt}")
         failure.__cause__ = error
         return without_secrets(failure, run.redact)

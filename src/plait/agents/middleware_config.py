@@ -1,4 +1,4 @@
-"""What stands around the turns of an agent on the langchain engine: limits, retries, summaries."""
+"""The configuration of middleware on the langchain engine: limits, retries, summaries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class _Settings(BaseModel):
 
 
 class AgentLimitConfig(_Settings):
-    """How much an agent may do."""
+    """The limits of a run."""
 
     model_call_limit: int = Field(default=25, ge=1)
     tool_call_limit: int = Field(default=50, ge=1)
@@ -20,20 +20,20 @@ class AgentLimitConfig(_Settings):
 
 
 class ModelRetryConfig(_Settings):
-    """How often, and how patiently, a model is asked again."""
+    """How requests to the model are retried."""
 
     max_retries: int = Field(default=2, ge=0)
     backoff_factor: float = Field(default=2.0, ge=0)
     initial_delay: float = Field(default=2.0, ge=0)
     max_delay: float = Field(default=10.0, ge=0)
     jitter: bool = True
-    """Whether each delay is up to a quarter longer or shorter."""
+    """Whether each delay varies by up to 25 %."""
 
     on_failure: Literal["continue", "raise"] = "continue"
 
 
 class ToolRetryConfig(_Settings):
-    """How often, and how patiently, a tool is called again."""
+    """How tool calls are retried."""
 
     max_retries: int = Field(default=3, ge=0)
     backoff_factor: float = Field(default=2.0, ge=0)
@@ -42,7 +42,7 @@ class ToolRetryConfig(_Settings):
 
 
 class SummarizationConfig(_Settings):
-    """When a long conversation is summarised, and how much of it is kept."""
+    """When a long conversation is summarised, and how many messages are kept."""
 
     enabled: bool = True
     model: str | None = None
@@ -54,7 +54,7 @@ class SummarizationConfig(_Settings):
 
 
 class PromptCachingConfig(_Settings):
-    """Whether a provider keeps the beginning of prompts, and for how long."""
+    """Whether and how long the provider caches prompts."""
 
     enabled: bool = True
     ttl: Literal["5m", "1h"] = "5m"
@@ -63,7 +63,7 @@ class PromptCachingConfig(_Settings):
 
 
 class AgentMiddlewareConfig(_Settings):
-    """All of it; each part has defaults."""
+    """The middleware of an agent; each part has defaults."""
 
     limits: AgentLimitConfig = Field(default_factory=AgentLimitConfig)
     model_retry: ModelRetryConfig = Field(default_factory=ModelRetryConfig)

@@ -1,20 +1,24 @@
-"""Which model answers, through which engine, with which servers."""
+"""The configuration of a model: its engine, its credentials and its servers."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from plait.agents.middleware_config import AgentMiddlewareConfig
+from plait.errors import ConfigError
+from plait.models.endpoints import endpoint_fault
 
-_TAKES_ANTHROPIC = ("claude_tool", "claude_agent_sdk")
-_TAKES_ENDPOINT = ("openai_endpoint", "openrouter")
-_KNOWN = ("langchain", *_TAKES_ANTHROPIC, *_TAKES_ENDPOINT, "manual")
+_ANTHROPIC_ENGINES = ("claude_tool", "claude_agent_sdk")
+_ENDPOINT_ENGINES = ("openai_endpoint", "openrouter")
+_ENGINES = ("langchain", *_ANTHROPIC_ENGINES, *_ENDPOINT_ENGINES, "manual")
 
 
 class ModelConfig(BaseModel):
-    """A model, and all that an engine needs to know to run it as an agent."""
+    """A model, and how an engine runs it as an agent."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -22,7 +26,7 @@ class ModelConfig(BaseModel):
     """The name of this configuration."""
 
     model_provider: str | None = None
-    """As LangChain spells it; needed by the interface `langchain` only."""
+    """As LangChain spells it; only the engine `langchain` needs it."""
 
     model_name: str | None = None
     temperature: float | None = Field(default=0.1, ge=0)
@@ -33,37 +37,37 @@ class ModelConfig(BaseModel):
 
     system_prompt: str | None = None
     max_retries: int = Field(default=2, ge=0)
-    """How often the provider is asked again after a failure that may pass."""
+    """How often a request is retried after a transient failure of the provider."""
 
     mcp_urls_dict: dict[str, str] | None = None
     """Servers by name: a URL, a command line, or the path of a program."""
 
     mcp_tool_filter: list[str] | None = None
-    """The tools that the agent may use; `None` is all of them, an empty list none."""
+    """The tools that the agent may use; `None` means all, an empty list none."""
 
     mcp_tool_description_overrides: dict[str, str] | None = None
-    """Descriptions by the name of the tool, instead of the servers' own."""
+    """Descriptions by tool name, which replace those of the servers."""
 
     endpoint_base_url: str | None = None
     endpoint_api_key: SecretStr | None = None
     anthropic_base_url: str | None = None
     anthropic_api_key: SecretStr | None = None
     extra_kwargs: dict[str, Any] | None = None
-    """Passed to the chat model as they are."""
+    """Passed to the chat model unchanged."""
 
     manual_traces: Any = Field(default=None, exclude=True, repr=False)
-    """The recordings of the manual engine: a file, or what `ManualTraces` holds."""
+    """The recordings of the manual engine: a file, or the input of `ManualTraces`."""
 
     agent_middleware: AgentMiddlewareConfig | None = None
     max_context_tokens: int | None = Field(default=None, ge=1)
     mcp_http_timeout: float | None = Field(default=None, gt=0)
-    """Seconds for one exchange with a server over HTTP; `None` is 30."""
+    """Seconds for one HTTP request to a server; `None` means 30."""
 
     mcp_sse_read_timeout: float | None = Field(default=None, gt=0)
-    """Seconds without a word on a stream of a server; `None` is 300."""
+    """Seconds without an event on an event stream of a server; `None` means 300."""
 
     agent_timeout: float | None = Field(default=None, gt=0)
-    """Seconds for a run whose `AgentConfig` sets none."""
+    """Seconds for a run whose `AgentConfig` sets no timeout."""
 
     request_timeout: float | None = Field(default=None, gt=0)
     """Seconds for one request to the model."""
@@ -76,7 +80,7 @@ class ModelConfig(BaseModel):
             raise ValueError("manual_traces is required when interface='manual'")
         if self.mcp_urls_dict is not None:
             raise ValueError(
-                "MCP tools are not supported with manual interface: recorded answers call no tools"
+                "MCP tools are not supported with manual interface: recordings call no tools"
             )
         self.id = self.id or "manual"
         self.model_name = self.model_name or "manual"
@@ -93,15 +97,15 @@ class ModelConfig(BaseModel):
 
     @model_validator(mode="after")
     def _check_credentials(self) -> Self:
-        """Refuse credentials that the engine would not use: nobody would know why it fails."""
-        if self.interface not in _KNOWN:
+        """Reject credentials that the engine would ignore."""
+        if self.interface not in _ENGINES:
             return self
         named = (self.model_name or "").startswith("anthropic:")
         is_anthropic = self.model_provider == "anthropic" or (not self.model_provider and named)
         by_langchain = self.interface == "langchain" and is_anthropic
-        if self.interface not in _TAKES_ANTHROPIC and not by_langchain:
+        if self.interface not in _ANTHROPIC_ENGINES and not by_langchain:
             self._refuse("anthropic_base_url", "anthropic_api_key")
-        if self.interface not in _TAKES_ENDPOINT:
+        if self.interface not in _ENDPOINT_ENGINES:
             self._refuse("endpoint_base_url", "endpoint_api_key")
         return self
 
@@ -111,6 +115,22 @@ class ModelConfig(BaseModel):
                 raise ValueError(f"{name} is not used when interface={self.interface!r}")
 
     def secrets(self) -> list[str]:
-        """Return what must not be shown: the keys."""
+        """Return the keys, for redaction."""
         keys = (self.endpoint_api_key, self.anthropic_api_key)
         return [key.get_secret_value() for key in keys if key is not None]
+
+
+def anthropic_url(config: ModelConfig, environment: Mapping[str, str] = os.environ) -> str | None:
+    """Return the URL of Anthropic's API, if the configuration or `ANTHROPIC_BASE_URL` sets one.
+
+    Raises:
+        ConfigError: A key must not be sent to that URL.
+    """
+    name, url = "anthropic_base_url", config.anthropic_base_url
+    if url is None:
+        name, url = "ANTHROPIC_BASE_URL", environment.get("ANTHROPIC_BASE_URL")
+    if not url:
+        return None
+    if (fault := endpoint_fault(url, secret=True)) is not None:
+        raise ConfigError(f"{name} cannot be used: {fault}")
+    return url

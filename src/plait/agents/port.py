@@ -1,21 +1,49 @@
-"""What every engine can be asked for."""
+"""The protocol of every engine, and the tools a program passes to a run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
 
 from plait.agents.config import AgentConfig
 from plait.agents.result import AgentResult
-from plait.agents.servers import MCPServerConfig
-from plait.agents.static_tool import StaticTool
+from plait.agents.servers import AgentServers
 from plait.traces.messages.message import Message
 
 
 @dataclass(frozen=True, slots=True)
+class StaticTool:
+    """A tool of the program; without a function, calls of it are errors."""
+
+    name: str
+
+    description: str = ""
+
+    input_schema: Mapping[str, Any] = field(
+        default_factory=lambda: {"type": "object", "properties": {}}
+    )
+
+    function: Callable[..., Awaitable[Any] | Any] | None = None
+    """Takes the arguments by name, and returns the text for the model."""
+
+    async def call(self, arguments: Mapping[str, Any]) -> tuple[str, bool]:
+        """Run the function; returns a text for the model, and whether it is an error."""
+        if self.function is None:
+            return f"{self.name} cannot be called: it has no function", True
+        try:
+            result = self.function(**arguments)
+            if inspect.isawaitable(result):
+                result = await result
+        except Exception as error:  # noqa: BLE001  # boundary: the model reads the error
+            return f"{self.name} failed: {type(error).__name__}: {error}", True
+        return result if isinstance(result, str) else str(result), False
+
+
+@dataclass(frozen=True, slots=True)
 class AgentCapabilities:
-    """What an engine can do."""
+    """What an engine supports."""
 
     supports_system_prompt: bool = True
 
@@ -32,24 +60,24 @@ class AgentCapabilities:
 
 @runtime_checkable
 class AgentPort(Protocol):
-    """An engine that runs agents."""
+    """An agent on one engine."""
 
     @property
     def capabilities(self) -> AgentCapabilities:
-        """What it can do."""
+        """What the engine supports."""
         ...
 
     async def arun(
         self,
         messages: Sequence[Message],
         tools: Sequence[StaticTool] | None = None,
-        mcp_servers: Mapping[str, MCPServerConfig] | None = None,
+        mcp_servers: AgentServers | None = None,
         config: AgentConfig | None = None,
     ) -> AgentResult:
-        """Run an agent to its answer, or until turns or time are used up.
+        """Run the agent until it answers, or until the turn limit or the timeout.
 
         Raises:
-            AgentError: There is no result, not even a part of one.
+            AgentError: There is no result, not even a partial one.
         """
         ...
 
@@ -57,12 +85,12 @@ class AgentPort(Protocol):
         self,
         messages: Sequence[Message],
         tools: Sequence[StaticTool] | None = None,
-        mcp_servers: Mapping[str, MCPServerConfig] | None = None,
+        mcp_servers: AgentServers | None = None,
         config: AgentConfig | None = None,
     ) -> AgentResult:
-        """Do what `arun` does, and block until it is done."""
+        """Run `arun`, and block until it returns."""
         ...
 
     async def aclose(self) -> None:
-        """Give back what the engine holds; it is not used afterwards."""
+        """Release the resources of the agent; it cannot be used afterwards."""
         ...

@@ -1,4 +1,4 @@
-"""The recorder of a run, and what it hears from the toolbox."""
+"""The recorder of a run, and the observer that records retries and reconnections."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from plait.traces.recorder import Recorder
 
 @contextlib.contextmanager
 def recorder_for(config: AgentConfig, redact: Redact) -> Generator[Recorder]:
-    """Make the recorder that the settings of a run ask for; its file is closed after the block.
+    """Create the recorder of a run; its file is closed after the block.
 
     An exception that leaves the block is recorded, with the end of the run.
 
     Raises:
-        OSError: The file of the trace cannot be written.
+        OSError: The trace file cannot be written.
     """
     file = None if config.trace is None else TraceFile(config.trace)
     listeners = () if config.on_event is None else (config.on_event,)
@@ -55,9 +55,9 @@ def _end(recorder: Recorder, status: Status) -> None:
 
 
 class RunObserver:
-    """Tells a recorder of calls that are repeated, and of servers that come back.
+    """Records retried calls, and servers that reconnect.
 
-    It is given to a toolbox as an observer; `watch` says which toolbox it is.
+    Pass it to a toolbox as an observer, then call `watch`.
     """
 
     def __init__(self) -> None:
@@ -68,14 +68,14 @@ class RunObserver:
         self._seen: datetime | None = None
 
     def watch(self, toolbox: Toolbox, recorder: Recorder) -> None:
-        """Say what to watch, and whom to tell."""
+        """Connect the toolbox to a recorder."""
         self._toolbox = toolbox
         self._recorder = recorder
         events = toolbox.events()
         self._seen = events[-1].at if events else None
 
     def around(self, operation: Operation) -> contextlib.AbstractContextManager[None]:
-        """Watch one attempt at a call."""
+        """Observe one attempt of a call."""
         key = (operation.server, operation.tool)
         if operation.attempt > 1 and self._recorder is not None:
             self._recorder.retry(*key, operation.attempt, reason=self._reasons.get(key))
@@ -84,29 +84,31 @@ class RunObserver:
     def _attempted(self, key: tuple[str, str], error: BaseException | None) -> None:
         if isinstance(error, PlaitError):
             self._reasons[key] = str(error)
-        self._look()
+        self._record_reconnections()
 
-    def hearing(self, ask: Callable[[str], ElicitationFnT]) -> Callable[[str], ElicitationFnT]:
-        """Wrap what answers the questions of servers, so that they are recorded."""
+    def recording(
+        self, on_elicitation: Callable[[str], ElicitationFnT]
+    ) -> Callable[[str], ElicitationFnT]:
+        """Wrap an elicitation callback, so that each elicitation is recorded."""
 
-        def answering(server: str) -> ElicitationFnT:
-            answer = ask(server)
+        def callback_for(server: str) -> ElicitationFnT:
+            callback = on_elicitation(server)
 
             async def recorded(
                 context: ClientRequestContext, params: types.ElicitRequestParams
             ) -> types.ElicitResult | types.ErrorData:
-                told = await answer(context, params)
+                result = await callback(context, params)
                 if self._recorder is not None:
-                    action = told.action if isinstance(told, types.ElicitResult) else None
+                    action = result.action if isinstance(result, types.ElicitResult) else None
                     self._recorder.elicitation(server, params.message, action)
-                return told
+                return result
 
             return recorded
 
-        return answering
+        return callback_for
 
-    def _look(self) -> None:
-        """Find the servers that were lost and opened again since the last time."""
+    def _record_reconnections(self) -> None:
+        """Record the servers that were lost and opened again since the last attempt."""
         if self._toolbox is None or self._recorder is None:
             return
         events = self._toolbox.events()
@@ -125,12 +127,12 @@ class RunObserver:
 
 
 class _Attempt(contextlib.AbstractContextManager[None]):
-    """Tells how a block ended; a class, since every call has one."""
+    """Calls back when a block ends; a class, because every call creates one."""
 
-    __slots__ = ("_tell",)
+    __slots__ = ("_on_end",)
 
-    def __init__(self, tell: Callable[[BaseException | None], None]) -> None:
-        self._tell = tell
+    def __init__(self, on_end: Callable[[BaseException | None], None]) -> None:
+        self._on_end = on_end
 
     def __exit__(
         self,
@@ -138,4 +140,4 @@ class _Attempt(contextlib.AbstractContextManager[None]):
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        self._tell(exc_val)
+        self._on_end(exc_val)

@@ -1,6 +1,6 @@
-"""Which engines there are: those of this package, and those that others bring.
+"""The registry of engines: those of this package, and those of other packages.
 
-Another package adds an engine by an entry point of the group `plait.agents` that leads to an
+Another package adds an engine by an entry point of the group `plait.agents` that refers to an
 `EngineSpec`.
 """
 
@@ -24,67 +24,69 @@ logger = logging.getLogger("plait.agents")
 ENTRY_POINTS = "plait.agents"
 """The group of entry points under which other packages offer engines."""
 
-_LAST_RESORT = "langchain"
-"""The interface to use instead of one that nobody knows."""
+_FALLBACK = "langchain"
+"""The engine to use instead of an unknown one."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineAvailability:
-    """Whether an engine can be used here, and what could be used instead."""
+    """Whether an engine can be used here, and which one could be used instead."""
 
     available: bool
     reason: str
-    fallback_interface: str | None = None
+    fallback: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSpec:
     """One engine, described without importing it."""
 
-    interface: str
+    name: str
+    """The value of `ModelConfig.interface` that selects it."""
 
     description: str = ""
 
     agent_factory: str | Callable[[ModelConfig], AgentPort] | None = None
-    """A function or class, or where it is: `package.module:Name`."""
+    """A function or class, or its path: `package.module:Name`."""
 
     needs: tuple[str, ...] = ()
-    """The modules without which it cannot run."""
+    """The modules it imports from other packages."""
 
     install: str | None = None
-    """What to install to have them."""
+    """What to install to get them."""
 
     availability_checker: Callable[[], EngineAvailability] | None = None
-    """Asked instead of looking for modules."""
+    """Called instead of looking for modules."""
 
-    fallback_interface: str | None = None
+    fallback: str | None = None
+    """The engine to use where this one is unavailable."""
 
     routes_to: str | None = None
-    """The interface whose engine does the work."""
+    """The engine that runs the model, if it is another one."""
 
     supports_mcp: bool = True
 
     supports_tools: bool = True
 
     def availability(self) -> EngineAvailability:
-        """Say whether it can be used here; nothing is imported but packages it lies in."""
+        """Check whether it can be used here, importing only parent packages."""
         if self.availability_checker is not None:
             return self.availability_checker()
         if isinstance(self.agent_factory, str):
             module = self.agent_factory.partition(":")[0]
-            if not _is_there(module):
-                return self._lacking(f"there is no module {module}")
-        missing = [module for module in self.needs if not _is_there(module)]
+            if not _is_importable(module):
+                return self._unavailable(f"there is no module {module}")
+        missing = [module for module in self.needs if not _is_importable(module)]
         if not missing:
-            return EngineAvailability(True, f"{self.interface} can be used")
+            return EngineAvailability(True, f"{self.name} can be used")
         hint = f": pip install {self.install!r}" if self.install else ""
-        return self._lacking(f"{', '.join(missing)} is not installed{hint}")
+        return self._unavailable(f"{', '.join(missing)} is not installed{hint}")
 
-    def _lacking(self, reason: str) -> EngineAvailability:
-        return EngineAvailability(False, reason, self.fallback_interface)
+    def _unavailable(self, reason: str) -> EngineAvailability:
+        return EngineAvailability(False, reason, self.fallback)
 
     def make(self, model_config: ModelConfig) -> object:
-        """Make the engine for a model.
+        """Create the agent for a model.
 
         Raises:
             ImportError: Its module cannot be imported.
@@ -94,130 +96,121 @@ class EngineSpec:
             module, _, name = factory.partition(":")
             factory = getattr(import_module(module), name, None)
         if factory is None:
-            raise ImportError(f"{self.agent_factory} is not there")
+            raise ImportError(f"{self.agent_factory} does not exist")
         return factory(model_config)
 
 
 class EngineRegistry:
-    """The engines by the name of their interface; filled when it is first asked."""
+    """The engines by name; entry points are loaded on first use."""
 
     def __init__(self, builtin: Iterable[EngineSpec], *, group: str | None = None) -> None:
         self._builtin = tuple(builtin)
         self._group = group
-        self._specs: dict[str, EngineSpec] = {}
-        self._filled = False
+        self._loaded: dict[str, EngineSpec] | None = None
         self._lock = RLock()
 
     def register(self, spec: EngineSpec, force: bool = False) -> None:
         """Add an engine.
 
         Raises:
-            ValueError: There is one of that name, and it is not to be replaced by `force`.
+            ValueError: The name is taken, and `force` is false.
         """
-        self._fill()
         with self._lock:
-            if spec.interface in self._specs and not force:
-                raise ValueError(f"there is an agent of the interface {spec.interface!r} already")
-            self._specs[spec.interface] = spec
+            if spec.name in self._specs and not force:
+                raise ValueError(f"there is an engine {spec.name!r} already")
+            self._specs[spec.name] = spec
 
-    def get_spec(self, interface: str) -> EngineSpec | None:
-        """Return the engine of an interface."""
-        self._fill()
-        return self._specs.get(interface)
+    def spec(self, name: str) -> EngineSpec | None:
+        """Return an engine by its name."""
+        return self._specs.get(name)
 
-    def get_interfaces(self) -> list[str]:
-        """Name every interface."""
-        self._fill()
+    def names(self) -> list[str]:
+        """List the names of all engines."""
         return list(self._specs)
 
-    def check_availability(self, interface: str) -> EngineAvailability:
-        """Say whether an interface can be used here."""
-        spec = self.get_spec(interface)
+    def availability(self, name: str) -> EngineAvailability:
+        """Check whether an engine can be used here."""
+        spec = self.spec(self.resolve(name)) or self.spec(name)
         if spec is None:
-            known = ", ".join(self.get_interfaces())
-            reason = f"nobody knows the interface {interface!r}; there are: {known}"
-            return EngineAvailability(False, reason, _LAST_RESORT)
-        routed = self.get_spec(self.resolve_interface(interface))
-        return (routed or spec).availability()
+            reason = f"there is no engine {name!r}; the engines are: {', '.join(self.names())}"
+            return EngineAvailability(False, reason, _FALLBACK)
+        return spec.availability()
 
-    def resolve_interface(self, interface: str) -> str:
-        """Follow an interface to the one whose engine does the work."""
+    def resolve(self, name: str) -> str:
+        """Follow `routes_to` to the name of the engine that runs the model."""
         seen: set[str] = set()
-        while (spec := self.get_spec(interface)) and spec.routes_to and interface not in seen:
-            seen.add(interface)
-            interface = spec.routes_to
-        return interface
+        while (spec := self.spec(name)) and spec.routes_to and name not in seen:
+            seen.add(name)
+            name = spec.routes_to
+        return name
 
-    def _fill(self) -> None:
-        if self._filled:
-            return
+    @property
+    def _specs(self) -> dict[str, EngineSpec]:
         with self._lock:
-            if self._filled:
-                return
-            self._specs = {spec.interface: spec for spec in self._builtin}
-            if self._group is not None:
-                for spec in _offered(self._group):
-                    self._specs.setdefault(spec.interface, spec)
-            self._filled = True
+            if self._loaded is None:
+                self._loaded = {spec.name: spec for spec in self._builtin}
+                for spec in _specs_from_entry_points(self._group):
+                    self._loaded.setdefault(spec.name, spec)
+            return self._loaded
 
 
-def _offered(group: str) -> Iterable[EngineSpec]:
-    for point in entry_points(group=group):
+def _specs_from_entry_points(group: str | None) -> Iterable[EngineSpec]:
+    for point in () if group is None else entry_points(group=group):
         try:
             spec: object = point.load()
-        except Exception:  # boundary: a broken package must not take the others with it
-            logger.exception("the agent %s of %s cannot be loaded", point.name, point.value)
+        except Exception:  # boundary: a broken package must not disable the other engines
+            logger.exception("the engine %s of %s cannot be loaded", point.name, point.value)
             continue
         if isinstance(spec, EngineSpec):
             yield spec
         else:
-            logger.warning("the agent %s of %s is not an EngineSpec", point.name, point.value)
+            logger.warning("the engine %s of %s is not an EngineSpec", point.name, point.value)
 
 
-def _is_there(module: str) -> bool:
+def _is_importable(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except (ImportError, ValueError):  # a package on the way to it is not there
+    except (ImportError, ValueError):  # a parent package is missing
         return False
 
 
 REGISTRY = EngineRegistry(
     [
         EngineSpec(
-            interface="langchain",
+            name="langchain",
             description="LangGraph agents with any chat model of LangChain",
             agent_factory="plait.agents.engines.langchain.agent:LangChainAgent",
             needs=("langchain_core", "langchain", "langgraph"),
             install="plait[langchain]",
         ),
         EngineSpec(
-            interface="openrouter",
+            name="openrouter",
             description="models of OpenRouter, on the langchain engine",
             routes_to="langchain",
         ),
         EngineSpec(
-            interface="openai_endpoint",
+            name="openai_endpoint",
             description="an endpoint that speaks OpenAI's protocol, on the langchain engine",
             routes_to="langchain",
         ),
         EngineSpec(
-            interface="claude_tool",
+            name="claude_tool",
             description="the tool runner of Anthropic's SDK",
             agent_factory="plait.agents.engines.claude_tool.agent:ClaudeToolAgent",
             needs=("anthropic",),
             install="plait[anthropic]",
-            fallback_interface="langchain",
+            fallback="langchain",
         ),
         EngineSpec(
-            interface="claude_agent_sdk",
+            name="claude_agent_sdk",
             description="the Claude Agent SDK",
             agent_factory="plait.agents.engines.claude_agent_sdk.agent:ClaudeSDKAgent",
             needs=("claude_agent_sdk",),
             install="plait[claude]",
-            fallback_interface="langchain",
+            fallback="langchain",
         ),
         EngineSpec(
-            interface="manual",
+            name="manual",
             description="recorded answers",
             agent_factory="plait.agents.engines.manual.agent:ManualAgent",
             supports_mcp=False,

@@ -1,4 +1,4 @@
-"""What a run came to."""
+"""The result of a run."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from plait.traces.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class AgentResult:
-    """The answer of an agent, and how it came to it."""
+    """The answer of an agent, with the steps that led to it."""
 
     final_response: str
 
     raw_trace: str
-    """All that model and tools said, as one text."""
+    """The messages of the model and the tools, as one text."""
 
     trace_messages: list[Message]
-    """The same as messages; those of user and system are not among them."""
+    """The same messages, without those of user and system."""
 
     usage: UsageMetadata
 
@@ -27,20 +27,20 @@ class AgentResult:
     """How often the model answered."""
 
     limit_reached: bool
-    """Whether the turns were used up; the response is then what was said so far."""
+    """Whether the run ended at its turn limit; the response is then partial."""
 
     session_id: str | None = None
-    """The engine's own name for the conversation."""
+    """The engine's id of the conversation."""
 
     actual_model: str | None = None
     """The model that answered, as the provider names it."""
 
     timeout_reached: bool = False
-    """Whether the time was used up; the response is then what was said so far."""
+    """Whether the run ended at its timeout; the response is then partial."""
 
 
 def result_from_trace(trace: Trace) -> AgentResult:
-    """Make the result of a run from its trace, also of one that was stopped or killed."""
+    """Create the result of a run from its trace, which may be incomplete."""
     ended = trace.ended
     messages = trace.messages
     return AgentResult(

@@ -8,7 +8,7 @@ from typing import Any
 
 import mcp_types as types
 
-from plait.agents.static_tool import StaticTool
+from plait.agents.port import StaticTool
 from plait.client.calls.content import content_for_model
 from plait.client.calls.outcome import ToolResult
 from plait.client.catalog.tool import Tool

@@ -1,4 +1,4 @@
-"""Servers outside of a run: connect to them, list their tools, fetch and change descriptions."""
+"""Helpers outside of a run: connect to servers, list tools, fetch and change descriptions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import mcp_types as types
 
 from plait._support.exception_groups import first_cause
 from plait.agents.blocking import run_bounded
-from plait.agents.servers import MCPServerConfig, convert_mcp_config
+from plait.agents.servers import AgentServers, convert_mcp_config, read_servers
 from plait.client.catalog.filters import ToolFilter
 from plait.client.server_handle import ServerHandle
 from plait.client.toolbox import Toolbox
@@ -27,29 +27,30 @@ T = TypeVar("T")
 AnyTool = TypeVar("AnyTool")
 
 _SERVER_SECONDS = 30.0
-"""How long one server may take to be there and to list its tools."""
+"""How long one server may take to connect and to list its tools."""
 
 _FETCH_SECONDS = 45.0
-"""How long the blocking form may take in all."""
+"""How long the blocking form may take."""
 
 
 async def connect_all_mcp_servers(
     exit_stack: AsyncExitStack,
-    mcp_servers: Mapping[str, MCPServerConfig],
+    mcp_servers: AgentServers,
     *,
     timeout_seconds: float = _SERVER_SECONDS,
 ) -> dict[str, ServerHandle]:
-    """Connect to all servers at once; they are closed with the stack.
+    """Connect to all servers in parallel; they are closed with the stack.
 
-    A handle has the methods of an MCP session, and outlives restarts of its server.
+    A handle has the methods of an MCP session, and survives restarts of its server.
 
     Raises:
-        AgentServerTimeoutError: A server was not there in time.
+        AgentServerTimeoutError: A server did not connect in time.
         AgentServerConnectError: A server could not be reached.
     """
-    if not mcp_servers:
+    config = read_servers(mcp_servers)
+    if not config.servers:
         return {}
-    toolbox = await exit_stack.enter_async_context(Toolbox({"servers": dict(mcp_servers)}))
+    toolbox = await exit_stack.enter_async_context(Toolbox(config))
     names = toolbox.server_names
     await _all(_in_time(name, toolbox.server_info(name), timeout_seconds) for name in names)
     return {name: ServerHandle(toolbox, name) for name in names}
@@ -61,15 +62,15 @@ async def get_all_mcp_tools(
     """List the tools of all servers, each with its server.
 
     Raises:
-        AgentServerError: A server could not list them.
+        AgentServerError: A server could not list its tools.
     """
-    listed = await _all(
+    results = await _all(
         _in_time(name, handle.list_tools(), _SERVER_SECONDS) for name, handle in sessions.items()
     )
     return [
         (name, handle, tool)
-        for (name, handle), found in zip(sessions.items(), listed, strict=True)
-        for tool in found.tools
+        for (name, handle), result in zip(sessions.items(), results, strict=True)
+        for tool in result.tools
     ]
 
 
@@ -79,7 +80,7 @@ async def afetch_tool_descriptions(
     *,
     timeout_seconds: float = _SERVER_SECONDS,
 ) -> dict[str, str]:
-    """Fetch what servers say of their tools, by name; a name that two servers use has both.
+    """Fetch the descriptions of tools by name; a name of two servers gets their prefixes.
 
     Raises:
         AgentServerTimeoutError: A server did not answer in time.
@@ -90,19 +91,19 @@ async def afetch_tool_descriptions(
     async with Toolbox({"servers": convert_mcp_config(mcp_urls_dict)}) as toolbox:
         names = toolbox.server_names
         await _all(_in_time(name, toolbox.tools(name), timeout_seconds) for name in names)
-        # Once more, and out of the cache: names are made unique over all servers.
+        # Once more, from the cache: names are made unique over all servers.
         tools = await toolbox.tools(*names)
-    wanted = ToolFilter.of(include=tool_filter)
-    return {tool.name: tool.description or "" for tool in tools if wanted.offers(tool)}
+    selected = ToolFilter.of(include=tool_filter)
+    return {tool.name: tool.description or "" for tool in tools if selected.offers(tool)}
 
 
 def fetch_tool_descriptions(
     mcp_urls_dict: Mapping[str, str], tool_filter: Sequence[str] | None = None
 ) -> dict[str, str]:
-    """Do what `afetch_tool_descriptions` does, and block until it is done.
+    """Run `afetch_tool_descriptions`, and block until it returns.
 
     Raises:
-        AgentServerError: A server could not be asked, or all of it took longer than 45 s.
+        AgentServerError: A server failed, or it took longer than 45 s in all.
     """
     try:
         return run_bounded(
@@ -116,7 +117,7 @@ def fetch_tool_descriptions(
 def apply_tool_description_overrides(
     tools: MutableSequence[AnyTool], overrides: Mapping[str, str]
 ) -> MutableSequence[AnyTool]:
-    """Change the descriptions of tools of any kind, in place; frozen ones are replaced."""
+    """Replace the descriptions of tools of any kind in a list, in place."""
     for place, tool in enumerate(tools):
         text = overrides.get(cast("Any", tool).name)
         if text is None:
@@ -129,10 +130,10 @@ def apply_tool_description_overrides(
 
 
 async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Wait for everything at once; the first that fails ends the others."""
+    """Await all in parallel; the first failure cancels the others."""
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one) for one in work]
+            tasks = [group.create_task(coroutine) for coroutine in work]
     except BaseExceptionGroup as failed:
         error = first_cause(failed)
         raise error from error.__cause__
@@ -144,7 +145,7 @@ async def _in_time(server: str, work: Coroutine[Any, Any, T], seconds: float) ->
         async with asyncio.timeout(seconds):
             return await work
     except TimeoutError as error:
-        own = isinstance(error, PlaitError)  # a limit of the connection's own, which ends sooner
+        own = isinstance(error, PlaitError)  # an earlier timeout of the connection
         text = str(error) if own else f"{server}: not ready in {seconds:g} s"
         raise AgentServerTimeoutError(text, server, seconds) from error
     except PlaitError as error:

@@ -1,16 +1,19 @@
-"""The servers of a run: how they are written, and what is wrong with them."""
+"""The MCP servers of a run: typed, or as dicts that are read and validated."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from typing import Any, Literal, TypedDict, cast
+from dataclasses import replace
+from typing import Any, Literal, TypeAlias, TypedDict, cast
 
+from plait.client.config.read import ClientConfig, read_config
+from plait.client.config.servers import ServerConfig, ServerOptions
 from plait.errors import AgentServerConfigError
 
 
 class MCPStdioServerConfig(TypedDict, total=False):
-    """A server that is started as a program."""
+    """A server that runs as a child process."""
 
     type: Literal["stdio"]
     command: str
@@ -19,7 +22,7 @@ class MCPStdioServerConfig(TypedDict, total=False):
 
 
 class MCPHttpServerConfig(TypedDict, total=False):
-    """A server that is reached at a URL."""
+    """A server at a URL."""
 
     type: Literal["http", "sse"]
     url: str
@@ -29,31 +32,72 @@ class MCPHttpServerConfig(TypedDict, total=False):
 
 
 MCPServerConfig = MCPStdioServerConfig | MCPHttpServerConfig | Mapping[str, Any]
-"""A server of a run; whatever an `mcp.json` may say of one works too."""
+"""A server of a run as a dict; every key of an `mcp.json` works too."""
+
+AgentServers: TypeAlias = ClientConfig | Mapping[str, ServerConfig | MCPServerConfig]
+"""The servers of a run: a configuration, or servers by name, typed or as dicts."""
 
 _URL_TYPES = {"http": "http", "sse": "http", "ws": "ws", "websocket": "ws"}
-"""The types with a URL, and how their URLs begin."""
+"""The types with a URL, and the scheme of their URLs."""
+
+
+def read_servers(
+    mcp_servers: AgentServers, defaults: Mapping[str, float] | None = None
+) -> ClientConfig:
+    """Read the servers of a run; typed servers are taken as they are.
+
+    A server in a dict is required unless it says `required: false`. `defaults` holds the timeouts
+    of servers with an HTTP URL that set none.
+
+    Raises:
+        ConfigError: A dict does not describe a server.
+    """
+    if isinstance(mcp_servers, ClientConfig):
+        return mcp_servers
+    typed = {
+        name: server for name, server in mcp_servers.items() if isinstance(server, ServerOptions)
+    }
+    described = {
+        name: _with_defaults(server, defaults or {})
+        for name, server in mcp_servers.items()
+        if name not in typed
+    }
+    config = read_config({"servers": described}) if described else ClientConfig(servers={})
+    servers = {**config.servers, **typed}
+    return replace(config, servers={name: servers[name] for name in mcp_servers if name in servers})
+
+
+def _with_defaults(server: object, defaults: Mapping[str, float]) -> object:
+    if isinstance(server, str):
+        server = _from_short_form(server)
+    if not isinstance(server, Mapping):
+        return server
+    config = cast("Mapping[str, Any]", server)
+    if config.get("type") == "sdk":
+        return config.get("instance")
+    is_http = "url" in config and not str(config["url"]).startswith("ws")
+    return {"required": True, **(defaults if is_http else {}), **config}
 
 
 def convert_mcp_config(mcp_urls_dict: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Turn short forms into configurations: a URL, a command line, or the path of a program."""
-    return {name: _converted(value) for name, value in mcp_urls_dict.items()}
+    """Convert short forms to dicts: a URL, a command line, or the path of a program."""
+    return {name: _from_short_form(value) for name, value in mcp_urls_dict.items()}
 
 
-def _converted(value: str) -> dict[str, Any]:
+def _from_short_form(value: str) -> dict[str, Any]:
     if value.startswith(("http://", "https://")):
         return {"type": "http", "url": value}
     if value.startswith(("ws://", "wss://")):
         return {"type": "ws", "url": value}
     try:
         command, *args = shlex.split(value)
-    except ValueError:  # an open quote, or nothing: what it is, the one who starts it will say
+    except ValueError:  # an open quote, or nothing: starting it reports the problem
         return {"command": value}
     return {"command": command, "args": args} if args else {"command": command}
 
 
 def validate_mcp_config(config: Mapping[str, Any]) -> list[str]:
-    """Say what is wrong with the configurations of servers; nothing, if the list is empty."""
+    """List the problems of server configurations."""
     if not isinstance(config, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # input
         return ["MCP configuration must be a dict"]
     return [
@@ -64,10 +108,10 @@ def validate_mcp_config(config: Mapping[str, Any]) -> list[str]:
 
 
 def convert_and_validate_mcp_config(mcp_urls_dict: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Do both.
+    """Convert short forms, and validate the result.
 
     Raises:
-        AgentServerConfigError: Something is wrong; the text has a line for each problem.
+        AgentServerConfigError: A configuration is invalid; the text has a line for each problem.
     """
     converted = convert_mcp_config(mcp_urls_dict)
     if problems := validate_mcp_config(converted):
@@ -121,7 +165,7 @@ def _command_problems(config: Mapping[str, Any]) -> list[str]:
 
 def _is_text_list(value: object) -> bool:
     return isinstance(value, list) and all(
-        isinstance(one, str) for one in cast("list[object]", value)
+        isinstance(item, str) for item in cast("list[object]", value)
     )
 
 

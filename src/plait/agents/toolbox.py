@@ -1,38 +1,73 @@
-"""The toolbox of a run: the same servers, filters and descriptions in every engine."""
+"""The toolbox of a run: the same servers, filters and descriptions on every engine."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any, Unpack, cast
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any, Final, Unpack
 
 from plait._support.redact import Redactor
+from plait.agents.config import AgentConfig
 from plait.agents.model_config import ModelConfig
-from plait.agents.servers import MCPServerConfig, convert_mcp_config
+from plait.agents.recording import RunObserver
+from plait.agents.servers import AgentServers, convert_mcp_config, read_servers
+from plait.client.config.read import ClientConfig
 from plait.client.config.secrets import secret_values
 from plait.client.options import ClientOptions
 from plait.client.toolbox import Toolbox
 from plait.models.providers import keys_in
 from plait.traces.observer import Observer
 
+_GUARDS: Final = ("lock", "lockfile", "policy")
+"""The options that decide about a tool by its current definition."""
+
+
+@contextlib.asynccontextmanager
+async def toolbox_of_run(
+    model_config: ModelConfig,
+    mcp_servers: AgentServers | None,
+    settings: AgentConfig,
+    observer: RunObserver,
+) -> AsyncGenerator[Toolbox | None]:
+    """Open the toolbox of a run; `None` if it has no servers.
+
+    Raises:
+        ConfigError: A server or an option is wrong.
+    """
+    servers = servers_for(model_config, mcp_servers)
+    options: dict[str, Any] = dict(settings.tool_options)
+    # A run lists its tools once: only a guard needs to follow their changes.
+    guards = {**servers.options, **options}
+    options.setdefault("follow_tools", any(guards.get(name) for name in _GUARDS))
+    observers = (observer, *options.pop("observers", ()))
+    if (on_elicitation := options.get("on_elicitation")) is not None:
+        options["on_elicitation"] = observer.recording(on_elicitation)
+    toolbox = toolbox_for(model_config, servers, observers=observers, **options)
+    if toolbox is None:
+        yield None
+        return
+    async with toolbox:
+        yield toolbox
+
 
 def toolbox_for(
     model_config: ModelConfig,
-    mcp_servers: Mapping[str, MCPServerConfig] | None = None,
+    mcp_servers: AgentServers | None = None,
     *,
     observers: Sequence[Observer] = (),
     **options: Unpack[ClientOptions],
 ) -> Toolbox | None:
-    """Make the toolbox of a run; `None` if it has no servers.
+    """Create the toolbox of a run; `None` if it has no servers.
 
-    Without `mcp_servers` they are those of the configuration. A run needs each of its servers,
-    unless that one says `required: false`. `options` win over what the configuration says.
+    Without `mcp_servers` they are those of the model's configuration. `options` win over the
+    options of both configurations.
 
     Raises:
-        ConfigError: A server is described wrongly.
+        ConfigError: A server or an option is wrong.
     """
     servers = servers_for(model_config, mcp_servers)
-    if not servers:
+    if not servers.servers:
         return None
     settings: ClientOptions = {}
     if model_config.mcp_tool_filter is not None:
@@ -42,40 +77,31 @@ def toolbox_for(
             name: {"description": text}
             for name, text in model_config.mcp_tool_description_overrides.items()
         }
-    return Toolbox({"servers": servers}, observers=observers, **{**settings, **options})
+    return Toolbox(servers, observers=observers, **{**settings, **options})
 
 
-def servers_for(
-    model_config: ModelConfig, mcp_servers: Mapping[str, MCPServerConfig] | None
-) -> dict[str, Any]:
-    """Write the servers of a run as a configuration of plait has them."""
-    given: Mapping[str, object] = (
-        convert_mcp_config(model_config.mcp_urls_dict or {}) if mcp_servers is None else mcp_servers
+def servers_for(model_config: ModelConfig, mcp_servers: AgentServers | None) -> ClientConfig:
+    """Return the servers of a run, by default those of the model's configuration.
+
+    Raises:
+        ConfigError: A server is described wrongly.
+    """
+    if mcp_servers is None:
+        mcp_servers = convert_mcp_config(model_config.mcp_urls_dict or {})
+    timeouts = {
+        "timeout": model_config.mcp_http_timeout,
+        "sse_read_timeout": model_config.mcp_sse_read_timeout,
+    }
+    return read_servers(
+        mcp_servers, {name: seconds for name, seconds in timeouts.items() if seconds is not None}
     )
-    return {name: _server(server, model_config) for name, server in given.items()}
 
 
 def redactor_for(model_config: ModelConfig, toolbox: Toolbox | None) -> Redactor:
-    """Make what hides the secrets of a run: keys of models, and those of the servers.
+    """Create the redactor of a run: it hides the keys of models and the secrets of servers.
 
-    Among them are the keys in the environment, which libraries find by themselves.
+    The keys include those in the environment, which provider libraries read themselves.
     """
     servers = () if toolbox is None else toolbox.config.servers.values()
-    hidden = (secret for server in servers for secret in secret_values(server))
-    return Redactor([*model_config.secrets(), *keys_in(os.environ), *hidden])
-
-
-def _server(server: object, model_config: ModelConfig) -> object:
-    if isinstance(server, str):
-        server = convert_mcp_config({"": server})[""]
-    if not isinstance(server, Mapping):
-        return server
-    config = dict(cast("Mapping[str, Any]", server))
-    if config.get("type") == "sdk":
-        return config.get("instance")
-    if "url" in config and not str(config["url"]).startswith("ws"):
-        if model_config.mcp_http_timeout is not None:
-            config.setdefault("timeout", model_config.mcp_http_timeout)
-        if model_config.mcp_sse_read_timeout is not None:
-            config.setdefault("sse_read_timeout", model_config.mcp_sse_read_timeout)
-    return {"required": True, **config}
+    secrets = (secret for server in servers for secret in secret_values(server))
+    return Redactor([*model_config.secrets(), *keys_in(os.environ), *secrets])

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal
 
 from mcp.client import ClientRequestContext
 from mcp.client.session import ElicitationFnT
@@ -18,16 +18,14 @@ from plait.agents.choose_model import ModelChoice
 from plait.agents.config import AgentConfig
 from plait.agents.factory import get_agent
 from plait.agents.result import AgentResult, result_from_trace
-from plait.agents.servers import MCPServerConfig
 from plait.cli.approval import TerminalApproval
 from plait.cli.ask_servers import reason_for
 from plait.cli.files import reader_for
 from plait.cli.questions import Questioner, person_at_terminal
 from plait.cli.run_screen import RunScreen
 from plait.client.calls.approval import Approval, ApprovalRequest
-from plait.client.config.read import ClientConfig
+from plait.client.config.read import ClientConfig, read_options
 from plait.client.config.servers import ServerConfig
-from plait.client.options import lock_mode, lockfile_path
 from plait.client.toolbox import Toolbox
 from plait.errors import AgentServerError, PlaitError
 from plait.traces.events import Status, TraceEvent
@@ -99,12 +97,12 @@ def run_agent(plan: RunPlan, screen: RunScreen) -> RunOutcome:
         screen.hear(event)
 
     async def main() -> AgentResult:
-        settings = replace(plan.settings, on_event=hear, tool_options=_options_for(plan, screen))
+        settings = replace(plan.settings, on_event=hear, tool_options=_callbacks(plan, screen))
         with _cancelled_by_sigterm(signals):
             try:
                 async with screen:
                     return await agent.arun(
-                        [Message.user(plan.task)], None, _configs(plan), settings
+                        [Message.user(plan.task)], None, client_config(plan), settings
                     )
             finally:
                 await agent.aclose()
@@ -168,33 +166,26 @@ def _cancelled_by_sigterm(signals: list[Literal["SIGTERM"]]) -> Generator[None]:
             loop.remove_signal_handler(signal.SIGTERM)
 
 
-def _configs(plan: RunPlan) -> Mapping[str, MCPServerConfig]:
+def client_config(plan: RunPlan) -> ClientConfig | None:
+    """Return the servers of a run with the options of the toolbox; those of the plan win."""
+    if plan.config is None:
+        return None
     servers = plan.servers
     if plan.result_budget is False:
-        servers = {name: replace(one, result_budget=None) for name, one in servers.items()}
-    return cast("Mapping[str, MCPServerConfig]", dict(servers))
-
-
-def tool_options(plan: RunPlan) -> dict[str, Any]:
-    """Return how tools are listed and called: as the configuration says, unless the plan does."""
-    if plan.config is None:
-        return {}
-    given = plan.config.options
+        servers = {name: replace(server, result_budget=None) for name, server in servers.items()}
     known = Toolbox.OPTIONS | {"log_level"}
-    options: dict[str, Any] = {name: value for name, value in given.items() if name in known}
-    if plan.config.default_tool_timeout is not None:
-        options["default_tool_timeout"] = plan.config.default_tool_timeout
-    if lock_mode(options) != "off":
-        options["lockfile"] = str(lockfile_path(options, plan.config.source))
-    options.setdefault("result_budget", RESULT_TOKENS)
+    options = {name: value for name, value in plan.config.options.items() if name in known}
+    overrides: dict[str, object] = {}
     if plan.result_budget is not None:
-        options["result_budget"] = plan.result_budget
+        overrides["result_budget"] = plan.result_budget
+    elif "result_budget" not in options:
+        overrides["result_budget"] = RESULT_TOKENS
     if plan.policy is not None:
-        options["policy"] = plan.policy
-    return options
+        overrides["policy"] = plan.policy
+    return replace(plan.config, servers=servers, options={**options, **read_options(overrides)})
 
 
-def _options_for(plan: RunPlan, screen: RunScreen) -> Mapping[str, Any]:
+def _callbacks(plan: RunPlan, screen: RunScreen) -> Mapping[str, Any]:
     if plan.config is None:
         return {}
     approval = TerminalApproval(yes=plan.yes)
@@ -203,14 +194,14 @@ def _options_for(plan: RunPlan, screen: RunScreen) -> Mapping[str, Any]:
         async with screen.asking():
             return await approval(request)
 
-    options = tool_options(plan)
-    options.setdefault("on_connection_error", _Missing(len(plan.servers), screen))
-    return {
-        **options,
+    callbacks = {
         "on_approval": approve,
         "on_elicitation": partial(_asker, screen),
         "on_progress": screen.progress,
     }
+    if "on_connection_error" in plan.config.options:
+        return callbacks
+    return {**callbacks, "on_connection_error": _Missing(len(plan.servers), screen)}
 
 
 def _asker(screen: RunScreen, server: str) -> ElicitationFnT:

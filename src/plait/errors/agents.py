@@ -26,14 +26,14 @@ class EngineUnavailableError(EngineError):
         self,
         message: str,
         reason: str | None = None,
-        fallback_interface: str | None = None,
+        fallback: str | None = None,
         **facts: Any,
     ) -> None:
         super().__init__(message, **facts)
         self.reason = reason or message
         """Why, in short: `missing_model_name`, or a text."""
-        self.fallback_interface = fallback_interface
-        """The interface that could be used instead."""
+        self.fallback = fallback
+        """The engine that could be used instead."""
 
 
 class AgentExecutionError(EngineError):

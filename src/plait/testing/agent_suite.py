@@ -22,8 +22,8 @@ from typing import Any, Literal, Protocol, TypeAlias
 import pytest
 
 from plait.agents.config import AgentConfig
+from plait.agents.port import StaticTool
 from plait.agents.result import AgentResult
-from plait.agents.static_tool import StaticTool
 from plait.errors import AgentExecutionError
 from plait.models.scripts import Call, Say
 from plait.testing.faults.options import parse
@@ -275,7 +275,7 @@ class AgentSuite:
 
         assert outline(result.trace_messages)[1:3] == [
             'twice = {"twice": 42}',
-            "empty ! empty cannot be called: it was given to the agent as a name only",
+            "empty ! empty cannot be called: it has no function",
         ]
 
 

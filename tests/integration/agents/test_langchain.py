@@ -165,7 +165,7 @@ async def test_tools_of_the_program_are_tools(api: Provider) -> None:
 
     assert results(result.trace_messages) == [
         "8",
-        "! empty cannot be called: it was given to the agent as a name only",
+        "! empty cannot be called: it has no function",
     ]
 
 

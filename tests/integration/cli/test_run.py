@@ -77,7 +77,7 @@ def test_the_answer_goes_to_stdout_and_the_steps_to_stderr(run: Run) -> None:
 
     assert (done.exit_code, done.stdout) == (0, "It is 3.\n")
     lines = [" ".join(line.split()) for line in done.stderr.splitlines()]
-    assert lines[0] == "model: scripted:script.json on langchain (it was asked for)"
+    assert lines[0] == "model: scripted:script.json on langchain (requested)"
     assert lines[1] == "tools: 6 tools of shop"
     assert lines[3] == "I add."
     assert lines[4].endswith('s → shop/add {"a": 1, "b": 2}')
@@ -132,7 +132,7 @@ def test_without_a_model_the_choices_are_explained(run: Run) -> None:
 
     assert (done.exit_code, done.stdout) == (4, "")
     lines = done.stderr.splitlines()
-    assert lines[0].startswith("error: there is no model to ask")
+    assert lines[0].startswith("error: no model is configured")
     assert len(lines) == 5
     told = json.loads(run("Hello", "--json").stdout)
     assert (told["status"], told["error"]["error"]) == ("failed", "ConfigError")

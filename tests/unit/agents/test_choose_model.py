@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from plait.agents.choose_model import ModelChoice, ModelWish, Surroundings, choose_model
+from plait.agents.choose_model import ModelChoice, ModelEnvironment, ModelRequest, choose_model
 from plait.agents.model_names import named_model
 from plait.errors import ConfigError
 from plait.models.endpoints import Endpoint
@@ -14,13 +14,13 @@ from plait.models.endpoints import Endpoint
 ANTHROPIC_KEY = {"ANTHROPIC_API_KEY": "secret-a"}
 OPENAI_KEY = {"OPENAI_API_KEY": "secret-o"}
 OLLAMA = Endpoint(base_url="http://127.0.0.1:11434/v1", models=("llama3.2", "other"))
-NOTHING = Surroundings()
+NOTHING = ModelEnvironment()
 
 
 def chosen(
-    model: str | None = None, interface: str | None = None, around: Surroundings = NOTHING
+    model: str | None = None, engine: str | None = None, env: ModelEnvironment = NOTHING
 ) -> ModelChoice:
-    return choose_model(ModelWish(model=model, interface=interface), around)
+    return choose_model(ModelRequest(model=model, engine=engine), env)
 
 
 def facts(choice: ModelChoice) -> tuple[str, str | None, str | None, str | None]:
@@ -29,7 +29,7 @@ def facts(choice: ModelChoice) -> tuple[str, str | None, str | None, str | None]
 
 
 @pytest.mark.parametrize(
-    ("model", "interface", "expected"),
+    ("model", "engine", "expected"),
     [
         ("anthropic:claude-x", None, ("claude_tool", "anthropic", "claude-x", None)),
         ("claude-x", None, ("claude_tool", "anthropic", "claude-x", None)),
@@ -59,25 +59,25 @@ def facts(choice: ModelChoice) -> tuple[str, str | None, str | None, str | None]
     ],
 )
 def test_a_model_that_is_named_runs_on_the_engine_that_fits(
-    model: str, interface: str | None, expected: tuple[str, ...]
+    model: str, engine: str | None, expected: tuple[str, ...]
 ) -> None:
     keys = {**ANTHROPIC_KEY, **OPENAI_KEY, "OPENROUTER_API_KEY": "secret-r"}
 
-    choice = chosen(model, interface, Surroundings(keys=keys))
+    choice = chosen(model, engine, ModelEnvironment(keys=keys))
 
     assert facts(choice) == expected
-    assert choice.reason == "it was asked for"
+    assert choice.reason == "requested"
     assert "secret-" not in repr(choice)
 
 
 @pytest.mark.parametrize(
-    ("model", "interface", "said"),
+    ("model", "engine", "said"),
     [
-        ("openai:gpt-x", "claude_tool", "say --interface langchain or openai_endpoint"),
-        ("anthropic:claude-x", "openai_endpoint", "say --interface claude_tool or"),
-        ("scripted:a.json", "claude_agent_sdk", "say --interface langchain"),
-        ("manual:a.json", "langchain", "say --interface manual"),
-        ("claude-x", "manual", "leave --interface out"),
+        ("openai:gpt-x", "claude_tool", "use --engine langchain or openai_endpoint"),
+        ("anthropic:claude-x", "openai_endpoint", "use --engine claude_tool or"),
+        ("scripted:a.json", "claude_agent_sdk", "use --engine langchain"),
+        ("manual:a.json", "langchain", "use --engine manual"),
+        ("claude-x", "manual", "leave --engine out"),
         ("gpt-x", None, "write provider:name"),
         ("", None, "write provider:name"),
         ("http://localhost:1", None, "write URL#NAME"),
@@ -85,28 +85,28 @@ def test_a_model_that_is_named_runs_on_the_engine_that_fits(
         ("openai:gpt-x", None, "needs OPENAI_API_KEY"),
         ("openrouter:x", None, "needs OPENROUTER_API_KEY"),
         (None, "manual", "needs --model manual:FILE"),
-        (None, "nobody", "nobody knows the interface"),
+        (None, "nobody", "there is no engine"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_way_out(
-    model: str | None, interface: str | None, said: str
+    model: str | None, engine: str | None, said: str
 ) -> None:
     with pytest.raises(ConfigError, match=said):
-        chosen(model, interface)
+        chosen(model, engine)
 
 
 def test_without_anthropics_package_its_models_run_on_langchain() -> None:
-    around = Surroundings(keys=ANTHROPIC_KEY, installed=frozenset({"langchain_anthropic"}))
+    env = ModelEnvironment(keys=ANTHROPIC_KEY, installed=frozenset({"langchain_anthropic"}))
 
-    assert facts(chosen("claude-x", around=around))[0] == "langchain"
-    assert facts(chosen(around=around))[:2] == ("langchain", "anthropic")
+    assert facts(chosen("claude-x", env=env))[0] == "langchain"
+    assert facts(chosen(env=env))[:2] == ("langchain", "anthropic")
 
 
 def test_a_key_decides_and_goes_to_its_own_provider_only() -> None:
-    around = Surroundings(keys={**ANTHROPIC_KEY, **OPENAI_KEY})
+    env = ModelEnvironment(keys={**ANTHROPIC_KEY, **OPENAI_KEY})
 
-    choice = chosen(around=around)
-    endpoint = chosen("http://localhost:1#x", around=around)
+    choice = chosen(env=env)
+    endpoint = chosen("http://localhost:1#x", env=env)
 
     assert choice.title == "anthropic:claude-haiku-5-5"
     assert choice.reason == "ANTHROPIC_API_KEY is set"
@@ -115,9 +115,14 @@ def test_a_key_decides_and_goes_to_its_own_provider_only() -> None:
 
 
 def test_an_endpoint_on_this_machine_or_ollama_is_found() -> None:
-    here = Surroundings(openai_url="http://localhost:8080/v1", listed=("tiny",), endpoint=OLLAMA)
+    here = ModelEnvironment(
+        openai_url="http://localhost:8080/v1", listed=("tiny",), endpoint=OLLAMA
+    )
 
-    by_url, by_ollama = chosen(around=here), chosen(around=Surroundings(endpoint=OLLAMA))
+    by_url, by_ollama = (
+        chosen(env=here),
+        chosen(env=ModelEnvironment(endpoint=OLLAMA)),
+    )
 
     assert (by_url.title, by_url.reason) == (
         "tiny at http://localhost:8080",
@@ -128,32 +133,32 @@ def test_an_endpoint_on_this_machine_or_ollama_is_found() -> None:
         "Ollama runs on this machine",
     )
     with pytest.raises(ConfigError, match="lists no model"):
-        chosen(around=replace(here, listed=()))
+        chosen(env=replace(here, listed=()))
 
 
 @pytest.mark.parametrize(
-    "around",
+    "env",
     [
-        Surroundings(keys=OPENAI_KEY, openai_url="http://far.example/v1"),
-        Surroundings(keys=ANTHROPIC_KEY, anthropic_url="http://far.example"),
+        ModelEnvironment(keys=OPENAI_KEY, openai_url="http://far.example/v1"),
+        ModelEnvironment(keys=ANTHROPIC_KEY, anthropic_url="http://far.example"),
     ],
 )
-def test_a_key_is_not_sent_in_the_clear(around: Surroundings) -> None:
+def test_a_key_is_not_sent_in_the_clear(env: ModelEnvironment) -> None:
     with pytest.raises(ConfigError, match="only be sent over https") as refused:
-        chosen("openai:x" if around.openai_url else "claude-x", around=around)
+        chosen("openai:x" if env.openai_url else "claude-x", env=env)
 
     assert "far.example" not in str(refused.value)
 
 
 def test_a_url_for_anthropic_is_used() -> None:
-    around = Surroundings(keys=ANTHROPIC_KEY, anthropic_url="http://127.0.0.1:1")
+    env = ModelEnvironment(keys=ANTHROPIC_KEY, anthropic_url="http://127.0.0.1:1")
 
-    assert chosen(around=around).config.anthropic_base_url == "http://127.0.0.1:1"
+    assert chosen(env=env).config.anthropic_base_url == "http://127.0.0.1:1"
 
 
 def test_without_any_model_the_choices_are_explained_with_what_was_passed_over() -> None:
     with pytest.raises(ConfigError) as explained:
-        chosen(around=Surroundings(keys=ANTHROPIC_KEY, installed=frozenset()))
+        chosen(env=ModelEnvironment(keys=ANTHROPIC_KEY, installed=frozenset()))
 
     text = str(explained.value)
     assert len(text.splitlines()) == 6
@@ -162,7 +167,7 @@ def test_without_any_model_the_choices_are_explained_with_what_was_passed_over()
 
 
 def test_a_claude_engine_needs_no_key_to_be_chosen() -> None:
-    choice = chosen(interface="claude_agent_sdk")
+    choice = chosen(engine="claude_agent_sdk")
 
     assert facts(choice)[:2] == ("claude_agent_sdk", "anthropic")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,11 +13,10 @@ from plait.agents.base_agent import BaseAgent
 from plait.agents.config import AgentConfig
 from plait.agents.factory import close_all_agents, get_agent
 from plait.agents.model_config import ModelConfig
-from plait.agents.port import AgentCapabilities, AgentPort
+from plait.agents.port import AgentCapabilities, AgentPort, StaticTool
 from plait.agents.registry import REGISTRY, EngineAvailability, EngineRegistry, EngineSpec
 from plait.agents.result import AgentResult
-from plait.agents.servers import MCPServerConfig
-from plait.agents.static_tool import StaticTool
+from plait.agents.servers import AgentServers
 from plait.errors import EngineUnavailableError
 from plait.traces.messages.message import Message
 from plait.traces.messages.usage import UsageMetadata
@@ -35,7 +34,7 @@ class EchoAgent(BaseAgent):
         self,
         messages: Sequence[Message],
         tools: Sequence[StaticTool] | None = None,
-        mcp_servers: Mapping[str, MCPServerConfig] | None = None,
+        mcp_servers: AgentServers | None = None,
         config: AgentConfig | None = None,
     ) -> AgentResult:
         text = messages[-1].text
@@ -48,7 +47,7 @@ class EchoAgent(BaseAgent):
 
 
 def _registry(*specs: EngineSpec) -> EngineRegistry:
-    return EngineRegistry([EngineSpec(interface="langchain", agent_factory=EchoAgent), *specs])
+    return EngineRegistry([EngineSpec(name="langchain", agent_factory=EchoAgent), *specs])
 
 
 def _config(interface: str, **more: Any) -> ModelConfig:
@@ -56,7 +55,7 @@ def _config(interface: str, **more: Any) -> ModelConfig:
 
 
 def test_an_agent_is_made_for_its_interface() -> None:
-    registry = _registry(EngineSpec(interface="acme", agent_factory=EchoAgent))
+    registry = _registry(EngineSpec(name="acme", agent_factory=EchoAgent))
 
     agent = get_agent(_config("acme"), registry=registry)
 
@@ -95,7 +94,7 @@ def test_no_configuration_and_no_name_are_said() -> None:
 
 
 def test_an_endpoint_on_this_machine_needs_no_key() -> None:
-    registry = _registry(EngineSpec(interface="openai_endpoint", routes_to="langchain"))
+    registry = _registry(EngineSpec(name="openai_endpoint", routes_to="langchain"))
     config = _config("openai_endpoint", endpoint_base_url="http://127.0.0.1:11434/v1")
 
     agent = get_agent(config, registry=registry)
@@ -109,11 +108,11 @@ def test_an_engine_that_is_not_there_is_replaced_with_a_warning(
 ) -> None:
     registry = _registry(
         EngineSpec(
-            interface="claude_tool",
+            name="claude_tool",
             agent_factory=EchoAgent,
             needs=("no_such_module_at_all",),
             install="plait[x]",
-            fallback_interface="langchain",
+            fallback="langchain",
         )
     )
 
@@ -130,16 +129,16 @@ def test_an_engine_that_is_not_there_is_replaced_with_a_warning(
 def test_without_fallback_an_engine_that_is_not_there_is_an_error() -> None:
     registry = _registry(
         EngineSpec(
-            interface="acme",
+            name="acme",
             agent_factory="no_such_module_at_all.agent:Agent",
-            fallback_interface="langchain",
+            fallback="langchain",
         )
     )
 
     with pytest.raises(EngineUnavailableError) as failed:
         get_agent(_config("acme"), auto_fallback=False, registry=registry)
 
-    assert failed.value.fallback_interface == "langchain"
+    assert failed.value.fallback == "langchain"
     assert "no_such_module_at_all" in failed.value.reason
 
 
@@ -147,9 +146,9 @@ def test_engines_that_fall_back_to_each_other_are_an_error() -> None:
     gone = EngineAvailability(False, "gone", "b")
     registry = EngineRegistry(
         [
-            EngineSpec(interface="a", availability_checker=lambda: gone),
+            EngineSpec(name="a", availability_checker=lambda: gone),
             EngineSpec(
-                interface="b",
+                name="b",
                 availability_checker=lambda: EngineAvailability(False, "gone", "a"),
             ),
         ]
@@ -159,15 +158,15 @@ def test_engines_that_fall_back_to_each_other_are_an_error() -> None:
         get_agent(_config("a"), registry=registry)
 
 
-def test_an_unknown_interface_falls_back_to_langchain() -> None:
-    found = _registry().check_availability("langchian")
+def test_an_unknown_engine_falls_back_to_langchain() -> None:
+    found = _registry().availability("langchian")
 
-    assert (found.available, found.fallback_interface) == (False, "langchain")
+    assert (found.available, found.fallback) == (False, "langchain")
     assert "langchian" in found.reason
 
 
 def test_what_is_no_agent_is_refused() -> None:
-    registry = _registry(EngineSpec(interface="acme", agent_factory=lambda _: object()))  # pyright: ignore[reportArgumentType]
+    registry = _registry(EngineSpec(name="acme", agent_factory=lambda _: object()))  # pyright: ignore[reportArgumentType]
 
     with pytest.raises(EngineUnavailableError, match="not an AgentPort"):
         get_agent(_config("acme"), registry=registry)
@@ -175,35 +174,35 @@ def test_what_is_no_agent_is_refused() -> None:
 
 def test_a_name_that_is_missing_in_its_module_is_said() -> None:
     registry = _registry(
-        EngineSpec(interface="acme", agent_factory="plait.agents.base_agent:NoSuchAgent")
+        EngineSpec(name="acme", agent_factory="plait.agents.base_agent:NoSuchAgent")
     )
 
     with pytest.raises(EngineUnavailableError, match="NoSuchAgent"):
         get_agent(_config("acme"), registry=registry)
 
 
-def test_an_interface_can_be_registered_once_unless_it_is_forced() -> None:
+def test_an_engine_can_be_registered_once_unless_it_is_forced() -> None:
     registry = _registry()
-    spec = EngineSpec(interface="langchain")
+    spec = EngineSpec(name="langchain")
 
     with pytest.raises(ValueError, match="already"):
         registry.register(spec)
     registry.register(spec, force=True)
 
-    assert registry.get_spec("langchain") is spec
+    assert registry.spec("langchain") is spec
 
 
-def test_an_interface_is_followed_to_the_engine_that_does_the_work() -> None:
+def test_a_route_is_followed_to_the_engine_that_runs_the_model() -> None:
     registry = _registry(
-        EngineSpec(interface="a", routes_to="b"), EngineSpec(interface="b", routes_to="langchain")
+        EngineSpec(name="a", routes_to="b"), EngineSpec(name="b", routes_to="langchain")
     )
 
-    assert registry.resolve_interface("a") == "langchain"
-    assert registry.resolve_interface("nobody") == "nobody"
+    assert registry.resolve("a") == "langchain"
+    assert registry.resolve("nobody") == "nobody"
 
 
-def test_the_registry_has_these_interfaces() -> None:
-    assert REGISTRY.get_interfaces() == [
+def test_the_registry_has_these_engines() -> None:
+    assert REGISTRY.names() == [
         "langchain",
         "openrouter",
         "openai_endpoint",
@@ -212,9 +211,9 @@ def test_the_registry_has_these_interfaces() -> None:
         "manual",
     ]
     table = {
-        name: (spec.fallback_interface, spec.routes_to, spec.supports_mcp, spec.supports_tools)
-        for name in REGISTRY.get_interfaces()
-        if (spec := REGISTRY.get_spec(name))
+        name: (spec.fallback, spec.routes_to, spec.supports_mcp, spec.supports_tools)
+        for name in REGISTRY.names()
+        if (spec := REGISTRY.spec(name))
     }
     assert table == {
         "langchain": (None, None, True, True),
@@ -224,7 +223,7 @@ def test_the_registry_has_these_interfaces() -> None:
         "claude_agent_sdk": ("langchain", None, True, True),
         "manual": (None, None, False, False),
     }
-    assert REGISTRY.check_availability("manual").available
+    assert REGISTRY.availability("manual").available
 
 
 def test_other_packages_offer_engines_by_entry_points(
@@ -232,7 +231,7 @@ def test_other_packages_offer_engines_by_entry_points(
 ) -> None:
     (tmp_path / "acme_engine.py").write_text(
         "from plait.agents.registry import EngineSpec\n"
-        "spec = EngineSpec(interface='acme', availability_checker=None)\n"
+        "spec = EngineSpec(name='acme', availability_checker=None)\n"
         "other = 3\n"
     )
     about = tmp_path / "acme_engine-1.0.dist-info"
@@ -246,7 +245,7 @@ def test_other_packages_offer_engines_by_entry_points(
     registry = EngineRegistry([], group="plait.agents.test")
 
     with caplog.at_level(logging.WARNING, "plait.agents"):
-        assert registry.get_interfaces() == ["acme"]
+        assert registry.names() == ["acme"]
 
     assert len(caplog.records) == 2
 

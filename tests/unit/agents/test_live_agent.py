@@ -28,7 +28,7 @@ SECRET = "sk-canary-0123456789abcdef"
 class Toy(LiveAgent):
     """Calls what it is told to, one call a turn, and then says that it is done."""
 
-    interface = "toy"
+    engine = "toy"
 
     def __init__(self, *calls: tuple[str, dict[str, Any]], config: ModelConfig = MODEL) -> None:
         super().__init__(config)

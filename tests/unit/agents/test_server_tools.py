@@ -11,12 +11,12 @@ import mcp_types as types
 import pytest
 from mcp.server.mcpserver import MCPServer
 
+from plait.agents.port import StaticTool
 from plait.agents.server_tools import (
     apply_tool_description_overrides,
     connect_all_mcp_servers,
     get_all_mcp_tools,
 )
-from plait.agents.static_tool import StaticTool
 from plait.client.catalog.tool import Tool
 from plait.errors import AgentServerConnectError, AgentServerTimeoutError
 

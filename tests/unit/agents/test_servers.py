@@ -15,6 +15,8 @@ from plait.agents.servers import (
     validate_mcp_config,
 )
 from plait.agents.toolbox import redactor_for, servers_for, toolbox_for
+from plait.client.config.read import ClientConfig
+from plait.client.config.servers import HttpServer, StdioServer
 from plait.errors import AgentServerConfigError, ConfigError
 
 
@@ -84,18 +86,29 @@ def test_a_run_needs_each_of_its_servers_and_takes_the_models_timeouts() -> None
         mcp_sse_read_timeout=4,
     )
 
-    assert servers_for(config, None) == {
-        "web": {
-            "required": True,
-            "type": "http",
-            "url": "http://h/mcp",
-            "timeout": 3.0,
-            "sse_read_timeout": 4.0,
-        },
-        "here": {"required": True, "command": "./x"},
-    }
-    assert servers_for(config, {}) == {}
+    servers = servers_for(config, None).servers
+
+    web, here = servers["web"], servers["here"]
+    assert isinstance(web, HttpServer)
+    assert (web.url, web.required) == ("http://h/mcp", True)
+    assert (web.exchange_seconds, web.stream_read_seconds) == (3.0, 4.0)
+    assert isinstance(here, StdioServer)
+    assert (here.command, here.required) == ("./x", True)
+    assert servers_for(config, {}).servers == {}
     assert toolbox_for(config, {}) is None
+
+
+def test_typed_servers_reach_the_toolbox_as_they_are() -> None:
+    config = ModelConfig(id="a", model_name="m", mcp_http_timeout=3)
+    typed = HttpServer(url="http://h/mcp")
+
+    mixed = toolbox_for(config, {"typed": typed, "dict": {"command": "./x"}})
+    whole = ClientConfig(servers={"typed": typed}, options={"include": ["a"]})
+
+    assert mixed is not None
+    assert list(mixed.config.servers) == ["typed", "dict"]
+    assert mixed.config.servers["typed"] is typed
+    assert servers_for(config, whole) is whole
 
 
 @pytest.mark.anyio

@@ -9,18 +9,29 @@ from typing import Any
 from plait.agents.choose_model import ModelChoice
 from plait.agents.config import AgentConfig
 from plait.agents.model_config import ModelConfig
-from plait.cli.run_agent import RESULT_TOKENS, RunPlan, tool_options
+from plait.cli.run_agent import RESULT_TOKENS, RunPlan, client_config
 from plait.client.config.policy import Policy
-from plait.client.config.read import read_config, read_options
+from plait.client.config.read import ClientConfig, read_config, read_options
+from plait.client.options import lockfile_path
 from plait.client.toolbox import Toolbox
 
-MODEL = ModelChoice(config=ModelConfig(id="m", model_name="m"), reason="it was asked for")
+MODEL = ModelChoice(config=ModelConfig(id="m", model_name="m"), reason="requested")
 
 
 def plan(file: Path, text: dict[str, Any], **wishes: Any) -> RunPlan:
     file.write_text(json.dumps({"mcpServers": {"a": {"command": "a"}}, **text}))
     config = read_config(file)
     return RunPlan(task="Go", choice=MODEL, config=config, settings=AgentConfig(), **wishes)
+
+
+def run_config(file: Path, text: dict[str, Any], **overrides: Any) -> ClientConfig:
+    config = client_config(plan(file, text, **overrides))
+    assert config is not None
+    return config
+
+
+def result_budget(file: Path, text: dict[str, Any], **overrides: Any) -> Any:
+    return run_config(file, text, **overrides).options["result_budget"]
 
 
 def test_the_options_of_the_file_reach_the_toolbox_as_they_were_read(tmp_path: Path) -> None:
@@ -38,9 +49,10 @@ def test_the_options_of_the_file_reach_the_toolbox_as_they_were_read(tmp_path: P
         "profile": "openai",
     }
 
-    options = tool_options(plan(tmp_path / "mcp.json", given))
+    config = run_config(tmp_path / "mcp.json", given)
 
-    assert options["default_tool_timeout"] == 5.0
+    options = config.options
+    assert config.default_tool_timeout == 5.0
     assert options["tool_timeouts"] == {"read_*": 2.5}
     assert "profile" not in options
     own = {name: value for name, value in options.items() if name in Toolbox.OPTIONS}
@@ -51,29 +63,24 @@ def test_the_options_of_the_file_reach_the_toolbox_as_they_were_read(tmp_path: P
 def test_results_are_bounded_where_nothing_else_is_said(tmp_path: Path) -> None:
     file = tmp_path / "mcp.json"
 
-    assert tool_options(plan(file, {}))["result_budget"] == RESULT_TOKENS
-    assert tool_options(plan(file, {}, result_budget=False))["result_budget"] is False
-    by_file = tool_options(plan(file, {"result_budget": 500}))["result_budget"]
-    assert by_file.default.tokens == 500
-    assert tool_options(plan(file, {"result_budget": 500}, result_budget=600))["result_budget"] == (
-        600
-    )
+    assert result_budget(file, {}).default.tokens == RESULT_TOKENS
+    assert result_budget(file, {}, result_budget=False).default.tokens is None
+    assert result_budget(file, {"result_budget": 500}).default.tokens == 500
+    assert result_budget(file, {"result_budget": 500}, result_budget=600).default.tokens == 600
 
 
 def test_the_lockfile_lies_beside_the_configuration_wherever_the_run_is(tmp_path: Path) -> None:
     folder = tmp_path / "deep"
     folder.mkdir()
 
-    options = tool_options(plan(folder / "mcp.json", {"lock": "block"}))
+    config = run_config(folder / "mcp.json", {"lock": "block"})
 
-    assert Path(options["lockfile"]).parent == folder
+    assert lockfile_path(config.options, config.source).parent == folder
 
 
 def test_another_policy_takes_the_place_of_the_files(tmp_path: Path) -> None:
     other = Policy(default="allow")
 
-    options = tool_options(
-        plan(tmp_path / "mcp.json", {"policy": {"default": "ask"}}, policy=other)
-    )
+    config = run_config(tmp_path / "mcp.json", {"policy": {"default": "ask"}}, policy=other)
 
-    assert options["policy"] is other
+    assert config.options["policy"] is other

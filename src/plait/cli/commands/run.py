@@ -22,13 +22,13 @@ _ENDINGS = {"limit": Exit.TURNS_USED_UP, "timeout": Exit.TIMEOUT}
 _SIGNALS = {"SIGINT": Exit.INTERRUPTED, "SIGTERM": Exit.TERMINATED}
 
 
-def _known_interface(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+def _known_engine(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
     if value is None:
         return None
     from plait.agents.registry import REGISTRY
     from plait.cli.suggestions import did_you_mean
 
-    known = REGISTRY.get_interfaces()
+    known = REGISTRY.names()
     if value not in known:
         raise click.BadParameter(f"there is no engine {value!r}: {did_you_mean(value, known)}")
     return value
@@ -75,9 +75,9 @@ def _budget(_: click.Context, __: click.Parameter, value: str | None) -> object:
     "by default $PLAIT_MODEL, or what is found.",
 )
 @click.option(
-    "--interface",
+    "--engine",
     metavar="ENGINE",
-    callback=_known_interface,
+    callback=_known_engine,
     help="langchain, claude_tool, claude_agent_sdk, openai_endpoint, openrouter or manual; "
     "by default the one that fits the model.",
 )
@@ -116,7 +116,7 @@ def run(
     task: str,
     servers: tuple[str, ...],
     model: str | None,
-    interface: str | None,
+    engine: str | None,
     max_turns: int,
     timeout_seconds: float | None,
     policy: str | None,
@@ -154,7 +154,7 @@ def run(
     shown = not settings_of(ctx).quiet and not (as_json and not sys.stderr.isatty())
     text = _task(task)
     try:
-        choice = _choose(model, interface, look_for_ollama=not no_ollama)
+        choice = _choose(model, engine, look_for_ollama=not no_ollama)
         plan = RunPlan(
             task=text,
             choice=choice,
@@ -201,18 +201,18 @@ def _task(task: str) -> str:
     return text
 
 
-def _choose(model: str | None, interface: str | None, *, look_for_ollama: bool) -> ModelChoice:
+def _choose(model: str | None, engine: str | None, *, look_for_ollama: bool) -> ModelChoice:
     import asyncio
     import os
 
-    from plait.agents.choose_model import ModelWish, choose_here
+    from plait.agents.choose_model import ModelRequest, choose_here
     from plait.models.endpoints import may_look_for_ollama
 
     set_model = os.environ.get("PLAIT_MODEL", "").strip() or None
-    reason = "it was asked for" if model else "PLAIT_MODEL is set"
-    wish = ModelWish(model=model or set_model, interface=interface, reason=reason)
+    reason = "requested" if model else "PLAIT_MODEL is set"
+    request = ModelRequest(model=model or set_model, engine=engine, reason=reason)
     look = look_for_ollama and may_look_for_ollama(os.environ)
-    return asyncio.run(choose_here(wish, os.environ, look_for_ollama=look))
+    return asyncio.run(choose_here(request, os.environ, look_for_ollama=look))
 
 
 def _configuration(

@@ -38,7 +38,7 @@ _STDERR_LINES: Final = 20
 class ClaudeSDKAgent(LiveAgent):
     """Runs agents on Claude's command line, with the tools of the run and no others."""
 
-    interface: ClassVar[str] = "claude_agent_sdk"
+    engine: ClassVar[str] = "claude_agent_sdk"
 
     async def drive(self, run: AgentRun) -> Ending:
         """Have the command line ask the model, and make its calls, until there is an answer.

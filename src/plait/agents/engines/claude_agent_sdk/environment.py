@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from plait.agents.anthropic_url import anthropic_url
-from plait.agents.model_config import ModelConfig
+from plait.agents.model_config import ModelConfig, anthropic_url
 from plait.models.endpoints import is_loopback
 
 _LONG_MS: Final = "86400000"

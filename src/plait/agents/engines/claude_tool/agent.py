@@ -37,7 +37,7 @@ _FULL: Final = ("max_tokens", "model_context_window_exceeded")
 class ClaudeToolAgent(LiveAgent):
     """Runs agents on Anthropic's tool runner; every call goes through the toolbox."""
 
-    interface: ClassVar[str] = "claude_tool"
+    engine: ClassVar[str] = "claude_tool"
 
     async def drive(self, run: AgentRun) -> Ending:
         """Ask the model, and make its calls, until there is an answer.

@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 
 from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
 
-from plait.agents.anthropic_url import anthropic_url
-from plait.agents.model_config import ModelConfig
+from plait.agents.model_config import ModelConfig, anthropic_url
 from plait.errors import AgentExecutionError
 from plait.models.connections import certificates
 from plait.models.endpoints import is_loopback

@@ -46,7 +46,7 @@ class LangChainAgent(LiveAgent):
         EngineUnavailableError: The package of the provider is missing.
     """
 
-    interface = "langchain"
+    engine = "langchain"
     runs_local_models = True
 
     def __init__(self, model_config: ModelConfig, model: BaseChatModel | None = None) -> None:

@@ -12,9 +12,8 @@ from langchain.chat_models import init_chat_model
 from langchain_core.language_models import BaseChatModel
 from pydantic import SecretStr
 
-from plait.agents.anthropic_url import anthropic_url
 from plait.agents.engines.langchain.scripted_model import scripted_model
-from plait.agents.model_config import ModelConfig
+from plait.agents.model_config import ModelConfig, anthropic_url
 from plait.errors import ConfigError, EngineUnavailableError
 from plait.models.connections import provider_client
 from plait.models.endpoints import endpoint_fault, is_loopback, with_version

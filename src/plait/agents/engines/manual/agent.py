@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from plait._support.redact import Redactor
 from plait.agents.base_agent import BaseAgent
 from plait.agents.config import AgentConfig
 from plait.agents.engines.manual.traces import ManualTraces
 from plait.agents.model_config import ModelConfig
-from plait.agents.port import AgentCapabilities
+from plait.agents.port import AgentCapabilities, StaticTool
 from plait.agents.recording import recorder_for
 from plait.agents.result import AgentResult
-from plait.agents.servers import MCPServerConfig
-from plait.agents.static_tool import StaticTool
+from plait.agents.servers import AgentServers
 from plait.errors import ManualEngineError
 from plait.traces.messages.message import Message, Role
 from plait.traces.recorder import Recorder
@@ -39,7 +38,7 @@ class ManualAgent(BaseAgent):
         self,
         messages: Sequence[Message],
         tools: Sequence[StaticTool] | None = None,
-        mcp_servers: Mapping[str, MCPServerConfig] | None = None,
+        mcp_servers: AgentServers | None = None,
         config: AgentConfig | None = None,
     ) -> AgentResult:
         """Return the recording of `config.question_hash`, or of `config.extra["task_id"]`.

@@ -71,7 +71,7 @@ def test_models_of_this_process_run_on_another_engine(provider: str) -> None:
     with pytest.raises(EngineUnavailableError, match="langchain") as refused:
         get_agent(config(model_provider=provider))
 
-    assert refused.value.fallback_interface == "langchain"
+    assert refused.value.fallback == "langchain"
 
 
 def test_the_engine_is_found_by_its_interface() -> None:

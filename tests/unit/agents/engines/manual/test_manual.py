@@ -20,9 +20,8 @@ from plait.agents.engines.manual.agent import ManualAgent
 from plait.agents.engines.manual.traces import ManualTraces
 from plait.agents.factory import get_agent
 from plait.agents.model_config import ModelConfig
-from plait.agents.port import AgentPort
+from plait.agents.port import AgentPort, StaticTool
 from plait.agents.result import AgentResult, result_from_trace
-from plait.agents.static_tool import StaticTool
 from plait.errors import ManualEngineError, ManualTraceError, ManualTraceNotFoundError
 from plait.traces.events import TraceEvent
 from plait.traces.file import TraceFile
