@@ -10,11 +10,11 @@ from plait.models.endpoints import OPENAI_URL
 from plait.models.providers import ANTHROPIC, OPENAI
 from plait.reasoning.backends.choose import Choice
 from plait.reasoning.backends.client_model import HostCompleter, Sample, SamplingCompleter
+from plait.reasoning.backends.http import RetryPolicy
 from plait.reasoning.backends.langbase import LangbaseCompleter
 from plait.reasoning.backends.openai_compatible import OpenAICompatibleCompleter
 from plait.reasoning.backends.pipes import pipes_of
 from plait.reasoning.backends.port import Completer
-from plait.reasoning.backends.retry import Patience
 from plait.reasoning.backends.scripted import ScriptedCompleter
 from plait.reasoning.backends.settings import MODEL_TIMEOUT_SECONDS, ReasoningSettings
 
@@ -34,23 +34,23 @@ def completer_for(
     Raises:
         ConfigError: What the choice needs is not there.
     """
-    patience = settings.patience_with(MODEL_TIMEOUT_SECONDS)
+    retry = settings.retry_policy(MODEL_TIMEOUT_SECONDS)
     match choice.backend:
         case "langbase":
             return LangbaseCompleter(
                 settings.keys.langbase or "",
                 base_url=settings.langbase_url,
                 pipes=pipes_of(settings.pipes, prompts or {}),
-                patience=settings.patience_with(settings.patience.timeout_seconds),
+                retry=settings.retry_policy(settings.retry.timeout_seconds),
             )
         case "model":
-            return _langchain(choice, settings, patience)
+            return _langchain(choice, settings, retry)
         case "openai":
             return OpenAICompatibleCompleter(
                 choice.base_url or "",
                 model=choice.model,
                 key=key_for_endpoint(choice, settings),
-                patience=patience,
+                retry=retry,
             )
         case "sampling":
             if sample is None:
@@ -66,7 +66,7 @@ def completer_for(
             assert_never(choice.backend)
 
 
-def _langchain(choice: Choice, settings: ReasoningSettings, patience: Patience) -> Completer:
+def _langchain(choice: Choice, settings: ReasoningSettings, retry: RetryPolicy) -> Completer:
     try:
         # Only this backend needs LangChain, which is slow to import and may not be installed.
         from plait.reasoning.backends.langchain_model import LangChainCompleter  # noqa: PLC0415
@@ -76,7 +76,7 @@ def _langchain(choice: Choice, settings: ReasoningSettings, patience: Patience) 
             "pip install 'plait[langchain]'"
         ) from error
     model = choice.model or ""
-    return LangChainCompleter(model, key=key_for_model(model, settings), patience=patience)
+    return LangChainCompleter(model, key=key_for_model(model, settings), retry=retry)
 
 
 def key_for_model(model: str, settings: ReasoningSettings) -> str | None:

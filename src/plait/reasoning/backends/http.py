@@ -1,28 +1,52 @@
-"""One HTTP API that speaks JSON: attempts, pauses, and errors of ours."""
+"""A provider's JSON API over HTTP: retries, and `BackendError` for every failure."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Collection, Mapping
+import random
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import httpx2
 
 from plait._support.clock import Clock, SystemClock
+from plait._support.http import HttpReply, send_request, with_retries
 from plait._support.redact import Redactor
-from plait._support.retry_after import seconds_from_retry_after
-from plait.errors import BackendError
+from plait.errors import BackendError, PlaitError
 from plait.models.endpoints import is_loopback, origin_of
 from plait.reasoning.backends.port import Completion
-from plait.reasoning.backends.retry import Patience, pause_before_next
+
+MAX_RETRY_AFTER_SECONDS: Final = 60.0
+"""A provider that asks for a longer pause is not tried again: the caller would time out first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """The timeout and the retries of one request to a model."""
+
+    timeout_seconds: float = 30.0
+    """For each attempt."""
+
+    max_retries: int = 3
+    """Attempts after the first."""
+
+    first_delay_seconds: float = 1.0
+    """The pause before the second attempt; each further one is twice as long."""
+
+    jitter: float = 0.3
+    """Share of each pause left to chance, from 0 to 1."""
+
+    def delays(self, draw: Callable[[], float] = random.random) -> Iterator[float]:
+        """Yield the pause before each retry; `draw` returns a number in [0, 1)."""
+        for retry in range(self.max_retries):
+            yield self.first_delay_seconds * 2 ** min(retry, 32) * (1 - self.jitter * draw())
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What came back: a success, or a refusal that the caller wants to see."""
+class JsonReply:
+    """The status of a reply, and the JSON object in it."""
 
     status: int
 
@@ -30,10 +54,7 @@ class Answer:
 
 
 class JsonApi:
-    """Sends JSON to one provider, and asks again when that may help.
-
-    Only 429, 5xx, timeouts and failures of the network are tried again.
-    """
+    """Sends JSON to one provider; 429, 5xx, timeouts and network failures are retried."""
 
     def __init__(
         self,
@@ -41,36 +62,35 @@ class JsonApi:
         base_url: str,
         *,
         key: str | None = None,
-        patience: Patience | None = None,
+        retry: RetryPolicy | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._backend = backend
         self._base_url = base_url.rstrip("/")
-        self._patience = patience or Patience()
+        self._retry = retry or RetryPolicy()
         self._clock = clock or SystemClock()
         self._redact = Redactor([key] if key else [])
         self._http = httpx2.AsyncClient(
             headers={"Authorization": f"Bearer {key}"} if key else {},
             timeout=None,  # each attempt as a whole has a deadline
-            # Proxies are not for this machine.
-            trust_env=not is_loopback(base_url),
+            trust_env=not is_loopback(base_url),  # no proxy to this machine
         )
 
     async def post(
-        self, path: str, body: Mapping[str, Any], *, also: Collection[int] = ()
-    ) -> Answer:
-        """Post an object; refusals with a status in `also` are returned like a success.
+        self, path: str, body: Mapping[str, Any], *, allowed: Collection[int] = ()
+    ) -> JsonReply:
+        """Post an object; replies with a status in `allowed` are returned like a success.
 
         Raises:
-            BackendError: The last attempt failed too, or it is of no use to repeat the first.
+            BackendError: The last attempt failed, or a retry cannot help.
         """
-        return await self._send("POST", path, body, also)
+        return await self._send("POST", path, body, allowed)
 
-    async def get(self, path: str) -> Answer:
+    async def get(self, path: str) -> JsonReply:
         """Get an object.
 
         Raises:
-            BackendError: The last attempt failed too, or it is of no use to repeat the first.
+            BackendError: The last attempt failed, or a retry cannot help.
         """
         return await self._send("GET", path, None, ())
 
@@ -78,80 +98,83 @@ class JsonApi:
         """Close every connection."""
         await self._http.aclose()
 
-    def unusable(self, answer: Answer) -> BackendError:
-        """Make an error of an answer from which nothing can be taken."""
-        said = _message_in(answer.body) or json.dumps(answer.body, ensure_ascii=False)
-        return self._failure(
-            f"answered HTTP {answer.status}: {self._redact.excerpt(said)}", status=answer.status
+    def unusable(self, reply: JsonReply) -> BackendError:
+        """Return the error for a reply without a completion."""
+        text = _message_in(reply.body) or json.dumps(reply.body, ensure_ascii=False)
+        return self._error(
+            f"answered HTTP {reply.status}: {self._redact.excerpt(text)}", status=reply.status
         )
 
     async def _send(
-        self, method: str, path: str, body: Mapping[str, Any] | None, also: Collection[int]
-    ) -> Answer:
-        """Make the attempts that patience allows."""
-        for attempts, delay in enumerate([*self._patience.delays(), None], start=1):
-            try:
-                return await self._attempt(method, path, body, also)
-            except BackendError as error:
-                pause = pause_before_next(delay, error.retry_after) if error.retryable else None
-                if pause is None:
-                    raise _counted(error, attempts) from error.__cause__
-            await self._clock.sleep(pause)
-        raise AssertionError("unreachable: after the last delay the error is raised")
+        self, method: str, path: str, body: Mapping[str, Any] | None, allowed: Collection[int]
+    ) -> JsonReply:
+        async def attempt() -> JsonReply:
+            return self._read(await self._attempt(method, path, body), allowed)
 
-    async def _attempt(
-        self, method: str, path: str, body: Mapping[str, Any] | None, also: Collection[int]
-    ) -> Answer:
-        seconds = self._patience.timeout_seconds
+        return await with_retries(
+            attempt,
+            delays=self._retry.delays(),
+            clock=self._clock,
+            give_up=self._with_attempts,
+            max_retry_after_seconds=MAX_RETRY_AFTER_SECONDS,
+        )
+
+    async def _attempt(self, method: str, path: str, body: Mapping[str, Any] | None) -> HttpReply:
+        seconds = self._retry.timeout_seconds
         try:
-            async with asyncio.timeout(seconds):
-                response = await self._http.request(method, self._base_url + path, json=body)
+            return await send_request(
+                self._http, method, self._base_url + path, json=body, timeout_seconds=seconds
+            )
         except TimeoutError as error:
-            raise self._failure(f"gave no answer in {seconds:g} s", retryable=True) from error
+            raise self._error(f"gave no answer in {seconds:g} s", retryable=True) from error
         except httpx2.DecodingError as error:
-            raise self._failure(f"sent what cannot be decoded: {error}") from error
+            raise self._error(f"sent what cannot be decoded: {error}") from error
         except httpx2.RequestError as error:
             text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            where = origin_of(self._base_url)
-            raise self._failure(
-                f"could not be reached at {where}: {self._redact.excerpt(text)}", retryable=True
+            origin = origin_of(self._base_url)
+            raise self._error(
+                f"could not be reached at {origin}: {self._redact.excerpt(text)}", retryable=True
             ) from error
-        return self._read(response, also)
 
-    def _read(self, response: httpx2.Response, also: Collection[int]) -> Answer:
-        status = response.status_code
-        try:
-            value: object = json.loads(response.content)
-        except (ValueError, RecursionError):
-            value = None
-        body = cast("dict[str, Any]", value) if isinstance(value, dict) else None
-        if status in also:
-            return Answer(status, body or {})
-        if not response.is_success:
-            said = self._redact.excerpt(_message_in(body) or response.text)
-            raise self._failure(
-                f"answered HTTP {status}{f': {said}' if said else ''}",
+    def _read(self, reply: HttpReply, allowed: Collection[int]) -> JsonReply:
+        status, body = reply.status, reply.json_object()
+        if status in allowed:
+            return JsonReply(status, body or {})
+        if not reply.is_success:
+            text = self._redact.excerpt(_message_in(body) or reply.text)
+            raise self._error(
+                f"answered HTTP {status}{f': {text}' if text else ''}",
                 status=status,
-                retryable=may_pass(status),
-                retry_after=seconds_from_retry_after(response.headers.get("retry-after")),
+                retryable=is_retryable(status),
+                retry_after=reply.retry_after,
             )
         if body is None:
-            said = self._redact.excerpt(response.text) or "nothing"
-            raise self._failure(
-                f"answered HTTP {status}, but not with a JSON object: {said}", status=status
+            text = self._redact.excerpt(reply.text) or "nothing"
+            raise self._error(
+                f"answered HTTP {status}, but not with a JSON object: {text}", status=status
             )
-        return Answer(status, body)
+        return JsonReply(status, body)
 
-    def _failure(
+    def _with_attempts(self, error: PlaitError, attempts: int) -> BackendError:
+        return BackendError(
+            f"{error.message} (after {attempts} attempts)",
+            backend=self._backend,
+            status=error.status,
+            retryable=error.retryable,
+            retry=error.retry,
+            retry_after=error.retry_after,
+        )
+
+    def _error(
         self,
-        said: str,
+        text: str,
         *,
         status: int | None = None,
         retryable: bool = False,
         retry_after: float | None = None,
     ) -> BackendError:
         return BackendError(
-            f"{self._backend} {said}",
+            f"{self._backend} {text}",
             backend=self._backend,
             status=status,
             retryable=retryable,
@@ -160,27 +183,13 @@ class JsonApi:
         )
 
 
-def may_pass(status: int) -> bool:
-    """Say whether the same request may succeed later, from its HTTP status."""
+def is_retryable(status: int) -> bool:
+    """Return whether the same request may succeed after this HTTP status."""
     return status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 
-def _counted(error: BackendError, attempts: int) -> BackendError:
-    """Return the error with the number of attempts in its text."""
-    if attempts == 1:
-        return error
-    return BackendError(
-        f"{error.message} (after {attempts} attempts)",
-        backend=error.backend,
-        status=error.status,
-        retryable=error.retryable,
-        retry=error.retry,
-        retry_after=error.retry_after,
-    )
-
-
 def _message_in(body: object) -> str | None:
-    """Find what a refusal says, in the shapes that providers use."""
+    """Return the error message of a reply, in the shapes that providers use."""
     match body:
         case {"error": {"message": str() as message}}:
             return message
@@ -190,18 +199,18 @@ def _message_in(body: object) -> str | None:
             return None
 
 
-def completion_with(text: str, facts: Mapping[str, Any]) -> Completion:
-    """Make a completion of a text and of the `model` and `usage` that came with it."""
-    model = facts.get("model")
-    usage = facts.get("usage")
+def completion_with(text: str, reply: Mapping[str, Any]) -> Completion:
+    """Return a completion with the `model` and `usage` of a provider's reply."""
+    model = reply.get("model")
+    usage = reply.get("usage")
     counts = cast("Mapping[str, object]", usage if isinstance(usage, Mapping) else {})
     return Completion(
         text=text,
         model=model if isinstance(model, str) else None,
-        input_tokens=_whole(counts.get("prompt_tokens")),
-        output_tokens=_whole(counts.get("completion_tokens")),
+        input_tokens=_int_or_none(counts.get("prompt_tokens")),
+        output_tokens=_int_or_none(counts.get("completion_tokens")),
     )
 
 
-def _whole(value: object) -> int | None:
+def _int_or_none(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -10,10 +10,9 @@ from typing import Any, Final, cast
 from plait._support.clock import Clock
 from plait._support.exception_groups import first_cause
 from plait.models.endpoints import origin_of
-from plait.reasoning.backends.http import JsonApi, completion_with
+from plait.reasoning.backends.http import JsonApi, RetryPolicy, completion_with
 from plait.reasoning.backends.pipes import Pipe
 from plait.reasoning.backends.port import Completion, Prompt
-from plait.reasoning.backends.retry import Patience
 
 BASE_URL: Final = "https://api.langbase.com"
 
@@ -37,12 +36,12 @@ class LangbaseCompleter:
         *,
         base_url: str = BASE_URL,
         pipes: Iterable[Pipe] = (),
-        patience: Patience | None = None,
+        retry: RetryPolicy | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._pipes = tuple(pipes)
         self._where = origin_of(base_url)
-        self._api = JsonApi(self.name, base_url, key=key, patience=patience, clock=clock)
+        self._api = JsonApi(self.name, base_url, key=key, retry=retry, clock=clock)
 
     def describe(self) -> str:
         """Say where the pipes run."""
@@ -77,7 +76,7 @@ class LangbaseCompleter:
     async def _ensure(self, pipe: Pipe, places: asyncio.Semaphore) -> None:
         async with places:
             # A pipe that exists and may not be changed is good enough.
-            await self._api.post("/v1/pipes", pipe_body(pipe), also=(HTTPStatus.CONFLICT,))
+            await self._api.post("/v1/pipes", pipe_body(pipe), allowed=(HTTPStatus.CONFLICT,))
 
 
 def pipe_body(pipe: Pipe) -> dict[str, Any]:

@@ -19,9 +19,8 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from plait._support.redact import Redactor
 from plait.errors import BackendError, ConfigError
-from plait.reasoning.backends.http import may_pass
+from plait.reasoning.backends.http import RetryPolicy, is_retryable
 from plait.reasoning.backends.port import Completion, Prompt
-from plait.reasoning.backends.retry import Patience
 
 _STATUS: dict[type[ModelError], HTTPStatus] = {
     ModelAuthenticationError: HTTPStatus.UNAUTHORIZED,
@@ -56,12 +55,12 @@ class LangChainCompleter:
         model: str | BaseChatModel,
         *,
         key: str | None = None,
-        patience: Patience | None = None,
+        retry: RetryPolicy | None = None,
         make: MakeChatModel | None = None,
     ) -> None:
         self._given = model
         self._make = make or _init_chat_model
-        self._seconds = (patience or Patience()).timeout_seconds
+        self._seconds = (retry or RetryPolicy()).timeout_seconds
         self._key = {"api_key": key} if key else {}
         self._redact = Redactor(self._key.values())
         self._made: dict[tuple[float | None, int], BaseChatModel] = {}
@@ -178,5 +177,5 @@ def _is_passing(error: Exception, status: int | None) -> bool:
     if isinstance(error, ModelError):
         return error.is_retryable
     if status is not None:
-        return may_pass(status)
+        return is_retryable(status)
     return isinstance(error, (TimeoutError, ConnectionError))

@@ -10,9 +10,8 @@ from typing import Any, Final, Literal, cast
 from plait._support.clock import Clock
 from plait.errors import BackendError
 from plait.models.endpoints import origin_of, texts_at, with_version, writing_models
-from plait.reasoning.backends.http import Answer, JsonApi, completion_with
+from plait.reasoning.backends.http import JsonApi, JsonReply, RetryPolicy, completion_with
 from plait.reasoning.backends.port import Completion, Prompt
-from plait.reasoning.backends.retry import Patience
 
 _REFUSALS: Final = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
 
@@ -54,15 +53,13 @@ class OpenAICompatibleCompleter:
         *,
         model: str | None = None,
         key: str | None = None,
-        patience: Patience | None = None,
+        retry: RetryPolicy | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._model = model
         self._where = origin_of(base_url)
         self._dialect = Dialect()
-        self._api = JsonApi(
-            self.name, with_version(base_url), key=key, patience=patience, clock=clock
-        )
+        self._api = JsonApi(self.name, with_version(base_url), key=key, retry=retry, clock=clock)
 
     def describe(self) -> str:
         """Say which model answers, and where."""
@@ -90,7 +87,7 @@ class OpenAICompatibleCompleter:
         dialect: Dialect | None = self._dialect
         while True:
             body = chat_body(prompt, self._model or "", dialect)
-            answer = await self._api.post("/chat/completions", body, also=_REFUSALS)
+            answer = await self._api.post("/chat/completions", body, allowed=_REFUSALS)
             if answer.status not in _REFUSALS:
                 self._dialect = dialect
                 return self._completion(answer)
@@ -102,7 +99,7 @@ class OpenAICompatibleCompleter:
         """Close the connections."""
         await self._api.aclose()
 
-    def _completion(self, answer: Answer) -> Completion:
+    def _completion(self, answer: JsonReply) -> Completion:
         completion = completion_from_chat(answer.body)
         if completion is None:
             raise self._api.unusable(answer)

@@ -11,9 +11,9 @@ from plait._support.dotenv import DotenvError, parse_dotenv
 from plait.errors import ConfigError, Problem
 from plait.models.endpoints import endpoint_fault
 from plait.models.providers import ANTHROPIC, OPENAI
+from plait.reasoning.backends.http import RetryPolicy
 from plait.reasoning.backends.langbase import BASE_URL
 from plait.reasoning.backends.pipes import PipeNames
-from plait.reasoning.backends.retry import Patience
 from plait.reasoning.backends.variables import Variables
 
 BackendName: TypeAlias = Literal[
@@ -90,8 +90,8 @@ class ReasoningSettings:
     timeout_seconds: float | None = None
     """For one attempt; `None` is 30 s for Langbase and 120 s for other models."""
 
-    patience: Patience = field(default_factory=Patience)
-    """Retries and pauses; `patience_with` has the timeout too."""
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    """Retries and pauses; `retry_policy` has the timeout too."""
 
     pipes: PipeNames = field(default_factory=PipeNames)
 
@@ -106,12 +106,12 @@ class ReasoningSettings:
 
     log_format: LogFormat = "pretty"
 
-    def patience_with(self, default_seconds: float) -> Patience:
+    def retry_policy(self, default_seconds: float) -> RetryPolicy:
         """Return how long to wait, with the timeout that is set, or else the given one."""
-        return Patience(
+        return RetryPolicy(
             timeout_seconds=self.timeout_seconds or default_seconds,
-            max_retries=self.patience.max_retries,
-            first_delay_seconds=self.patience.first_delay_seconds,
+            max_retries=self.retry.max_retries,
+            first_delay_seconds=self.retry.first_delay_seconds,
         )
 
 
@@ -138,7 +138,7 @@ def read_settings(
         ollama_host=given.text("OLLAMA_HOST"),
         look_for_ollama=given.text("PLAIT_NO_OLLAMA") in (None, "0"),
         timeout_seconds=given.milliseconds("REQUEST_TIMEOUT_MS", lowest=1),
-        patience=Patience(
+        retry=RetryPolicy(
             max_retries=given.whole("MAX_RETRIES", 3, lowest=0, highest=20),
             first_delay_seconds=_or(given.milliseconds("RETRY_DELAY_MS", lowest=0), 1.0),
         ),

@@ -13,11 +13,11 @@ import anyio
 import pytest
 
 from plait.errors import BackendError
+from plait.reasoning.backends.http import RetryPolicy
 from plait.reasoning.backends.langbase import LangbaseCompleter
 from plait.reasoning.backends.openai_compatible import OpenAICompatibleCompleter
 from plait.reasoning.backends.pipes import Pipe
 from plait.reasoning.backends.port import Completer
-from plait.reasoning.backends.retry import Patience
 from plait.testing import LangbaseServer, OpenAIServer, eventually, free_port
 from plait.testing.completer_suite import prompt
 from plait.testing.llm.server import ProviderServer
@@ -67,7 +67,7 @@ class Setup(Protocol):
     """Opens a backend on a provider with this script."""
 
     def __call__(
-        self, turns: Script, patience: Patience = ...
+        self, turns: Script, retry: RetryPolicy = ...
     ) -> AbstractAsyncContextManager[Scene]: ...
 
 
@@ -88,15 +88,13 @@ def setup(request: pytest.FixtureRequest, langbase: LangbaseServer, openai: Open
     server = langbase if request.param == "langbase" else openai
 
     @asynccontextmanager
-    async def scene(turns: Script, patience: Patience | None = None) -> AsyncGenerator[Scene]:
+    async def scene(turns: Script, retry: RetryPolicy | None = None) -> AsyncGenerator[Scene]:
         server.play(turns)
         clock = NotingClock()
         completer: Completer = (
-            LangbaseCompleter(
-                KEY, base_url=server.url, pipes=[PIPE], patience=patience, clock=clock
-            )
+            LangbaseCompleter(KEY, base_url=server.url, pipes=[PIPE], retry=retry, clock=clock)
             if server is langbase
-            else OpenAICompatibleCompleter(openai.base_url, key=KEY, patience=patience, clock=clock)
+            else OpenAICompatibleCompleter(openai.base_url, key=KEY, retry=retry, clock=clock)
         )
         await completer.open()
         yield Scene(server, completer, clock)
@@ -124,7 +122,7 @@ async def test_a_request_is_repeated_after_the_pause_that_the_provider_asks_for(
 @pytest.mark.anyio
 async def test_pauses_double_where_the_provider_asks_for_none(setup: Setup) -> None:
     async with setup(
-        [Refuse(status=500), Cut(), Refuse(status=502), "at last"], Patience(jitter=0)
+        [Refuse(status=500), Cut(), Refuse(status=502), "at last"], RetryPolicy(jitter=0)
     ) as scene:
         completion = await scene.completer.complete(prompt())
 
@@ -134,7 +132,9 @@ async def test_pauses_double_where_the_provider_asks_for_none(setup: Setup) -> N
 
 @pytest.mark.anyio
 async def test_a_provider_that_stays_down_is_an_error_with_the_attempts(setup: Setup) -> None:
-    async with setup([Refuse(status=500, message="all is lost")] * 3, Patience(max_retries=2)) as s:
+    async with setup(
+        [Refuse(status=500, message="all is lost")] * 3, RetryPolicy(max_retries=2)
+    ) as s:
         with pytest.raises(BackendError, match=r"all is lost.*after 3 attempts") as failed:
             await s.completer.complete(prompt())
 
@@ -215,7 +215,9 @@ async def test_an_answer_without_a_completion_is_an_error_and_not_repeated(
 async def test_a_provider_that_does_not_answer_is_given_up_and_asked_again(setup: Setup) -> None:
     turns: Iterator[Turn] = itertools.chain([Hang()], itertools.repeat("at last"))
 
-    async with setup(lambda _: next(turns), Patience(timeout_seconds=0.3, max_retries=20)) as scene:
+    async with setup(
+        lambda _: next(turns), RetryPolicy(timeout_seconds=0.3, max_retries=20)
+    ) as scene:
         completion = await scene.completer.complete(prompt())
         await eventually(lambda: scene.server.abandoned >= 1, timeout_seconds=30)
 
@@ -225,9 +227,9 @@ async def test_a_provider_that_does_not_answer_is_given_up_and_asked_again(setup
 
 @pytest.mark.anyio
 async def test_a_provider_that_never_answers_is_an_error_that_may_pass(setup: Setup) -> None:
-    patience = Patience(timeout_seconds=0.2, max_retries=1)
+    retry = RetryPolicy(timeout_seconds=0.2, max_retries=1)
 
-    async with setup([Hang(), Hang()], patience) as scene:
+    async with setup([Hang(), Hang()], retry) as scene:
         with pytest.raises(BackendError, match=r"no answer in 0\.2 s \(after 2 attempts\)") as late:
             await scene.completer.complete(prompt())
 

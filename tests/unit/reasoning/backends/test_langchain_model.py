@@ -23,9 +23,9 @@ from typing_extensions import override
 
 from plait.agents.engines.langchain.scripted_model import Turn
 from plait.errors import BackendError, ConfigError
+from plait.reasoning.backends.http import RetryPolicy
 from plait.reasoning.backends.langchain_model import LangChainCompleter
 from plait.reasoning.backends.port import Prompt
-from plait.reasoning.backends.retry import Patience
 from plait.testing import ScriptedChatModel
 
 KEY = "key-canary-90ab12"
@@ -200,7 +200,7 @@ class Endless(ScriptedChatModel):
 
 @pytest.mark.anyio
 async def test_a_model_that_never_answers_is_given_up() -> None:
-    completer = LangChainCompleter(Endless(turns=[]), patience=Patience(timeout_seconds=0.05))
+    completer = LangChainCompleter(Endless(turns=[]), retry=RetryPolicy(timeout_seconds=0.05))
 
     with pytest.raises(BackendError, match=r"no answer in 0\.05 s") as failed:
         await completer.complete(prompt())

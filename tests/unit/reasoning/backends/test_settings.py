@@ -8,8 +8,8 @@ import pytest
 from inline_snapshot import snapshot
 
 from plait.errors import ConfigError
+from plait.reasoning.backends.http import RetryPolicy
 from plait.reasoning.backends.pipes import PipeNames
-from plait.reasoning.backends.retry import Patience
 from plait.reasoning.backends.settings import GotLimits, ReasoningSettings, Wish, read_settings
 
 CANARY = "canary-8d02c4"
@@ -32,7 +32,7 @@ def test_without_variables_everything_is_as_usual() -> None:
     assert (settings.log_level, settings.log_format) == ("info", "pretty")
     assert settings.got == GotLimits(max_nodes=100, max_depth=10, default_k=3, prune_threshold=0.3)
     assert settings.pipes == PipeNames()
-    assert settings.patience_with(30) == Patience(
+    assert settings.retry_policy(30) == RetryPolicy(
         timeout_seconds=30, max_retries=3, first_delay_seconds=1
     )
 
@@ -74,7 +74,7 @@ def test_every_variable_is_read() -> None:
     assert (settings.database, settings.database_connections) == ("./data/reasoning.db", 7)
     assert (settings.log_level, settings.log_format) == ("debug", "json")
     assert settings.got == GotLimits(max_nodes=10, max_depth=20, default_k=1, prune_threshold=0.0)
-    assert settings.patience_with(30) == Patience(
+    assert settings.retry_policy(30) == RetryPolicy(
         timeout_seconds=1.5, max_retries=0, first_delay_seconds=0.25
     )
     assert settings.wish == Wish(
@@ -226,7 +226,7 @@ def test_a_file_fills_in_what_the_environment_leaves_open(tmp_path: Path) -> Non
     settings = read_settings({"MAX_RETRIES": "1"}, dotenv=path)
 
     assert settings.keys.langbase == "from file"
-    assert settings.patience.max_retries == 1
+    assert settings.retry.max_retries == 1
 
 
 def test_a_file_that_is_not_there_is_no_error(tmp_path: Path) -> None:

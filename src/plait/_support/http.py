@@ -1,0 +1,124 @@
+"""Sends HTTP requests: one exchange with limits, and retries with backoff and `Retry-After`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from plait._support.clock import Clock
+from plait._support.retry_after import seconds_from_retry_after
+from plait.errors import PlaitError
+
+if TYPE_CHECKING:
+    import httpx2
+
+ReplyT = TypeVar("ReplyT")
+
+_MAX_BODY_BYTES = 16 * 1024 * 1024
+"""No reply that this package asks for is longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpReply:
+    """A complete HTTP response."""
+
+    status: int
+
+    body: bytes
+
+    retry_after: float | None = None
+    """Seconds to wait, from the `Retry-After` header."""
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the status is 2xx."""
+        return 200 <= self.status < 300
+
+    @property
+    def text(self) -> str:
+        """The body as text; bytes that are not UTF-8 are replaced."""
+        return self.body.decode("utf-8", "replace")
+
+    def json_object(self) -> dict[str, Any] | None:
+        """Return the JSON object in the body; `None` if it is anything else."""
+        try:
+            value: object = json.loads(self.body)
+        except (ValueError, RecursionError):
+            return None
+        return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+
+
+async def send_request(
+    client: httpx2.AsyncClient,
+    method: str,
+    url: str,
+    *,
+    timeout_seconds: float,
+    headers: Mapping[str, str] | None = None,
+    json: Mapping[str, Any] | None = None,
+    content: bytes | None = None,
+) -> HttpReply:
+    """Send one request and read the whole reply; the timeout is for all of it.
+
+    Raises:
+        httpx2.RequestError: There was no complete reply.
+        TimeoutError: There was none in time.
+    """
+    exchange = client.stream(method, url, headers=headers, json=json, content=content)
+    # The timeouts of the library hold between two bytes only.
+    async with asyncio.timeout(timeout_seconds), exchange as response:
+        body = bytearray()
+        async for chunk in response.aiter_bytes():
+            body += chunk
+            if len(body) > _MAX_BODY_BYTES:
+                raise _too_long(response)
+    retry_after = seconds_from_retry_after(response.headers.get("retry-after"))
+    return HttpReply(response.status_code, bytes(body), retry_after)
+
+
+def _too_long(response: httpx2.Response) -> Exception:
+    import httpx2  # noqa: PLC0415 - slow to import
+
+    return httpx2.DecodingError("the answer does not end", request=response.request)
+
+
+async def with_retries(
+    attempt: Callable[[], Awaitable[ReplyT]],
+    *,
+    delays: Iterable[float],
+    clock: Clock,
+    give_up: Callable[[PlaitError, int], PlaitError],
+    deadline: float | None = None,
+    max_retry_after_seconds: float | None = None,
+) -> ReplyT:
+    """Make an attempt, and repeat it while its error allows a retry.
+
+    `delays` are the pauses between attempts; `Retry-After` replaces one. `deadline` is a time of
+    the clock after which no attempt starts. A server that asks for a longer pause than
+    `max_retry_after_seconds` is not tried again. `give_up` returns the error to raise after
+    several attempts, from the last error and their number.
+
+    Raises:
+        PlaitError: The last attempt failed, or its error says never to retry.
+    """
+    pauses = iter(delays)
+    attempts = 0
+    while True:
+        attempts += 1
+        try:
+            return await attempt()
+        except PlaitError as error:
+            pause = next(pauses, None) if error.retry != "never" else None
+            if pause is not None and error.retry_after is not None:
+                too_long = max_retry_after_seconds is not None and (
+                    error.retry_after > max_retry_after_seconds
+                )
+                pause = None if too_long else error.retry_after
+            if pause is None or (deadline is not None and clock.monotonic() + pause >= deadline):
+                if attempts == 1:
+                    raise
+                raise give_up(error, attempts) from error.__cause__
+        await clock.sleep(pause)
