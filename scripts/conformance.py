@@ -295,7 +295,7 @@ python scripts/conformance.py --scenario tools_call
 *Wire* is the protocol version the suite's server speaks; `{DRAFT}` and `{EXTENSION}` stand where \
 a scenario belongs to none.
 *`protocol`* is the setting of plait: `auto`, the default, finds out which protocol a server \
-speaks; the others are told.
+speaks; the others select it.
 *Skipped* are checks for what the client does not declare or the wire does not have.
 A warning of the suite counts as a failed check.
 
