@@ -17,7 +17,9 @@ from __future__ import annotations
 import errno
 import json
 import re
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from plait.cli.schemas import Schema, item_schema, json_types, parameters_of, schema_at, type_label
@@ -201,3 +203,20 @@ def _set(target: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
     if isinstance(inner.get(path[-1]), dict) and not isinstance(value, dict):
         raise ArgumentError(f"{'.'.join(path)} is given both as a whole and in parts")
     inner[path[-1]] = value
+
+
+def reader_for(words: Iterable[str]) -> Callable[[str], str]:
+    """Return a function that gives the text of a file; `-` is stdin.
+
+    Stdin is read at once if a word asks for it: nothing else may wait while a person types.
+    It may be used once or many times; the function raises `OSError` or `UnicodeDecodeError`
+    for a file that cannot be read.
+    """
+    uses_stdin = any(word in {"-", "@-"} or word.endswith("=@-") for word in words)
+    typed = sys.stdin.buffer.read() if uses_stdin else b""
+
+    def read_text(path: str) -> str:
+        data = typed if path == "-" else Path(path).expanduser().read_bytes()
+        return data.decode("utf-8-sig")
+
+    return read_text

@@ -19,8 +19,8 @@ from plait.agents.config import AgentConfig
 from plait.agents.factory import get_agent
 from plait.agents.result import AgentResult, result_from_trace
 from plait.cli.approval import TerminalApproval
+from plait.cli.arguments import reader_for
 from plait.cli.ask_servers import reason_for
-from plait.cli.files import reader_for
 from plait.cli.questions import Questioner, person_at_terminal
 from plait.cli.run_screen import RunScreen
 from plait.client.calls.approval import Approval, ApprovalRequest

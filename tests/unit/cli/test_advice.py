@@ -5,9 +5,10 @@ import ssl
 from pathlib import Path
 
 import pytest
+from mcp.server.mcpserver import MCPServer
 
-from plait.cli.advice import Advice, advice_for, causes_of, command_fix
-from plait.client.config.servers import HttpServer, ServerConfig, StdioServer
+from plait.cli.advice import Advice, address_of, advice_for, causes_of, command_fix, target_of
+from plait.client.config.servers import HttpServer, InProcessServer, ServerConfig, StdioServer
 from plait.errors import (
     AuthRequiredError,
     CallTimeoutError,
@@ -143,3 +144,27 @@ def test_causes_that_go_round_in_circles_end() -> None:
     first.__cause__, second.__cause__ = second, first
 
     assert list(causes_of(first)) == [first, second]
+
+
+def test_a_command_line_can_be_pasted_and_holds_no_secret() -> None:
+    server = StdioServer(
+        command="npx",
+        args=["-y", "some server", "--api-key", "hunter2hunter2", "--token=hunter3hunter3"],
+        env={"API_TOKEN": "hunter4hunter4"},
+    )
+
+    assert target_of(server) == "npx -y 'some server' --api-key *** --token=***"
+
+
+def test_a_url_holds_no_credentials() -> None:
+    server = HttpServer(url="https://user:hunter2@example.com/mcp?key=hunter2#x")
+
+    assert target_of(server) == "https://example.com/mcp"
+    assert address_of(server) == "example.com:443"
+
+
+def test_a_server_object_is_in_this_process() -> None:
+    server = InProcessServer(server=MCPServer("x"))
+
+    assert target_of(server) == "in this process"
+    assert address_of(server) is None

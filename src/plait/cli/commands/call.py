@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from plait.cli.examples import ExampleCommand
+from plait.cli.click_classes import ExampleCommand
 from plait.cli.exits import Exit, exit_code_for
 from plait.cli.options import common_options, json_option, settings_of
 from plait.errors import PermissionDeniedError, PlaitError, ToolNotFoundError
@@ -99,8 +99,7 @@ def call(
     """
     from plait.cli import session
     from plait.cli.approval import TerminalApproval
-    from plait.cli.arguments import parse_arguments
-    from plait.cli.files import reader_for
+    from plait.cli.arguments import parse_arguments, reader_for
     from plait.cli.questions import Questioner, person_at_terminal
 
     read_text = reader_for([*arguments, *answers])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from plait.cli.examples import ExampleCommand
+from plait.cli.click_classes import ExampleCommand
 from plait.cli.exits import Exit
 from plait.cli.options import common_options, json_option, server_arguments, settings_of
 from plait.errors import ConfigError
@@ -17,7 +17,7 @@ from plait.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from plait.cli.doctor.auth_facts import AuthSeen
+    from plait.cli.doctor.auth import AuthSeen
     from plait.cli.doctor.diagnosis import Diagnosis
     from plait.cli.doctor.findings import Examined, Finding
     from plait.cli.session import Opened
@@ -111,8 +111,8 @@ def _without_wishes(config: ClientConfig) -> ClientConfig:
 
 def _lock_findings(config: ClientConfig, seen: Sequence[Examined]) -> Sequence[Finding]:
     """Hold what was listed against the lockfile, if there is one."""
+    from plait.cli.doctor.diagnosis import check_lock
     from plait.cli.doctor.findings import findings_from_config_error
-    from plait.cli.doctor.lock import check_lock
     from plait.client.catalog.lock.file import read_lockfile
     from plait.client.options import lock_mode, lockfile_path
 
@@ -137,7 +137,7 @@ async def _look_at_all(
     """Look at how each server is signed in to, all at the same time."""
     import asyncio
 
-    from plait.cli.doctor.auth_facts import look_at_auth
+    from plait.cli.doctor.auth import look_at_auth
 
     written = _written(config.source)
     looks = (

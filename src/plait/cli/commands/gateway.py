@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from plait.cli.click_classes import ExampleCommand, ExampleGroup
 from plait.cli.commands.gateway_history import outbox, send_history
 from plait.cli.commands.gateway_mock import mock
-from plait.cli.examples import ExampleCommand, ExampleGroup
 from plait.cli.exits import Exit
 from plait.cli.options import common_options, json_option
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from plait.cli.examples import ExampleCommand
+from plait.cli.click_classes import ExampleCommand
 from plait.cli.options import common_options
 
 

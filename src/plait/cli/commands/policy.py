@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from plait.cli.examples import ExampleCommand, ExampleGroup
+from plait.cli.click_classes import ExampleCommand, ExampleGroup
 from plait.cli.exits import Exit
 from plait.cli.options import common_options, json_option
 from plait.errors import ConfigError
@@ -101,9 +101,8 @@ def explain(
     them, rules that look at arguments are shown as those that may decide.
     """
     from plait.cli import session
-    from plait.cli.arguments import parse_arguments
+    from plait.cli.arguments import parse_arguments, reader_for
     from plait.cli.commands.call import find_tool
-    from plait.cli.files import reader_for
     from plait.cli.terminal import print_json
 
     server, slash, name = tool.partition("/")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from plait.cli.examples import ExampleCommand
+from plait.cli.click_classes import ExampleCommand
 from plait.cli.exits import exit_code_for
 from plait.cli.options import common_options, json_option
 from plait.errors import PlaitError
@@ -41,8 +41,7 @@ def prompt(
     Arguments are text: KEY=VALUE, KEY=@FILE, or one JSON object.
     """
     from plait.cli import session
-    from plait.cli.arguments import parse_arguments
-    from plait.cli.files import reader_for
+    from plait.cli.arguments import parse_arguments, reader_for
     from plait.cli.terminal import print_json
 
     parsed = parse_arguments(arguments, _ALL_TEXT, reader_for(arguments))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from plait.cli.examples import ExampleCommand
+from plait.cli.click_classes import ExampleCommand
 from plait.cli.exits import Exit, exit_code_for
 from plait.cli.options import common_options, json_option, settings_of
 
@@ -190,7 +190,7 @@ def run(
 
 
 def _task(task: str) -> str:
-    from plait.cli.files import reader_for
+    from plait.cli.arguments import reader_for
 
     try:
         text = reader_for([task])("-").strip() if task == "-" else task
@@ -265,7 +265,7 @@ def _screen(ctx: click.Context, plan: RunPlan, *, shown: bool) -> RunScreen:
 
 
 def _print_end(plan: RunPlan, outcome: RunOutcome, screen: RunScreen, *, as_json: bool) -> None:
-    from plait.cli.run_view import summary_line
+    from plait.cli.run_screen import summary_line
     from plait.cli.terminal import print_json, print_text
     from plait.traces.trace import NO_RESPONSE
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from plait.cli.examples import ExampleCommand
+from plait.cli.click_classes import ExampleCommand
 from plait.cli.exits import Exit
 from plait.cli.options import common_options, json_option, server_arguments
 
@@ -113,7 +113,7 @@ def configured_table(config: ClientConfig) -> Table:
     """Draw the configured servers, the disabled ones last."""
     from rich.text import Text
 
-    from plait.cli.targets import target_of
+    from plait.cli.advice import target_of
     from plait.client.config.servers import transport_of
 
     table = _table("server", "transport", "target")
@@ -126,7 +126,7 @@ def configured_table(config: ClientConfig) -> Table:
 
 def configured_objects(config: ClientConfig) -> list[dict[str, object]]:
     """Describe the configured servers as plain data, without secrets."""
-    from plait.cli.targets import target_of
+    from plait.cli.advice import target_of
     from plait.client.config.servers import transport_of
 
     listed: list[dict[str, object]] = [

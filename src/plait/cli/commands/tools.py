@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from plait.cli.examples import ExampleCommand
+from plait.cli.click_classes import ExampleCommand
 from plait.cli.exits import Exit
 from plait.cli.options import common_options, json_option, server_arguments
 

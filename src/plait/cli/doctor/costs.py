@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass
 
 from plait.cli.doctor.findings import Finding
 from plait.cli.doctor.survey import Survey
-from plait.cli.phrases import and_list, share_label, tokens_label
-from plait.cli.terminal import count_label
+from plait.cli.terminal import and_list, count_label, share_label, tokens_label
 from plait.client.catalog.schemas import Profile
 from plait.client.catalog.tokens import tokens_of
 

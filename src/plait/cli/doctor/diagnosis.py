@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from plait.cli.doctor.auth import check_auth
 from plait.cli.doctor.costs import Cost, check_cost, check_server_cost, cost_of
-from plait.cli.doctor.findings import Examined, Finding, findings_for, findings_from_problems
+from plait.cli.doctor.findings import (
+    Detail,
+    Examined,
+    Finding,
+    findings_for,
+    findings_from_problems,
+)
 from plait.cli.doctor.names import check_names
-from plait.cli.doctor.options import check_options
-from plait.cli.doctor.policy import check_policy
+from plait.cli.doctor.options import check_options, check_policy
 from plait.cli.doctor.schemas import check_schemas
 from plait.cli.doctor.survey import Survey, survey_of
+from plait.cli.terminal import count_label, some_of
+from plait.client.catalog.lock.drift import server_drift
+from plait.client.catalog.lock.entries import LockedServer, Lockfile
+from plait.client.catalog.lock.identity import identity_of
 from plait.client.config.read import ClientConfig
 
 
@@ -76,3 +86,24 @@ def _tool_findings(server: str, survey: Survey, cost: Cost) -> Iterable[Finding]
     if server in survey.listed:
         yield from check_server_cost(server, survey, cost)
         yield from check_schemas(server, survey.offered[server])
+
+
+def check_lock(lockfile: Lockfile, seen: Sequence[Examined], folder: Path) -> Iterator[Finding]:
+    """Compare the tools of every server that listed them with the lockfile in this folder."""
+    for one in seen:
+        if one.listed is None:
+            continue
+        identity = identity_of(one.config, one.status.server_info, folder)
+        now = LockedServer.of(identity, one.listed)
+        drift = server_drift(one.name, lockfile.servers.get(one.name), now)
+        if not drift:
+            yield one.finding("ok", "locked", f"{count_label(len(one.listed), 'tool')} as locked")
+            continue
+        headlines = [found.headline for found in drift]
+        yield one.finding(
+            "warn",
+            "drift",
+            f"not as it was locked: {some_of(headlines)}",
+            f"look at it: plait lock --check {one.name}",
+            [Detail(text=found.text, tool=found.tool and found.where) for found in drift],
+        )

@@ -18,7 +18,7 @@ from plait.client.config.servers import HttpServer, ServerConfig, StdioServer
 from plait.errors import ConfigError, PlaitError, Problem
 
 if TYPE_CHECKING:
-    from plait.cli.doctor.auth_facts import AuthSeen
+    from plait.cli.doctor.auth import AuthSeen
     from plait.client.catalog.tool import Tool
     from plait.client.connections.status import ServerStatus
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from plait.cli.doctor.findings import Detail, Finding
 from plait.cli.doctor.survey import Survey
-from plait.cli.phrases import and_list, some_of
-from plait.cli.terminal import count_label
+from plait.cli.terminal import and_list, count_label, some_of
 from plait.client.catalog.names import collisions
 from plait.client.catalog.tool import Tool
 

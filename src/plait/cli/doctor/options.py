@@ -8,11 +8,11 @@ from typing import Any
 
 from plait.cli.doctor.findings import Detail, Finding
 from plait.cli.doctor.survey import Survey
-from plait.cli.phrases import some_of
-from plait.cli.terminal import count_label
+from plait.cli.terminal import count_label, some_of
 from plait.client.catalog.filters import ToolFilter
 from plait.client.catalog.overrides import override_problems
 from plait.client.catalog.tool import Tool
+from plait.client.config.policy import Policy
 from plait.client.config.problems import did_you_mean
 
 _SPECIAL_PATTERNS = ("re:", "@")
@@ -155,4 +155,20 @@ def _gaps(server: str, backup: str, survey: Survey) -> Iterator[Finding]:
             details=tuple(
                 Detail(tool=tool.full_name, text=f"{backup} has no such tool") for tool in missing
             ),
+        )
+
+
+def check_policy(survey: Survey) -> Iterator[Finding]:
+    """Find the rules that decide about nothing, once the tools of all servers are known."""
+    policy = survey.options.get("policy")
+    if not isinstance(policy, Policy) or not survey.covers(survey.known):
+        return
+    tools = [tool for listed in survey.offered.values() for tool in listed]
+    for number, problem in policy.idle_rules(tools):
+        yield Finding(
+            server=None,
+            level="warn",
+            code="policy_rule",
+            message=f"rule {number} of {policy.title} ({policy.rules[number - 1]}): {problem}",
+            fix="correct it, move it, or take it out; what holds: plait policy check",
         )

@@ -10,8 +10,7 @@ from typing import Final
 
 from plait._support.exception_groups import one_line
 from plait.cli.doctor.findings import Detail, Finding, Level
-from plait.cli.phrases import and_list
-from plait.cli.terminal import count_label
+from plait.cli.terminal import and_list, count_label
 from plait.client.catalog.schemas import PROFILES, Profile, shape_schema
 from plait.client.catalog.tool import Tool
 from plait.client.catalog.validation import validator_for_schema

@@ -7,7 +7,7 @@ from inline_snapshot import snapshot
 
 from plait.cli.doctor.findings import Detail, Finding
 from plait.cli.doctor.report import print_section, print_summary
-from plait.cli.phrases import and_list, share_label, some_of, tokens_label
+from plait.cli.terminal import and_list, share_label, some_of, tokens_label
 
 CASES = tuple(
     Detail(tool=f"shop/{name}", text="x: maxLength moved", profiles=("openai_strict", "gemini"))

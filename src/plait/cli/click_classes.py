@@ -1,6 +1,6 @@
-"""The command group: it imports a command only when that command is used.
+"""Click classes: commands with examples, and the main group, which imports commands on first use.
 
-It is also the one place where errors become a short block on stderr and an exit code.
+The main group is also where errors become a short block on stderr and an exit code.
 """
 
 from __future__ import annotations
@@ -13,9 +13,29 @@ from typing import Any
 
 import click
 
-from plait.cli.examples import write_examples
 from plait.cli.exits import Exit, exit_code_for
 from plait.cli.suggestions import did_you_mean
+
+
+class ExampleCommand(click.Command):
+    """A command whose help ends with examples, one per line."""
+
+    def __init__(self, *args: Any, examples: str = "", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.examples = tuple(cleandoc(examples).splitlines())
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples after everything else, unwrapped so that they can be pasted."""
+        super().format_epilog(ctx, formatter)
+        if not self.examples:
+            return
+        with formatter.section("Examples"):
+            for line in self.examples:
+                formatter.write(f"{' ' * formatter.current_indent}{line}\n")
+
+
+class ExampleGroup(ExampleCommand, click.Group):
+    """A command group whose help ends with examples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,33 +55,28 @@ class LazyCommand:
         return command
 
 
-class LazyGroup(click.Group):
-    """A group whose commands are named in a table and imported on first use."""
+class LazyGroup(ExampleGroup):
+    """A group whose commands are listed in a table and imported on first use."""
 
     def __init__(
-        self,
-        *args: Any,
-        lazy_commands: Mapping[str, LazyCommand] | None = None,
-        examples: str = "",
-        **kwargs: Any,
+        self, *args: Any, lazy_commands: Mapping[str, LazyCommand] | None = None, **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
         self.lazy_commands = dict(lazy_commands or {})
-        self.examples = tuple(cleandoc(examples).splitlines())
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Name the commands in the order of the table: the order in which they are needed."""
+        """Return the command names in the order of the table."""
         return [*self.lazy_commands, *super().list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command, if the table has it."""
+        """Return a command, importing it if needed."""
         lazy = self.lazy_commands.get(cmd_name)
         return lazy.load(cmd_name) if lazy else super().get_command(ctx, cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; for a name that does not exist, say which one may be meant."""
+        """Find the command; suggest the nearest names for an unknown one."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             guess = did_you_mean(args[0], self.list_commands(ctx))
             ctx.fail(f"there is no command {args[0]!r}: {guess}")
@@ -72,17 +87,12 @@ class LazyGroup(click.Group):
         ctx: click.Context,  # noqa: ARG002 - click's signature
         formatter: click.HelpFormatter,
     ) -> None:
-        """Write the list of commands from the table alone."""
+        """Write the list of commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, lazy.help) for name, lazy in self.lazy_commands.items()])
 
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples after everything else."""
-        super().format_epilog(ctx, formatter)
-        write_examples(self.examples, formatter)
-
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; a failure becomes a few lines on stderr and an exit code."""
+        """Run the command; turn an exception into a message on stderr and an exit code."""
         try:
             return super().invoke(ctx)
         except (KeyboardInterrupt, click.Abort):
@@ -90,7 +100,7 @@ class LazyGroup(click.Group):
             ctx.exit(Exit.INTERRUPTED)
         except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
             raise
-        except Exception as error:  # noqa: BLE001 - boundary: all that is left is to show it
+        except Exception as error:  # noqa: BLE001 - boundary: shown to the user
             from plait.cli.failures import show_failure
 
             show_failure(ctx, error)

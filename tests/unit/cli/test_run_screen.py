@@ -6,7 +6,7 @@ import re
 
 from rich.console import Console, RenderableType
 
-from plait.cli.run_view import Activity, live_view, progress_text, summary_line
+from plait.cli.run_screen import Activity, live_view, progress_text, summary_line
 from plait.traces.messages.content import ToolUseContent
 from plait.traces.messages.message import Message
 from plait.traces.messages.usage import UsageMetadata
