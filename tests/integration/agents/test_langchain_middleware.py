@@ -172,8 +172,8 @@ async def test_an_endpoint_is_asked_how_much_its_model_reads(openai: OpenAIServe
 
 async def test_an_endpoint_may_say_nothing_of_its_models() -> None:
     class Mute(OpenAIServer):
-        def answer(self, asked: Any) -> Any:
-            return Raw(asked.headers["authorization"].removeprefix("Bearer "))
+        def answer(self, request: Any) -> Any:
+            return Raw(request.headers["authorization"].removeprefix("Bearer "))
 
     with Mute() as server:
         for said in ("[]", '{"data": 1}', '{"data": [1, {"id": "m"}]}', "no JSON"):
