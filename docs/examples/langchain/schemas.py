@@ -6,7 +6,7 @@ from mcp.server import MCPServer
 from pydantic import BaseModel, Field
 
 from plait import MultiServerMCPClient
-from plait.client import shape_schema
+from plait.client import schema_for_provider
 
 travel = MCPServer("travel", log_level="ERROR")
 
@@ -33,7 +33,7 @@ async def main() -> None:
         print(await strict.ainvoke({"stops": stops, "budget": None}))
 
     tags = {"properties": {"tags": {"type": "array", "uniqueItems": True}}}
-    for note in shape_schema(tags, "gemini").notes:
+    for note in schema_for_provider(tags, "gemini").notes:
         print("lost:", note)
 
 

@@ -21,8 +21,8 @@ from plait.client.catalog.schemas import Profile as Profile
 from plait.client.catalog.schemas import convert_input_schema as convert_input_schema
 from plait.client.catalog.schemas import inline_refs as inline_refs
 from plait.client.catalog.schemas import parameters_from_schema as parameters_from_schema
+from plait.client.catalog.schemas import schema_for_provider as schema_for_provider
 from plait.client.catalog.schemas import schema_from_parameters as schema_from_parameters
-from plait.client.catalog.schemas import shape_schema as shape_schema
 from plait.client.catalog.schemas import to_json_schema as to_json_schema
 from plait.client.catalog.tool import Tool as Tool
 from plait.client.config.budgets import CallBudget as CallBudget

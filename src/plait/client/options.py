@@ -17,7 +17,7 @@ from plait.client.catalog.filters import ToolFilter
 from plait.client.catalog.lock.file import LOCKFILE_NAME, read_lockfile
 from plait.client.catalog.lock.guard import LockMode, ToolLock
 from plait.client.catalog.names import NamePolicy
-from plait.client.catalog.options import Shaping
+from plait.client.catalog.options import CatalogOptions
 from plait.client.catalog.overrides import read_overrides
 from plait.client.catalog.tokens import TokenCounter
 from plait.client.config.document import workspace_of
@@ -106,13 +106,13 @@ def unused_options(options: Iterable[str]) -> list[str]:
     return sorted(set(options) - APPLIED)
 
 
-def shaping_from(options: Mapping[str, Any]) -> Shaping:
+def catalog_options_from(options: Mapping[str, Any]) -> CatalogOptions:
     """Read what the client wants of its catalogue.
 
     Raises:
         ConfigError: A filter, an override or a prefix makes no sense.
     """
-    shaping = Shaping(
+    catalog_options = CatalogOptions(
         include=options.get("include"),
         exclude=options.get("exclude") or (),
         tool_filter=options.get("tool_filter"),
@@ -125,8 +125,12 @@ def shaping_from(options: Mapping[str, Any]) -> Shaping:
         defer=options.get("defer"),
     )
     # Made again for each server; made here, once, so that mistakes show at once.
-    ToolFilter.of(include=shaping.include, exclude=shaping.exclude, tool_filter=shaping.tool_filter)
-    return shaping
+    ToolFilter.of(
+        include=catalog_options.include,
+        exclude=catalog_options.exclude,
+        tool_filter=catalog_options.tool_filter,
+    )
+    return catalog_options
 
 
 def lock_from(options: Mapping[str, Any], source: str | None) -> ToolLock | None:

@@ -24,7 +24,7 @@ from plait.client.calls.callbacks import ServerCallbacks
 from plait.client.calls.executor import CallSettings, ToolExecutor
 from plait.client.calls.sampling import Sampling
 from plait.client.catalog.catalog import ToolCatalog
-from plait.client.catalog.options import Shaping
+from plait.client.catalog.options import CatalogOptions
 from plait.client.config.servers import ServerConfig
 from plait.client.connections.credentials import Access
 from plait.client.connections.deadline import Deadline
@@ -53,7 +53,7 @@ class Core:
         *,
         voice_for: Callable[[str], Voice],
         callbacks: ServerCallbacks | None = None,
-        shaping: Shaping | None = None,
+        options: CatalogOptions | None = None,
         call_settings: CallSettings | None = None,
         sampling: Sampling | None = None,
         follow_tools: bool = True,
@@ -76,7 +76,7 @@ class Core:
             on_resource_updated=self.subscriptions.updated,
         )
         self._changes = self._hearing.listener(self.pool, follow_tools=follow_tools)
-        self.catalog = ToolCatalog(self.pool, self._changes, shaping)
+        self.catalog = ToolCatalog(self.pool, self._changes, options)
         self.executor = ToolExecutor(
             self.pool,
             self.catalog,
@@ -175,7 +175,7 @@ class Core:
 
     def _tools_changed(self, server: str) -> None:
         self.catalog.forget(server)
-        if self.catalog.shaping.may_wait(self.pool[server].server):
+        if self.catalog.options.may_wait(self.pool[server].server):
             self.pool.start(
                 partial(self.catalog.forget_stored, server), name=f"plait forget {server}"
             )

@@ -16,8 +16,8 @@ from plait._version import __version__
 from plait.client.calls.callbacks import OnLog, ServerCallbacks
 from plait.client.calls.result_budget.limiter import ResultLimiter
 from plait.client.calls.sampling import Sampler, Sampling
-from plait.client.catalog.catalog import Offer
-from plait.client.catalog.deferral import Deferring
+from plait.client.catalog.catalog import DiscoveredTools
+from plait.client.catalog.deferral import DeferralPlan
 from plait.client.catalog.filters import ToolFilter
 from plait.client.catalog.lock.guard import LockReport
 from plait.client.catalog.tool import Tool
@@ -28,9 +28,9 @@ from plait.client.connections.credentials import Access
 from plait.client.options import (
     ClientOptions,
     call_settings_from,
+    catalog_options_from,
     check_fallbacks,
     lock_from,
-    shaping_from,
     unused_options,
 )
 from plait.client.roots import Roots, roots_callback
@@ -99,7 +99,7 @@ class Toolbox(ToolCalls):
             observers=observers,
         )
         self._policy_check = call_settings.policy_check
-        self.deferring = Deferring(
+        self.deferring = DeferralPlan(
             self._options.get("defer"), self._servers, counter=self._options.get("token_counter")
         )
         super().__init__(
@@ -113,8 +113,8 @@ class Toolbox(ToolCalls):
                     on_roots=None if roots is None else roots_callback(roots),
                 ),
                 callbacks=callbacks,
-                shaping=replace(
-                    shaping_from(self._options),
+                options=replace(
+                    catalog_options_from(self._options),
                     lock=lock_from(self._options, self.config.source),
                 ),
                 call_settings=call_settings,
@@ -165,7 +165,7 @@ class Toolbox(ToolCalls):
         names = servers or self.server_names
         accesses = {name: await self.access_for(name, run, access) for name in names}
         offer = await self._on_owner(
-            lambda core: core.catalog.offer(servers, refresh=refresh, access=accesses)
+            lambda core: core.catalog.discover(servers, refresh=refresh, access=accesses)
         )
         await self._report(offer, named=servers)
         return [tool for tool in offer.tools if narrow.offers(tool) and not self.hides(tool)]
@@ -194,7 +194,7 @@ class Toolbox(ToolCalls):
         """Close the sessions that a conversation has to itself (`scope: thread`)."""
         await self._on_owner(lambda core: core.pool.forget_thread(str(thread_id)))
 
-    async def _report(self, offer: Offer, named: Sequence[str]) -> None:
+    async def _report(self, offer: DiscoveredTools, named: Sequence[str]) -> None:
         """Raise, or say once, why servers have no tools to offer."""
         on_error = self._options.get("on_connection_error")
         self._reported &= set(offer.failures)
@@ -207,7 +207,7 @@ class Toolbox(ToolCalls):
                     await told
         if callable(on_error):
             return
-        asked = set(named) or set(self.server_names) - self._core.catalog.shaping.unlisted
+        asked = set(named) or set(self.server_names) - self._core.catalog.options.unlisted
         if offer.failures and set(offer.failures) == asked:
             raise _one_error(offer.failures)
         for name in offer.failures.keys() - self._reported:

@@ -93,7 +93,7 @@ def cost_of(survey: Survey) -> Cost:
             for tools in survey.offered.values()
             for tool in tools
         ),
-        survey.shaping.unlisted & survey.offered.keys(),
+        survey.catalog_options.unlisted & survey.offered.keys(),
         survey.profile,
     )
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from plait.cli.advice import advice_for
 from plait.cli.terminal import count_label, seconds_label
-from plait.client.catalog.sanitize_tools import harmless_tool
+from plait.client.catalog.sanitize_tools import sanitize_tool
 from plait.client.config.servers import HttpServer, ServerConfig, StdioServer
 from plait.errors import ConfigError, PlaitError, Problem
 
@@ -239,7 +239,7 @@ def check_hidden(seen: Examined) -> Iterator[Finding]:
     details = [
         Detail(tool=tool.full_name, text=note)
         for tool in seen.listed or ()
-        for note in harmless_tool(tool)[1]
+        for note in sanitize_tool(tool)[1]
     ]
     if details:
         names = list(dict.fromkeys(str(detail.tool) for detail in details))

@@ -18,7 +18,7 @@ Clash = tuple[str, tuple[Tool, ...]]
 def check_names(survey: Survey) -> Iterator[Finding]:
     """Say which names are changed, and into what."""
     tools = survey.together
-    clashes = collisions(tools, survey.shaping.names)
+    clashes = collisions(tools, survey.catalog_options.names)
     by_servers: defaultdict[tuple[str, ...], list[Clash]] = defaultdict(list)
     for name, claimants in clashes.items():
         servers = tuple(dict.fromkeys(tool.server for tool in claimants))
@@ -35,7 +35,7 @@ def check_names(survey: Survey) -> Iterator[Finding]:
 
 
 def _collision(servers: Sequence[str], clashes: Sequence[Clash], survey: Survey) -> Finding:
-    refused = survey.shaping.names.on_collision == "error"
+    refused = survey.catalog_options.names.on_collision == "error"
     _, claimants = clashes[0]
     outcome = (
         '"on_collision" refuses that'
@@ -73,7 +73,7 @@ def _claim(servers: Sequence[str], names: Sequence[str]) -> str:
 
 def _advice(survey: Survey, *, refused: bool) -> str:
     others = 'rename one in "tool_overrides", or leave one out with "exclude"'
-    if survey.shaping.names.separator:
+    if survey.catalog_options.names.separator:
         return others
     goal = "give every tool its server's name" if refused else "have all names made alike"
     return f'{goal}: "prefix_tool_name_with_server_name": true; or {others}'

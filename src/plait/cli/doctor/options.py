@@ -91,7 +91,7 @@ def _is_glob(name: str) -> bool:
 
 def _overrides(survey: Survey) -> Iterator[Finding]:
     tools = [tool for listed in survey.listed.values() for tool in listed]
-    for key in survey.shaping.overrides:
+    for key in survey.catalog_options.overrides:
         known = survey.covers(survey.known) or key.partition("/")[0] in survey.listed
         if known and not any(tool.is_called(key) for tool in tools):
             names = [tool.full_name if "/" in key else tool.wire_name for tool in tools]

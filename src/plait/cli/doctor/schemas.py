@@ -11,7 +11,7 @@ from typing import Final
 from plait._support.exception_groups import one_line
 from plait.cli.doctor.findings import Detail, Finding, Level
 from plait.cli.terminal import and_list, count_label
-from plait.client.catalog.schemas import PROFILES, Profile, shape_schema
+from plait.client.catalog.schemas import PROFILES, Profile, schema_for_provider
 from plait.client.catalog.tool import Tool
 from plait.client.catalog.validation import validator_for_schema
 
@@ -125,7 +125,7 @@ def _cases(tool: Tool) -> Iterator[tuple[Kind, Detail]]:
     """Collect the notes of all profiles; one that several have is a single case."""
     found: dict[str, tuple[Profile, ...]] = {}
     for profile in PROFILES:
-        for note in shape_schema(tool.input_schema, profile).notes:
+        for note in schema_for_provider(tool.input_schema, profile).notes:
             found[note] = (*found.get(note, ()), profile)
     for note, profiles in found.items():
         yield kind_of(note), Detail(tool=tool.full_name, text=note, profiles=profiles)

@@ -9,14 +9,14 @@ from typing import Any
 from plait.cli.doctor.findings import Examined, Finding, findings_from_config_error
 from plait.client.catalog.filters import ToolFilter
 from plait.client.catalog.names import with_public_names
-from plait.client.catalog.options import Shaping
+from plait.client.catalog.options import CatalogOptions
 from plait.client.catalog.overrides import apply_override, override_for
-from plait.client.catalog.sanitize_tools import harmless_tool
+from plait.client.catalog.sanitize_tools import sanitize_tool
 from plait.client.catalog.schemas import Profile
 from plait.client.catalog.tool import Tool
 from plait.client.config.read import ClientConfig
 from plait.client.config.servers import ServerConfig
-from plait.client.options import call_settings_from, shaping_from
+from plait.client.options import call_settings_from, catalog_options_from
 from plait.errors import ConfigError
 
 ByServer = Mapping[str, tuple[Tool, ...]]
@@ -39,7 +39,7 @@ class Survey:
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The client's options, less those that it would refuse."""
 
-    shaping: Shaping = field(default_factory=Shaping)
+    catalog_options: CatalogOptions = field(default_factory=CatalogOptions)
 
     listed: ByServer = field(default_factory=dict[str, tuple[Tool, ...]])
     """As the servers have them."""
@@ -60,7 +60,7 @@ class Survey:
         """The tools that a client hands out when no server is named: not those of backups."""
         return [
             tool
-            for name in self.shaping.listed_servers(self.offered)
+            for name in self.catalog_options.listed_servers(self.offered)
             for tool in self.offered[name]
         ]
 
@@ -77,21 +77,21 @@ def survey_of(
     `known` names the servers of the configuration, where not all of them were examined.
     """
     options, refusals = _usable(config.options)
-    shaping = shaping_from(options)
+    catalog_options = catalog_options_from(options)
     listed = {one.name: one.listed for one in seen if one.listed is not None}
     shaped: dict[str, tuple[Tool, ...]] = {}
     for name, tools in listed.items():
-        wanted = _filter_for(config.servers[name], name, shaping, refusals)
+        wanted = _filter_for(config.servers[name], name, catalog_options, refusals)
         offered = [tool for tool in tools if wanted.offers(tool)]
-        shaped[name] = tuple(_changed(tool, shaping, refusals) for tool in offered)
+        shaped[name] = tuple(_changed(tool, catalog_options, refusals) for tool in offered)
     return Survey(
         servers=config.servers,
         known=frozenset(config.servers if known is None else known),
         disabled=config.disabled,
         options=options,
-        shaping=shaping,
+        catalog_options=catalog_options,
         listed=listed,
-        offered=_named(shaped, shaping),
+        offered=_named(shaped, catalog_options),
         refusals=tuple(refusals),
     )
 
@@ -102,7 +102,7 @@ def _usable(options: Mapping[str, Any]) -> tuple[dict[str, Any], list[Finding]]:
     refusals: list[Finding] = []
     for name, value in options.items():
         try:
-            shaping_from({name: value})
+            catalog_options_from({name: value})
             call_settings_from({name: value}, default_seconds=None, observers=())
         except ConfigError as error:
             refusals += findings_from_config_error(error)
@@ -112,19 +112,19 @@ def _usable(options: Mapping[str, Any]) -> tuple[dict[str, Any], list[Finding]]:
 
 
 def _filter_for(
-    server: ServerConfig, name: str, shaping: Shaping, refusals: list[Finding]
+    server: ServerConfig, name: str, catalog_options: CatalogOptions, refusals: list[Finding]
 ) -> ToolFilter:
     try:
-        return shaping.filter_for(server)
+        return catalog_options.filter_for(server)
     except ConfigError as error:
         refusals += [replace(one, server=name) for one in findings_from_config_error(error)]
         return ToolFilter()
 
 
-def _changed(tool: Tool, shaping: Shaping, refusals: list[Finding]) -> Tool:
-    if shaping.sanitize:
-        tool, _ = harmless_tool(tool)
-    override = override_for(shaping.overrides, tool)
+def _changed(tool: Tool, catalog_options: CatalogOptions, refusals: list[Finding]) -> Tool:
+    if catalog_options.sanitize:
+        tool, _ = sanitize_tool(tool)
+    override = override_for(catalog_options.overrides, tool)
     if override is None:
         return tool
     try:
@@ -134,11 +134,11 @@ def _changed(tool: Tool, shaping: Shaping, refusals: list[Finding]) -> Tool:
         return tool
 
 
-def _named(shaped: ByServer, shaping: Shaping) -> ByServer:
+def _named(shaped: ByServer, catalog_options: CatalogOptions) -> ByServer:
     """Name the tools as a client does; backups are asked for by themselves."""
     # A collision that is refused is a finding of its own, so here it is only settled.
-    policy = replace(shaping.names, on_collision="prefix")
-    together = shaping.listed_servers(shaped)
+    policy = replace(catalog_options.names, on_collision="prefix")
+    together = catalog_options.listed_servers(shaped)
     named = with_public_names((tool for name in together for tool in shaped[name]), policy)
     return {
         name: tuple(tool for tool in named if tool.server == name)

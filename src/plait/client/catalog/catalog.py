@@ -16,7 +16,7 @@ from plait.client.catalog.listing import Listing
 from plait.client.catalog.lock.drift import Drift
 from plait.client.catalog.lock.guard import LockReport
 from plait.client.catalog.names import collisions, with_public_names
-from plait.client.catalog.options import Shaping
+from plait.client.catalog.options import CatalogOptions
 from plait.client.catalog.overrides import override_for, override_problems
 from plait.client.catalog.tool import Tool
 from plait.client.config.servers import ServerConfig
@@ -36,7 +36,7 @@ _Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class DiscoveredTools:
     """The tools of some servers, and why others have none to offer."""
 
     tools: tuple[Tool, ...]
@@ -50,16 +50,16 @@ class ToolCatalog:
         self,
         pool: ConnectionPool,
         changes: ChangeListener,
-        shaping: Shaping | None = None,
+        options: CatalogOptions | None = None,
         *,
         lists: ListCache | None = None,
         clock: Clock | None = None,
     ) -> None:
         """Take the connections, and what has servers announce changes; `forget` acts on those."""
         self._pool = pool
-        self.shaping = shaping or Shaping()
+        self.options = options or CatalogOptions()
         self._clock = clock or SystemClock()
-        self._lister = ToolLister(changes, self.shaping, self._clock, lists)
+        self._lister = ToolLister(changes, self.options, self._clock, lists)
         self._filters: dict[str, ToolFilter] = {}
         self._listings: dict[_Key, Listing] = {}
         self._older: dict[_Key, Listing] = {}
@@ -69,19 +69,19 @@ class ToolCatalog:
         self._locks: dict[_Key, asyncio.Lock] = {}
         self._said: set[str] = set()
 
-    async def offer(
+    async def discover(
         self,
         servers: Sequence[str] = (),
         *,
         refresh: bool = False,
         access: Mapping[str, Access | None] | None = None,
-    ) -> Offer:
+    ) -> DiscoveredTools:
         """List the tools that these servers offer, or all of them, under their public names.
 
         `access` holds the credentials to list with, by server.
         """
         accesses = access or {}
-        names = list(servers) or self.shaping.listed_servers(self._pool.connections)
+        names = list(servers) or self.options.listed_servers(self._pool.connections)
         answers = await outcomes_of(
             self.tools_of(name, refresh=refresh, access=accesses.get(name)) for name in names
         )
@@ -95,20 +95,20 @@ class ToolCatalog:
             else:
                 found[name] = answer
         self._check_include()
-        return Offer(tuple(self._named(found)), failed)
+        return DiscoveredTools(tuple(self._named(found)), failed)
 
     def _named(self, found: Mapping[str, tuple[Tool, ...]]) -> list[Tool]:
         """Name tools so that they clash with none that was handed out before."""
         known = [tool for tools in found.values() for tool in tools]
-        for name in self.shaping.listed_servers(self._pool.connections):
+        for name in self.options.listed_servers(self._pool.connections):
             listing = self._remembered((name, ""))
             if name not in found and listing is not None:
                 known += self._offered(name, listing)
-        for name, claimants in collisions(known, self.shaping.names).items():
+        for name, claimants in collisions(known, self.options.names).items():
             servers = ", ".join(sorted({tool.server for tool in claimants}))
             self._say(f"{servers} all have a tool {name!r}: each gets its server's name in front")
         return [
-            tool for tool in with_public_names(known, self.shaping.names) if tool.server in found
+            tool for tool in with_public_names(known, self.options.names) if tool.server in found
         ]
 
     async def tools_of(
@@ -116,7 +116,7 @@ class ToolCatalog:
     ) -> tuple[Tool, ...]:
         """List the tools one server offers, from memory while that holds."""
         listing = await self._listing(server, access, refresh=refresh)
-        if listing.left_out and self.shaping.throw_on_load_error:
+        if listing.left_out and self.options.throw_on_load_error:
             reasons = "; ".join(listing.left_out)
             raise ProtocolError(f"{server}: {reasons}", server=server, retryable=False)
         return self._offered(server, listing)
@@ -172,7 +172,7 @@ class ToolCatalog:
     @property
     def is_guarded(self) -> bool:
         """Whether every call needs to be approved."""
-        return self.shaping.lock is not None and self.shaping.lock.mode == "block"
+        return self.options.lock is not None and self.options.lock.mode == "block"
 
     async def approve(self, server: str, wire_name: str, access: Access | None = None) -> int:
         """Hold a tool against the lockfile, as it is in the session in which it would be called.
@@ -193,7 +193,7 @@ class ToolCatalog:
 
     def lock_report(self) -> LockReport:
         """Say how the tools that were listed stand to the lockfile; from any thread."""
-        lock = self.shaping.lock
+        lock = self.options.lock
         if lock is None:
             return LockReport()
         listings = {**self._older, **self._listings}
@@ -237,7 +237,7 @@ class ToolCatalog:
 
     def _filter(self, server: str) -> ToolFilter:
         if server not in self._filters:
-            self._filters[server] = self.shaping.filter_for(self._pool[server].server)
+            self._filters[server] = self.options.filter_for(self._pool[server].server)
         return self._filters[server]
 
     async def _listing(
@@ -305,7 +305,7 @@ class ToolCatalog:
         if server.include is not None:
             self._say_unknown(ToolFilter.of(include=server.include), tools)
         for tool in tools:
-            override = override_for(self.shaping.overrides, tool)
+            override = override_for(self.options.overrides, tool)
             for problem in override_problems(tool, override) if override else ():
                 self._say(f"{tool.full_name}: {problem}")
 
@@ -315,9 +315,9 @@ class ToolCatalog:
             name for name, one in self._pool.connections.items() if one.server.include is None
         ]
         listings = [self._remembered((name, "")) for name in shared]
-        if self.shaping.include is not None and None not in listings:
+        if self.options.include is not None and None not in listings:
             tools = [tool for one in listings if one for tool in one.listed.values()]
-            self._say_unknown(ToolFilter.of(include=self.shaping.include), tools)
+            self._say_unknown(ToolFilter.of(include=self.options.include), tools)
 
     def _say_unknown(self, wanted: ToolFilter, tools: Iterable[Tool]) -> None:
         for name, nearest in wanted.unknown_names(tools):

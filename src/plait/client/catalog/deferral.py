@@ -22,7 +22,7 @@ class Split:
     deferred: tuple[Tool, ...] = ()
 
 
-class Deferring:
+class DeferralPlan:
     """Knows what a client and its servers say about deferring tools; what a server says wins."""
 
     def __init__(

@@ -10,7 +10,7 @@ from plait.client.catalog.disk_cache import ListCache, StoredList
 from plait.client.catalog.listing import OWN_TTL_SECONDS, Listing, listing_from, ttl_of
 from plait.client.catalog.lock.guard import Verdict
 from plait.client.catalog.lock.identity import identity_of
-from plait.client.catalog.options import Shaping
+from plait.client.catalog.options import CatalogOptions
 from plait.client.catalog.tool import Tool
 from plait.client.config.servers import ServerConfig
 from plait.client.connections.change_listener import ChangeListener, announced_lists
@@ -26,28 +26,28 @@ class ToolLister:
     def __init__(
         self,
         changes: ChangeListener,
-        shaping: Shaping,
+        options: CatalogOptions,
         clock: Clock,
         lists: ListCache | None = None,
     ) -> None:
         self._changes = changes
-        self._shaping = shaping
+        self._options = options
         self._clock = clock
         self._lists = lists or ListCache()
 
     def may_store(self, server: ServerConfig, access: Access | None) -> bool:
         """Say whether the list may be kept on disk: not for credentials that come with a run."""
         private = access is not None and (access.headers or access.env or access.auth is not None)
-        return self._shaping.may_wait(server) and not private
+        return self._options.may_wait(server) and not private
 
     async def forget(self, connection: ServerConnection) -> None:
         """Take a list off the disk."""
-        if self._shaping.may_wait(connection.server):
+        if self._options.may_wait(connection.server):
             await self._lists.drop(connection.name, connection.server)
 
     async def stored(self, connection: ServerConnection) -> Listing | None:
         """Return what a server listed to an earlier client, if that is not too old."""
-        ttl = self._shaping.ttl_seconds
+        ttl = self._options.ttl_seconds
         stored = await self._lists.load(connection.name, connection.server, ttl_seconds=ttl)
         if stored is None:
             return None
@@ -66,7 +66,7 @@ class ToolLister:
             list_tools, Deadline(seconds, setting="list_timeout"), method="tools/list"
         )
         announces = "tools" in announced_lists(connection.facts.capabilities)
-        ttl = ttl_of(answer.value, announces=announces, own=self._shaping.ttl_seconds)
+        ttl = ttl_of(answer.value, announces=announces, own=self._options.ttl_seconds)
         seen = StoredList(answer.value, connection.facts.identity, answer.notes)
         listing = self._listing_from(connection, seen, ttl)
         if store:
@@ -84,12 +84,12 @@ class ToolLister:
         return listing_from(
             connection.name,
             seen.listed,
-            overrides=self._shaping.overrides,
+            overrides=self._options.overrides,
             generation=connection.generation,
             now=self._clock.monotonic(),
             ttl_seconds=ttl_seconds,
             notes=seen.notes,
-            sanitize=self._shaping.sanitize,
+            sanitize=self._options.sanitize,
             judge=self._judge(connection, seen.identity),
             stored=is_stored,
         )
@@ -97,7 +97,7 @@ class ToolLister:
     def _judge(
         self, connection: ServerConnection, said: Mapping[str, str] | None
     ) -> Callable[[Iterable[Tool]], Verdict] | None:
-        lock = self._shaping.lock
+        lock = self._options.lock
         if lock is None:
             return None
         identity = identity_of(connection.server, said, lock.path.parent)

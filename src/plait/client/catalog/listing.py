@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from plait.client.catalog.lock.guard import NO_VERDICT, Verdict
+from plait.client.catalog.lock.guard import UNCHECKED, Verdict
 from plait.client.catalog.overrides import ToolOverride, apply_override, override_for
-from plait.client.catalog.sanitize_tools import harmless_tool
+from plait.client.catalog.sanitize_tools import sanitize_tool
 from plait.client.catalog.tool import Tool
 from plait.client.connections.operations import ToolList
 
@@ -46,7 +46,7 @@ class Listing:
     hidden: tuple[str, ...] = ()
     """What was made harmless in the texts of the others."""
 
-    verdict: Verdict = NO_VERDICT
+    verdict: Verdict = UNCHECKED
     """How the tools stand to the lockfile."""
 
     stored: bool = False
@@ -80,11 +80,11 @@ def listing_from(
     plain: dict[str, Tool] = {}
     for item in listed.tools:
         plain.setdefault(item.name, Tool.from_mcp(server, item))
-    verdict = NO_VERDICT if judge is None else judge(plain.values())
+    verdict = UNCHECKED if judge is None else judge(plain.values())
     hidden: list[str] = []
     if sanitize:
         for name, tool in plain.items():
-            plain[name], found = harmless_tool(tool)
+            plain[name], found = sanitize_tool(tool)
             hidden += [f"{tool.full_name}: {note}" for note in found]
     changed = {name: override_for(overrides, tool) for name, tool in plain.items()}
     return Listing(

@@ -15,7 +15,7 @@ from plait.client.config.servers import InProcessServer, ServerConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shaping:
+class CatalogOptions:
     """The wishes of one client."""
 
     include: Any = None

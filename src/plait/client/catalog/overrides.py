@@ -21,8 +21,8 @@ from plait.client.catalog.argument_overrides import (
 )
 from plait.client.catalog.tool import Tool
 from plait.client.config.key_table import Key, KeyTable, read_table
-from plait.client.config.problems import Place, Problems, did_you_mean, nearest
-from plait.client.config.raw_value import UNSET, Given, Unset
+from plait.client.config.problems import Location, Problems, did_you_mean, nearest
+from plait.client.config.raw_value import UNSET, RawValue, Unset
 from plait.client.config.tool_hints import TRAITS, trait_named
 from plait.client.config.variables import Variables
 from plait.errors import ConfigError
@@ -130,8 +130,8 @@ async def complete_arguments(
     for name, rule in override.arguments.items():
         if name in completed or not rule.filled_in or not takes_argument(tool.wire_schema, name):
             continue
-        given = rule.default if rule.value is UNSET else rule.value
-        completed[name] = await _worked_out(given, context)
+        raw = rule.default if rule.value is UNSET else rule.value
+        completed[name] = await _worked_out(raw, context)
     return completed
 
 
@@ -198,7 +198,7 @@ def _takes_context(function: Callable[..., Any]) -> bool:
     return True
 
 
-def read_overrides(given: Mapping[str, Any]) -> Mapping[str, ToolOverride]:
+def read_overrides(raw: Mapping[str, Any]) -> Mapping[str, ToolOverride]:
     """Read overrides by tool: plain objects, a text for a new description, or `ToolOverride`s.
 
     Raises:
@@ -206,7 +206,7 @@ def read_overrides(given: Mapping[str, Any]) -> Mapping[str, ToolOverride]:
     """
     problems = Problems()
     nothing = Variables(environ={}, folder=Path(), home=Path())
-    whole = Given(given, Place(problems, path="tool_overrides"), nothing)
+    whole = RawValue(raw, Location(problems, path="tool_overrides"), nothing)
     overrides: dict[str, ToolOverride] = {}
     if whole.is_object("an object of overrides, by tool"):
         for name, entry in whole.entries():
@@ -217,75 +217,75 @@ def read_overrides(given: Mapping[str, Any]) -> Mapping[str, ToolOverride]:
     return overrides
 
 
-def _read_tool(given: Given) -> ToolOverride | Unset:
-    if isinstance(given.value, ToolOverride):
-        return given.value
-    if isinstance(given.value, str):
-        return ToolOverride(description=given.value)
-    unwanted = given.value is None or given.value is False
+def _read_tool(raw: RawValue) -> ToolOverride | Unset:
+    if isinstance(raw.value, ToolOverride):
+        return raw.value
+    if isinstance(raw.value, str):
+        return ToolOverride(description=raw.value)
+    unwanted = raw.value is None or raw.value is False
     hint = 'to leave the tool out, use "exclude"' if unwanted else None
-    if not given.is_object("an object or a description", hint):
+    if not raw.is_object("an object or a description", hint):
         return UNSET
-    return ToolOverride(**read_table(given, _TOOL_KEYS))
+    return ToolOverride(**read_table(raw, _TOOL_KEYS))
 
 
-def _read_arguments(given: Given) -> dict[str, ArgumentOverride] | Unset:
-    if not given.is_object("an object of overrides, by argument"):
+def _read_arguments(raw: RawValue) -> dict[str, ArgumentOverride] | Unset:
+    if not raw.is_object("an object of overrides, by argument"):
         return UNSET
-    read = {name: _read_argument(entry) for name, entry in given.entries()}
+    read = {name: _read_argument(entry) for name, entry in raw.entries()}
     return {name: override for name, override in read.items() if override is not UNSET}
 
 
-def _read_argument(given: Given) -> ArgumentOverride | Unset:
-    if isinstance(given.value, ArgumentOverride):
-        return given.value
-    if given.value is False:
+def _read_argument(raw: RawValue) -> ArgumentOverride | Unset:
+    if isinstance(raw.value, ArgumentOverride):
+        return raw.value
+    if raw.value is False:
         return ArgumentOverride(hide=True)
     hint = 'write {"value": …}, {"default": …} or {"description": …}'
-    if not given.is_object("an object, or false to hide it", hint):
+    if not raw.is_object("an object, or false to hide it", hint):
         return UNSET
-    values = read_table(given, _ARGUMENT_KEYS)
+    values = read_table(raw, _ARGUMENT_KEYS)
     if "value" in values and "default" in values:
-        return given.refuse("conflict", "has a value and a default", "keep one of them")
+        return raw.reject("conflict", "has a value and a default", "keep one of them")
     return ArgumentOverride(**values)
 
 
-def _read_annotations(given: Given) -> dict[str, Any] | Unset:
-    if not given.is_object("an object of hints"):
+def _read_annotations(raw: RawValue) -> dict[str, Any] | Unset:
+    if not raw.is_object("an object of hints"):
         return UNSET
     hints: dict[str, Any] = {}
-    for name, entry in given.entries():
+    for name, entry in raw.entries():
         if name == "title":
             hints[name] = _read_text(entry)
         elif trait_named(name) is None:
             known = did_you_mean(name, TRAITS) or f"known are title, {', '.join(TRAITS)}"
-            entry.refuse("unknown_key", "is not an annotation", known)
+            entry.reject("unknown_key", "is not an annotation", known)
         else:
             hints[_hint_name(name)] = _read_flag(entry) if entry.value is not None else None
     return hints
 
 
-def _read_text(given: Given) -> str | Unset:
-    return given.value if isinstance(given.value, str) else given.wrong_type("a string")
+def _read_text(raw: RawValue) -> str | Unset:
+    return raw.value if isinstance(raw.value, str) else raw.wrong_type("a string")
 
 
-def _read_name(given: Given) -> str | Unset:
-    text = _read_text(given)
+def _read_name(raw: RawValue) -> str | Unset:
+    text = _read_text(raw)
     if text is not UNSET and not text.strip():
-        return given.refuse("empty_value", "must not be empty")
+        return raw.reject("empty_value", "must not be empty")
     return text
 
 
-def _read_flag(given: Given) -> bool | Unset:
-    return given.value if isinstance(given.value, bool) else given.wrong_type("true or false")
+def _read_flag(raw: RawValue) -> bool | Unset:
+    return raw.value if isinstance(raw.value, bool) else raw.wrong_type("true or false")
 
 
-def _read_schema(given: Given) -> Mapping[str, Any] | Unset:
-    return cast("Mapping[str, Any]", given.value) if given.is_object("a JSON schema") else UNSET
+def _read_schema(raw: RawValue) -> Mapping[str, Any] | Unset:
+    return cast("Mapping[str, Any]", raw.value) if raw.is_object("a JSON schema") else UNSET
 
 
-def _read_any(given: Given) -> object:
-    return given.value
+def _read_any(raw: RawValue) -> object:
+    return raw.value
 
 
 _ARGUMENT_KEYS = KeyTable(

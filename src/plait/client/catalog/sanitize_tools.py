@@ -10,7 +10,7 @@ from plait._support.sanitize import escaped, harmless, is_plainly_harmless
 from plait.client.catalog.tool import Tool
 
 
-def harmless_tool(tool: Tool) -> tuple[Tool, tuple[str, ...]]:
+def sanitize_tool(tool: Tool) -> tuple[Tool, tuple[str, ...]]:
     """Return the tool with harmless texts, and a note for each place where something was changed.
 
     What the server gets stays as it was: its name for the tool, and the schema that arguments

@@ -150,17 +150,17 @@ def _parameter_texts(schema: Any, levels: int) -> Iterator[tuple[str, Field]]:
     if isinstance(properties, Mapping):
         for name, inner in cast("Mapping[str, Any]", properties).items():
             yield str(name), "parameters"
-            yield from _told_by(inner)
+            yield from _texts_of(inner)
             yield from _parameter_texts(inner, levels - 1)
     yield from _parameter_texts(node.get("items"), levels - 1)
     for key in ("anyOf", "oneOf", "allOf"):
         members = node.get(key)
         for member in cast("list[Any]", members) if isinstance(members, list) else ():
-            yield from _told_by(member)
+            yield from _texts_of(member)
             yield from _parameter_texts(member, levels - 1)
 
 
-def _told_by(schema: Any) -> Iterator[tuple[str, Field]]:
+def _texts_of(schema: Any) -> Iterator[tuple[str, Field]]:
     if not isinstance(schema, Mapping):
         return
     node = cast("Mapping[str, Any]", schema)

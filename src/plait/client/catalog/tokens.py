@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Final
 
-from plait.client.catalog.schemas import Profile, shape_schema
+from plait.client.catalog.schemas import Profile, schema_for_provider
 from plait.client.catalog.tool import Tool
 
 TokenCounter = Callable[[str], int]
@@ -41,6 +41,6 @@ def definition_text(tool: Tool, profile: Profile | None = None) -> str:
     definition = {
         "name": tool.name,
         "description": tool.description or tool.title or "",
-        "parameters": shape_schema(tool.input_schema, profile).schema,
+        "parameters": schema_for_provider(tool.input_schema, profile).schema,
     }
     return json.dumps(definition, ensure_ascii=False, separators=(",", ":"), default=str)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from plait.client.config.durations import read_seconds
 from plait.client.config.key_table import Key, KeyTable, read_table
-from plait.client.config.raw_value import UNSET, Given, Unset, as_mapping
+from plait.client.config.raw_value import UNSET, RawValue, Unset, as_mapping
 
 T = TypeVar("T")
 
@@ -101,97 +101,97 @@ def _limit_by_tool(server: str, tool: str, tools: Mapping[str, Limit]) -> Limit 
     return next(fitting, None)
 
 
-def read_result_budget(given: Given) -> ResultBudget | Unset:
+def read_result_budget(raw: RawValue) -> ResultBudget | Unset:
     """Read tokens, a size, or an object with limits for all tools and for single ones."""
-    if isinstance(given.value, ResultBudget):
-        return given.value
-    if isinstance(given.value, Limit):
-        return ResultBudget(default=given.value)
-    if as_mapping(given.value) is None:
-        limit = _read_limit(given)
+    if isinstance(raw.value, ResultBudget):
+        return raw.value
+    if isinstance(raw.value, Limit):
+        return ResultBudget(default=raw.value)
+    if as_mapping(raw.value) is None:
+        limit = _read_limit(raw)
         return UNSET if limit is UNSET else ResultBudget(default=limit)
-    read = read_table(given, _RESULT_KEYS)
+    read = read_table(raw, _RESULT_KEYS)
     written = {name: read.pop(name) for name in ("tokens", "bytes") if name in read}
     budget = ResultBudget(**read)
     return replace(budget, default=Limit(**written)) if written else budget
 
 
-def read_call_budget(given: Given) -> CallBudget | Unset:
+def read_call_budget(raw: RawValue) -> CallBudget | Unset:
     """Read the number of calls, or an object with numbers for all tools and for single ones."""
-    if isinstance(given.value, CallBudget):
-        return given.value
-    if as_mapping(given.value) is None:
-        calls = _read_number(given, least=0)
+    if isinstance(raw.value, CallBudget):
+        return raw.value
+    if as_mapping(raw.value) is None:
+        calls = _read_number(raw, least=0)
         return UNSET if calls is UNSET else CallBudget(calls=calls)
-    return CallBudget(**read_table(given, _CALL_KEYS))
+    return CallBudget(**read_table(raw, _CALL_KEYS))
 
 
-def _read_limit(given: Given) -> Limit | Unset:
+def _read_limit(raw: RawValue) -> Limit | Unset:
     """Read the limit of one result; false is none."""
-    if given.value is False:
+    if raw.value is False:
         return NO_LIMIT
-    if isinstance(given.value, Limit):
-        return given.value
-    if as_mapping(given.value) is not None:
-        written = read_table(given, _LIMIT_KEYS)
+    if isinstance(raw.value, Limit):
+        return raw.value
+    if as_mapping(raw.value) is not None:
+        written = read_table(raw, _LIMIT_KEYS)
         return Limit(**written) if written else UNSET
-    if isinstance(given.value, str) and "${" not in given.value:
-        size = _read_size(given)
+    if isinstance(raw.value, str) and "${" not in raw.value:
+        size = _read_size(raw)
         return UNSET if size is UNSET else Limit(bytes=size)
-    tokens = _read_tokens(given)
+    tokens = _read_tokens(raw)
     return UNSET if tokens is UNSET else Limit(tokens=tokens)
 
 
-def _read_tokens(given: Given) -> int | Unset:
-    return _read_number(given, least=_LEAST_TOKENS)
+def _read_tokens(raw: RawValue) -> int | Unset:
+    return _read_number(raw, least=_LEAST_TOKENS)
 
 
-def _read_size(given: Given) -> int | Unset:
+def _read_size(raw: RawValue) -> int | Unset:
     """Read bytes: a number, or a text such as `200kB`."""
     least = _LEAST_TOKENS * _BYTES_PER_TOKEN
-    if not isinstance(given.value, str):
-        return _read_number(given, least=least)
-    text = given.text()
+    if not isinstance(raw.value, str):
+        return _read_number(raw, least=least)
+    text = raw.text()
     if text is UNSET:
         return UNSET
     if text.isdecimal():
-        return _read_number(replace(given, value=int(text)), least=least)
+        return _read_number(replace(raw, value=int(text)), least=least)
     found = _SIZE.fullmatch(text)
     if found is None:
-        return given.refuse("bad_value", "is not a size", 'write a number, or "200kB", "2MB"')
+        return raw.reject("bad_value", "is not a size", 'write a number, or "200kB", "2MB"')
     size = int(float(found[1]) * _UNITS[found[2]])
-    return _read_number(replace(given, value=size), least=least)
+    return _read_number(replace(raw, value=size), least=least)
 
 
-def _read_number(given: Given, *, least: int) -> int | Unset:
-    value = given.scalar()
+def _read_number(raw: RawValue, *, least: int) -> int | Unset:
+    value = raw.scalar()
     if value is UNSET:
         return UNSET
     if isinstance(value, bool) or not isinstance(value, int):
-        return given.wrong_type("a whole number")
+        return raw.wrong_type("a whole number")
     if value < least:
-        return given.refuse("bad_number", f"must be at least {least}")
+        return raw.reject("bad_number", f"must be at least {least}")
     return value
 
 
-def _read_limits(given: Given) -> dict[str, Limit] | Unset:
-    if not given.is_object("an object of tool names and limits"):
+def _read_limits(raw: RawValue) -> dict[str, Limit] | Unset:
+    if not raw.is_object("an object of tool names and limits"):
         return UNSET
-    return _without_unset({name: _read_limit(entry) for name, entry in given.entries()})
+    return _without_unset({name: _read_limit(entry) for name, entry in raw.entries()})
 
 
-def _read_numbers(given: Given) -> dict[str, int] | Unset:
-    if not given.is_object("an object of tool names and numbers of calls"):
+def _read_numbers(raw: RawValue) -> dict[str, int] | Unset:
+    if not raw.is_object("an object of tool names and numbers of calls"):
         return UNSET
-    return _without_unset({name: _read_number(entry, least=0) for name, entry in given.entries()})
+    return _without_unset({name: _read_number(entry, least=0) for name, entry in raw.entries()})
 
 
 def _without_unset(read: Mapping[str, T | Unset]) -> dict[str, T]:
     return {name: value for name, value in read.items() if not isinstance(value, Unset)}
 
 
-def _read_calls(given: Given) -> Any:
-    return _read_number(given, least=0)
+def _read_calls(raw: RawValue) -> Any:
+    return _read_number(raw, least=0)
 
 
 _LIMIT_KEYS = KeyTable(

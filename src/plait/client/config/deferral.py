@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from plait.client.config.raw_value import UNSET, Given, Unset
+from plait.client.config.raw_value import UNSET, RawValue, Unset
 from plait.client.config.value_types import read_count, read_patterns
 
 AUTO_TOKENS: Final = 10_000
@@ -36,40 +36,40 @@ NO_DEFERRAL: Final = Deferral(tools=())
 _WORDS: Final = {"auto": Deferral(over_tokens=AUTO_TOKENS), "native": Deferral(native=True)}
 
 
-def read_deferral(given: Given) -> Deferral | Unset:
+def read_deferral(raw: RawValue) -> Deferral | Unset:
     """Read true, false, `auto`, `native`, a number of tokens, or a list of tools."""
-    if isinstance(given.value, Deferral):
-        return given.value
-    value = given.scalar()
+    if isinstance(raw.value, Deferral):
+        return raw.value
+    value = raw.scalar()
     if value is UNSET:
         return UNSET
     if isinstance(value, bool):
         return Deferral() if value else NO_DEFERRAL
     if isinstance(value, int):
-        tokens = read_count(given)
+        tokens = read_count(raw)
         return UNSET if tokens is UNSET else Deferral(over_tokens=tokens)
     if isinstance(value, str):
         if value in _WORDS:
             return _WORDS[value]
         hint = 'true, "auto", "native", a number of tokens, or a list of tools'
-        return given.refuse("unknown_value", "is none of the ways to defer tools", f"write {hint}")
-    return _read_tools(given)
+        return raw.reject("unknown_value", "is none of the ways to defer tools", f"write {hint}")
+    return _read_tools(raw)
 
 
-def read_server_deferral(given: Given) -> Deferral | Unset:
+def read_server_deferral(raw: RawValue) -> Deferral | Unset:
     """Read true, false, or a list of tools; the other ways are about all servers together."""
-    if isinstance(given.value, Deferral):
-        return given.value
-    value = given.scalar()
+    if isinstance(raw.value, Deferral):
+        return raw.value
+    value = raw.scalar()
     if value is UNSET:
         return UNSET
     if isinstance(value, bool):
         return Deferral() if value else NO_DEFERRAL
     if isinstance(value, str | int | float):
-        return given.wrong_type("true, false or a list of tools")
-    return _read_tools(given)
+        return raw.wrong_type("true, false or a list of tools")
+    return _read_tools(raw)
 
 
-def _read_tools(given: Given) -> Deferral | Unset:
-    patterns = read_patterns(given)
+def _read_tools(raw: RawValue) -> Deferral | Unset:
+    patterns = read_patterns(raw)
     return UNSET if patterns is UNSET else Deferral(tools=patterns)

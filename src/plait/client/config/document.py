@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from plait.client.config.jsonc import JsonDocument, JsonSyntaxError, decode_text, parse_jsonc
-from plait.client.config.problems import Place, Problems
+from plait.client.config.problems import Location, Problems
 from plait.client.config.raw_value import as_mapping, describe
 from plait.client.config.urls import public_url, scheme_of
 
@@ -23,7 +23,7 @@ class Document:
 
     value: object
 
-    place: Place
+    location: Location
 
     folder: Path
     """What `${workspaceFolder}` means in it; the current folder is looked up only when needed."""
@@ -32,16 +32,16 @@ class Document:
 def load_document(source: object, problems: Problems, base: Path | None = None) -> Document | None:
     """Load a file by its path, or take a Python value as it is; problems are recorded."""
     if not isinstance(source, (str, os.PathLike)):
-        return Document(source, Place(problems), base or Path())
+        return Document(source, Location(problems), base or Path())
     text = os.fspath(cast("str | os.PathLike[str]", source))
-    if _refuse_no_path(text, Place(problems)):
+    if _refuse_no_path(text, Location(problems)):
         return None
     path = Path(text)
     if path.parts[:1] == ("~",):
         path = path.expanduser()
-    place = Place(problems, file=str(path))
-    value = _load_file(path, place)
-    return None if value is None else Document(value, place, base or workspace_of(path))
+    location = Location(problems, file=str(path))
+    value = _load_file(path, location)
+    return None if value is None else Document(value, location, base or workspace_of(path))
 
 
 def workspace_of(path: Path) -> Path:
@@ -50,69 +50,73 @@ def workspace_of(path: Path) -> Path:
     return folder.parent if folder.name in _EDITOR_FOLDERS else folder
 
 
-def read_json_file(path: Path, place: Place) -> dict[str, object] | None:
+def read_json_file(path: Path, location: Location) -> dict[str, object] | None:
     """Read a JSON file that holds an object; problems are recorded."""
-    value = _load_file(path, place)
+    value = _load_file(path, location)
     entries = as_mapping(value)
     if value is not None and entries is None:
-        place.error("wrong_type", f"expected an object, found {describe(value)}")
+        location.error("wrong_type", f"expected an object, found {describe(value)}")
     return None if entries is None else {str(key): entry for key, entry in entries.items()}
 
 
-def _refuse_no_path(text: str, place: Place) -> bool:
+def _refuse_no_path(text: str, location: Location) -> bool:
     """Record it when a string is plainly something else than a path."""
     if text.lstrip().startswith("{"):
         hint = "a string is taken as the path of a file; give the object itself"
-        place.error("wrong_type", "expected a path, found JSON text", hint)
+        location.error("wrong_type", "expected a path, found JSON text", hint)
     elif scheme_of(text) in ("http", "https", "ws", "wss"):
         hint = f'write {{"name": {{"url": "{public_url(text)}"}}}}'
-        place.error("wrong_type", "expected a path, found a URL", hint)
+        location.error("wrong_type", "expected a path, found a URL", hint)
     elif not text.strip() or "\0" in text:
-        place.error("wrong_type", "expected a path, found a string that cannot be one")
+        location.error("wrong_type", "expected a path, found a string that cannot be one")
     else:
         return False
     return True
 
 
-def _load_file(path: Path, place: Place) -> object:
-    text = load_text(path, place)
+def _load_file(path: Path, location: Location) -> object:
+    text = load_text(path, location)
     if text is None:
         return None
-    document = parse_json(text, place, start='{"mcpServers": {"name": {"command": …}}}')
+    document = parse_json(text, location, start='{"mcpServers": {"name": {"command": …}}}')
     for name in document.repeated_keys if document else ():
-        place.warn("duplicate_key", f'the key "{name}" stands twice in one object; the last counts')
+        location.warn(
+            "duplicate_key", f'the key "{name}" stands twice in one object; the last counts'
+        )
     return document.value if document else None
 
 
-def load_text(path: Path, place: Place) -> str | None:
+def load_text(path: Path, location: Location) -> str | None:
     """Read a file as text; problems are recorded."""
     try:
         return decode_text(path.read_bytes())
     except FileNotFoundError:
-        place.error("file_missing", "there is no such file", _nearest_file(path))
+        location.error("file_missing", "there is no such file", _nearest_file(path))
     except IsADirectoryError:
-        place.error("file_unreadable", "is a folder, not a file", _file_within(path))
+        location.error("file_unreadable", "is a folder, not a file", _file_within(path))
     except OSError as error:
-        place.error("file_unreadable", f"cannot be read: {error.strerror or type(error).__name__}")
+        location.error(
+            "file_unreadable", f"cannot be read: {error.strerror or type(error).__name__}"
+        )
     except UnicodeDecodeError:
-        place.error("file_unreadable", "is not text in UTF-8", "save it as UTF-8")
+        location.error("file_unreadable", "is not text in UTF-8", "save it as UTF-8")
     return None
 
 
-def parse_json(text: str, place: Place, *, start: str) -> JsonDocument | None:
+def parse_json(text: str, location: Location, *, start: str) -> JsonDocument | None:
     """Read JSON that holds something; problems are recorded, and `start` says how to begin."""
     if not text.strip():
-        place.error("empty_file", "the file is empty", f"start with {start}")
+        location.error("empty_file", "the file is empty", f"start with {start}")
         return None
     try:
         document = parse_jsonc(text)
     except JsonSyntaxError as error:
-        at = Place(place.problems, file=f"{place.file}:{error.line}:{error.column}")
+        at = Location(location.problems, file=f"{location.file}:{error.line}:{error.column}")
         shown = f": {error.shown}" if error.shown else ""
         at.error("json_syntax", f"not valid JSON, {error.reason}{shown}")
         return None
     if document.value is None:
-        place.error("wrong_type", "expected an object, found null")
+        location.error("wrong_type", "expected an object, found null")
         return None
     return document
 

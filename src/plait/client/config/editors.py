@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from plait.client.config.document import read_json_file
-from plait.client.config.problems import Place, Problems
+from plait.client.config.problems import Location, Problems
 from plait.client.config.raw_value import as_list, as_mapping
 from plait.errors import Problem
 
@@ -77,7 +77,7 @@ def _application_folders(home: Path, environ: Mapping[str, str]) -> tuple[Path, 
 
 def _read(editor: str, path: Path, cwd: Path) -> EditorConfig:
     problems = Problems()
-    entries = read_json_file(path, Place(problems, file=str(path))) or {}
+    entries = read_json_file(path, Location(problems, file=str(path))) or {}
     settings = as_mapping(entries.get("mcp")) or {}
     inputs = as_list(entries.get("inputs") or settings.get("inputs")) or ()
     lists = (

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from plait.client.config.keys import CLIENT_KEYS, SERVER_LISTS
-from plait.client.config.problems import Place, nearest
+from plait.client.config.problems import Location, nearest
 from plait.client.config.raw_value import as_list, as_mapping, describe
 from plait.client.config.secret_names import looks_secret
 from plait.client.config.variables import InputRequest
@@ -16,12 +16,12 @@ _APPLICATION_FILES = ("settings.json", ".claude.json", "claude_desktop_config.js
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ConfigLayout:
     """The parts of a whole configuration."""
 
     servers: Mapping[object, object]
 
-    place: Place
+    location: Location
     """Where the servers stand."""
 
     options: Mapping[object, object] = field(default_factory=dict[object, object])
@@ -29,19 +29,19 @@ class Shape:
     inputs: Mapping[str, InputRequest] = field(default_factory=dict[str, InputRequest])
 
 
-def find_shape(value: object, place: Place) -> Shape | None:
+def find_layout(value: object, location: Location) -> ConfigLayout | None:
     """Take a configuration apart: servers only, or a list of servers with options beside it."""
     entries = as_mapping(value)
     if entries is None:
         hint = 'write {"name": {"command": …}}, or give the path of a file'
-        place.error("wrong_type", f"expected an object, found {describe(value)}", hint)
+        location.error("wrong_type", f"expected an object, found {describe(value)}", hint)
         return None
     settings = as_mapping(entries.get("mcp"))
     if settings is not None and "servers" in settings and not is_server_entry(settings):
-        return _whole(settings, place.at("mcp"), options={})
+        return _whole(settings, location.at("mcp"), options={})
     if any(name in entries and not is_server_entry(entries[name]) for name in SERVER_LISTS):
-        return _whole(entries, place, options=_options_of(entries, place))
-    return _servers_only(entries, place)
+        return _whole(entries, location, options=_options_of(entries, location))
+    return _servers_only(entries, location)
 
 
 def is_server_entry(value: object) -> bool:
@@ -53,74 +53,74 @@ def is_server_entry(value: object) -> bool:
 
 
 def _whole(
-    entries: Mapping[object, object], place: Place, options: Mapping[object, object]
-) -> Shape | None:
+    entries: Mapping[object, object], location: Location, options: Mapping[object, object]
+) -> ConfigLayout | None:
     lists = [name for name in SERVER_LISTS if name in entries]
     if len(lists) > 1:
         message = f'servers stand both under "{lists[0]}" and "{lists[1]}"'
-        place.error("duplicate_key", message, "keep one of them")
+        location.error("duplicate_key", message, "keep one of them")
     servers = as_mapping(entries[lists[0]])
-    where = place.at(lists[0])
-    inputs = _inputs_from(entries.get("inputs"), place.at("inputs"))
+    servers_location = location.at(lists[0])
+    inputs = _inputs_from(entries.get("inputs"), location.at("inputs"))
     if servers is None:
         hint = 'write {"name": {"command": …}}'
-        where.error(
+        servers_location.error(
             "wrong_type",
             f"expected an object of servers, found {describe(entries[lists[0]])}",
             hint,
         )
         return None
     if not servers:
-        where.error("no_servers", "there are no servers", 'add {"name": {"command": …}}')
-    return Shape(servers, where, options, inputs)
+        servers_location.error("no_servers", "there are no servers", 'add {"name": {"command": …}}')
+    return ConfigLayout(servers, servers_location, options, inputs)
 
 
-def _options_of(entries: Mapping[object, object], place: Place) -> Mapping[object, object]:
-    if place.file is None or not place.file.endswith(_APPLICATION_FILES):
+def _options_of(entries: Mapping[object, object], location: Location) -> Mapping[object, object]:
+    if location.file is None or not location.file.endswith(_APPLICATION_FILES):
         return entries
     return {key: value for key, value in entries.items() if key in CLIENT_KEYS.spellings}
 
 
-def _servers_only(entries: Mapping[object, object], place: Place) -> Shape | None:
+def _servers_only(entries: Mapping[object, object], location: Location) -> ConfigLayout | None:
     """Take an object without a list of servers as that list, unless it is plainly not one."""
     if not entries:
-        place.error("no_servers", "there are no servers", 'add "mcpServers": {…}')
+        location.error("no_servers", "there are no servers", 'add "mcpServers": {…}')
         return None
     if is_server_entry(entries):
         hint = 'give it a name: {"name": {…}}'
-        place.error("missing_name", "this is one server without a name", hint)
+        location.error("missing_name", "this is one server without a name", hint)
         return None
     known = True
     for key, value in entries.items():
         meant = nearest(str(key), SERVER_LISTS)
         if meant and as_mapping(value) is not None and not is_server_entry(value):
             hint = f'did you mean "{meant}"?'
-            place.at(str(key)).error("unknown_key", "is not a key of a configuration", hint)
+            location.at(str(key)).error("unknown_key", "is not a key of a configuration", hint)
             known = False
         elif key in CLIENT_KEYS.spellings and as_mapping(value) is None:
             hint = 'put the servers under "mcpServers" beside it'
-            place.at(str(key)).error("no_servers", "is an option, not a server", hint)
+            location.at(str(key)).error("no_servers", "is an option, not a server", hint)
             known = False
-    return Shape(entries, place) if known else None
+    return ConfigLayout(entries, location) if known else None
 
 
-def _inputs_from(value: object, place: Place) -> dict[str, InputRequest]:
+def _inputs_from(value: object, location: Location) -> dict[str, InputRequest]:
     """Read VS Code's list of values to ask for."""
     if value is None:
         return {}
     items = as_list(value)
     if items is None:
-        place.error("wrong_type", f"expected a list of inputs, found {describe(value)}")
+        location.error("wrong_type", f"expected a list of inputs, found {describe(value)}")
         return {}
-    requests = [_input_from(item, place.at(index)) for index, item in enumerate(items)]
+    requests = [_input_from(item, location.at(index)) for index, item in enumerate(items)]
     return {request.id: request for request in requests if request is not None}
 
 
-def _input_from(value: object, place: Place) -> InputRequest | None:
+def _input_from(value: object, location: Location) -> InputRequest | None:
     entries = as_mapping(value)
     name = entries.get("id") if entries is not None else None
     if entries is None or not isinstance(name, str) or not name:
-        place.error("missing_key", 'an input needs an "id"')
+        location.error("missing_key", 'an input needs an "id"')
         return None
     options = as_list(entries.get("options")) or ()
     return InputRequest(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from plait.client.config.problems import did_you_mean, is_camel_case
-from plait.client.config.raw_value import UNSET, Given, Read, Unit
+from plait.client.config.raw_value import UNSET, RawValue, Reader, Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Key:
     name: str
     """In snake_case; the camelCase spelling is understood too."""
 
-    read: Read
+    read: Reader
 
     target: str
     """The field that takes the value; a dot leads into `timeouts`."""
@@ -68,29 +68,29 @@ class KeyTable:
         """Return the key that is written this way."""
         return self._keys.get(spelling)
 
-    def doubt(self, spelling: str, entry: Given) -> None:
+    def flag(self, spelling: str, entry: RawValue) -> None:
         """Record that a key has no meaning in this object."""
         reason = self._misplaced.get(spelling)
         if reason is None:
             message = f"is not a key of a {self.noun}"
-            entry.place.doubt("unknown_key", message, did_you_mean(spelling, self._keys))
+            entry.location.flag("unknown_key", message, did_you_mean(spelling, self._keys))
         elif entry.value:
-            entry.place.doubt("misplaced_key", reason, "remove it")
+            entry.location.flag("misplaced_key", reason, "remove it")
 
 
-def read_table(given: Given, table: KeyTable) -> dict[str, Any]:
+def read_table(raw: RawValue, table: KeyTable) -> dict[str, Any]:
     """Read the values of an object, by the field they go to; problems are recorded."""
     values: dict[str, Any] = {}
     written: dict[str, str] = {}
-    for spelling, entry in given.entries():
+    for spelling, entry in raw.entries():
         key = table.find(spelling)
         if spelling in table.ignored:
             continue
         if key is None:
-            table.doubt(spelling, entry)
+            table.flag(spelling, entry)
         elif key.target in written:
             message = f'sets the same as "{written[key.target]}"'
-            entry.refuse("duplicate_key", message, "keep one of them")
+            entry.reject("duplicate_key", message, "keep one of them")
         elif entry.value is not None or key.takes_null:
             written[key.target] = spelling
             value = key.read(replace(entry, unit=key.unit or unit_of(spelling)))

@@ -15,11 +15,11 @@ from plait.client.config.durations import (
 )
 from plait.client.config.key_table import Key, KeyTable
 from plait.client.config.oauth import read_auth
-from plait.client.config.policy_file import policy_from
+from plait.client.config.policy_file import policy_from_raw
 from plait.client.config.server_value_types import (
     read_env,
     read_headers,
-    read_inherited,
+    read_inherit_env,
     read_reconnect,
 )
 from plait.client.config.servers import TransportName
@@ -33,7 +33,7 @@ from plait.client.config.value_types import (
     read_data_map,
     read_encoding,
     read_function,
-    read_lockfile_place,
+    read_lockfile_path,
     read_object,
     read_output_handling,
     read_patterns,
@@ -90,7 +90,7 @@ _STDIO = (
     Key("args", read_texts, "args"),
     Key("env", read_env, "env"),
     Key("env_file", read_text, "env_file"),
-    Key("inherit_env", read_inherited, "inherit_env"),
+    Key("inherit_env", read_inherit_env, "inherit_env"),
     Key("cwd", read_text, "cwd"),
     Key("encoding", read_encoding, "encoding"),
     Key(
@@ -194,12 +194,12 @@ _OPTIONS = (
     Key("fallbacks", read_text_map, "fallbacks"),
     Key("profile", one_of("default", "openai", "openai_strict", "anthropic", "gemini"), "profile"),
     Key("tool_overrides", read_data_map, "tool_overrides"),
-    Key("lockfile", read_lockfile_place, "lockfile"),
+    Key("lockfile", read_lockfile_path, "lockfile"),
     Key("lock", one_of("off", "warn", "block"), "lock"),
     Key("log_level", one_of(*_LOG_LEVELS), "log_level"),
     Key("result_budget", read_result_budget, "result_budget"),
     Key("call_budget", read_call_budget, "call_budget"),
-    Key("policy", policy_from, "policy"),
+    Key("policy", policy_from_raw, "policy"),
     Key("defer", read_deferral, "defer"),
     *(Key(name, read_bool, name) for name in _FLAGS),
     *(Key(name, read_function, name) for name in _HOOKS),

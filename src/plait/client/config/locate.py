@@ -28,10 +28,10 @@ def find_config(
     if named := known.get(ENVIRONMENT_VARIABLE):
         return _existing(named, f"named by ${ENVIRONMENT_VARIABLE}")
     places = config_places(cwd=cwd, environ=known)
-    for place in places:
-        if place.is_file():
-            return place
-    looked = ", ".join(_short(place, known) for place in places)
+    for path in places:
+        if path.is_file():
+            return path
+    looked = ", ".join(_short(path, known) for path in places)
     raise _error(
         None,
         f"no configuration found; looked for --config, ${ENVIRONMENT_VARIABLE}, {looked}",
@@ -79,6 +79,6 @@ def _home(environ: Mapping[str, str]) -> Path:
     return Path(named) if named else Path.home()
 
 
-def _short(place: Path, environ: Mapping[str, str]) -> str:
+def _short(path: Path, environ: Mapping[str, str]) -> str:
     home = _home(environ)
-    return f"~/{place.relative_to(home).as_posix()}" if place.is_relative_to(home) else str(place)
+    return f"~/{path.relative_to(home).as_posix()}" if path.is_relative_to(home) else str(path)

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 from plait.client.config.key_table import Key, KeyTable, read_table
-from plait.client.config.raw_value import UNSET, Given, Unset
+from plait.client.config.raw_value import UNSET, RawValue, Unset
 from plait.client.config.urls import LOOPBACK
 from plait.client.config.value_types import one_of, read_count, read_object, read_text, read_texts
 from plait.errors import ConfigError
@@ -161,17 +161,17 @@ def _address_fault(settings: OAuth) -> str | None:
     return None
 
 
-def _read_scopes(given: Given) -> tuple[str, ...] | Unset:
+def _read_scopes(raw: RawValue) -> tuple[str, ...] | Unset:
     """Read scopes: a list, or one string with blanks between them."""
-    if isinstance(given.value, str):
-        text = given.text()
+    if isinstance(raw.value, str):
+        text = raw.text()
         return UNSET if text is UNSET else tuple(text.split())
-    return read_texts(given)
+    return read_texts(raw)
 
 
-def _read_store(given: Given) -> object:
+def _read_store(raw: RawValue) -> object:
     """Read the name of a store, or take an object that is one."""
-    return one_of(*STORE_NAMES)(given) if isinstance(given.value, str) else read_object(given)
+    return one_of(*STORE_NAMES)(raw) if isinstance(raw.value, str) else read_object(raw)
 
 
 OAUTH_KEYS = KeyTable(
@@ -203,30 +203,30 @@ OAUTH_KEYS = KeyTable(
 """The keys of an `auth` object of type `oauth`."""
 
 
-def read_auth(given: Given) -> object:
+def read_auth(raw: RawValue) -> object:
     """Read who the client is: the word `oauth`, settings of it, or an object of a library."""
-    if isinstance(given.value, str):
-        text = given.text()
+    if isinstance(raw.value, str):
+        text = raw.text()
         if text is UNSET or text == "oauth":
             return UNSET if text is UNSET else OAuth()
         hint = 'write "oauth"; a fixed key goes into "headers"'
-        return given.refuse("unknown_value", "is no way to sign in", hint)
-    entries = dict(given.entries())
+        return raw.reject("unknown_value", "is no way to sign in", hint)
+    entries = dict(raw.entries())
     if not entries:
-        return read_object(given)
+        return read_object(raw)
     kind = entries.get("type")
     if kind is not None and kind.text() != "oauth":
-        return kind.refuse("unknown_value", "is no way to sign in", 'write "oauth"')
-    known = len(given.place.problems.errors)
-    values = read_table(given, OAUTH_KEYS)
-    if len(given.place.problems.errors) > known:
+        return kind.reject("unknown_value", "is no way to sign in", 'write "oauth"')
+    known = len(raw.location.problems.errors)
+    values = read_table(raw, OAUTH_KEYS)
+    if len(raw.location.problems.errors) > known:
         return UNSET
     if file := values.get("private_key_file"):
-        home = str(given.variables.home)
+        home = str(raw.variables.home)
         values["private_key_file"] = str(
-            given.variables.folder / (home + file[1:] if file.startswith("~/") else file)
+            raw.variables.folder / (home + file[1:] if file.startswith("~/") else file)
         )
     try:
         return OAuth(**values)
     except ConfigError as error:
-        return given.refuse("bad_value", error.message)
+        return raw.reject("bad_value", error.message)

@@ -99,8 +99,8 @@ class PolicyRule:
     def fits(self, arguments: Mapping[str, Any]) -> bool:
         """Say whether the arguments are those that the rule is about."""
         return all(
-            argument_fits(value_at(arguments, place), _several(globs), strict=self.do == "allow")
-            for place, globs in (self.when or {}).items()
+            argument_fits(value_at(arguments, path), _several(globs), strict=self.do == "allow")
+            for path, globs in (self.when or {}).items()
         )
 
     def __str__(self) -> str:
@@ -112,7 +112,7 @@ class PolicyRule:
         ]
         said += [" and ".join(_several(self.annotation))] if self.annotation else []
         said += [
-            f"{place} is {' or '.join(_several(one))}" for place, one in (self.when or {}).items()
+            f"{path} is {' or '.join(_several(one))}" for path, one in (self.when or {}).items()
         ]
         return ", ".join(said)
 

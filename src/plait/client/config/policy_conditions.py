@@ -14,12 +14,12 @@ from plait.client.config.raw_value import UNSET, as_list, as_mapping
 _SLASHES = re.compile(r"[\\/]+")
 
 
-def value_at(arguments: Mapping[str, Any], place: str) -> object:
+def value_at(arguments: Mapping[str, Any], path: str) -> object:
     """Return an argument by its name, or what a JSON pointer leads to; `UNSET` if there is none."""
-    if not place.startswith("/"):
-        return arguments.get(place, UNSET)
+    if not path.startswith("/"):
+        return arguments.get(path, UNSET)
     found: object = arguments
-    for step in place[1:].split("/"):
+    for step in path[1:].split("/"):
         name = step.replace("~1", "/").replace("~0", "~")
         entries, items = as_mapping(found), as_list(found)
         if entries is not None and name in entries:

@@ -17,8 +17,8 @@ from typing import cast
 from plait.client.config.document import load_text, parse_json, workspace_of
 from plait.client.config.key_table import Key, KeyTable, read_table
 from plait.client.config.policy import VERDICTS, Policy, PolicyRule, annotation_hint, signed_trait
-from plait.client.config.problems import Place, Problems, did_you_mean
-from plait.client.config.raw_value import UNSET, Given, Unset
+from plait.client.config.problems import Location, Problems, did_you_mean
+from plait.client.config.raw_value import UNSET, RawValue, Unset
 from plait.client.config.value_types import one_of, read_bool, read_text, read_texts
 from plait.client.config.variables import Variables
 
@@ -37,155 +37,155 @@ def read_policy(source: PolicySource, *, environ: Mapping[str, str] | None = Non
     problems = Problems()
     known = os.environ if environ is None else environ
     variables = Variables(environ=known, folder=Path(), home=Path.home())
-    policy = policy_from(Given(source, Place(problems), variables))
+    policy = policy_from_raw(RawValue(source, Location(problems), variables))
     problems.raise_errors()
     for warning in problems.warnings:
         logger.warning("%s", warning)
     return cast("Policy", policy)
 
 
-def policy_from(given: Given) -> Policy | Unset:
+def policy_from_raw(raw: RawValue) -> Policy | Unset:
     """Read a policy where one may stand: its rules, or the path of a file."""
-    if isinstance(given.value, Policy):
-        return given.value
-    if isinstance(given.value, (str, os.PathLike)):
-        return _from_file(given)
-    return _from_value(given)
+    if isinstance(raw.value, Policy):
+        return raw.value
+    if isinstance(raw.value, (str, os.PathLike)):
+        return _from_file(raw)
+    return _from_value(raw)
 
 
-def _from_file(given: Given) -> Policy | Unset:
-    text = given.text()
+def _from_file(raw: RawValue) -> Policy | Unset:
+    text = raw.text()
     if text is UNSET:
         return UNSET
     if not text.strip():
-        return given.refuse("empty_value", "must not be empty")
-    home = str(given.variables.home)
-    path = given.variables.folder / (home + text[1:] if text.startswith("~/") else text)
-    place = Place(given.place.problems, file=str(path))
-    value = _loaded(path, place)
+        return raw.reject("empty_value", "must not be empty")
+    home = str(raw.variables.home)
+    path = raw.variables.folder / (home + text[1:] if text.startswith("~/") else text)
+    location = Location(raw.location.problems, file=str(path))
+    value = _loaded(path, location)
     if value is None:
         return UNSET
-    variables = replace(given.variables, folder=workspace_of(path))
-    policy = _from_value(Given(value, place, variables))
+    variables = replace(raw.variables, folder=workspace_of(path))
+    policy = _from_value(RawValue(value, location, variables))
     return UNSET if policy is UNSET else replace(policy, source=str(path))
 
 
-def _loaded(path: Path, place: Place) -> object:
-    text = load_text(path, place)
+def _loaded(path: Path, location: Location) -> object:
+    text = load_text(path, location)
     if text is None:
         return None
     if path.suffix.lower() != ".toml":
-        document = parse_json(text, place, start=_START)
+        document = parse_json(text, location, start=_START)
         for name in document.repeated_keys if document else ():
-            place.error("duplicate_key", f'the key "{name}" stands twice in one object')
+            location.error("duplicate_key", f'the key "{name}" stands twice in one object')
         return document.value if document else None
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        place.error("toml_syntax", f"not valid TOML: {error}")
+        location.error("toml_syntax", f"not valid TOML: {error}")
         return None
 
 
 _START = '{"default": "ask", "rules": [{"tool": "…", "do": "allow"}]}'
 
 
-def _from_value(given: Given) -> Policy | Unset:
-    if not given.is_object("a policy", f"start with {_START}"):
+def _from_value(raw: RawValue) -> Policy | Unset:
+    if not raw.is_object("a policy", f"start with {_START}"):
         return UNSET
-    before = len(given.place.problems.errors)
-    values = read_table(given, _POLICY_KEYS)
-    return UNSET if len(given.place.problems.errors) > before else Policy(**values)
+    before = len(raw.location.problems.errors)
+    values = read_table(raw, _POLICY_KEYS)
+    return UNSET if len(raw.location.problems.errors) > before else Policy(**values)
 
 
-def _read_rules(given: Given) -> tuple[PolicyRule, ...] | Unset:
-    if not given.is_list("a list of rules", 'write [{"tool": "…", "do": "allow"}]'):
+def _read_rules(raw: RawValue) -> tuple[PolicyRule, ...] | Unset:
+    if not raw.is_list("a list of rules", 'write [{"tool": "…", "do": "allow"}]'):
         return UNSET
-    rules = [_read_rule(item) for item in given.items()]
+    rules = [_read_rule(item) for item in raw.items()]
     return tuple(rule for rule in rules if rule is not UNSET)
 
 
-def _read_rule(given: Given) -> PolicyRule | Unset:
-    if isinstance(given.value, PolicyRule):
-        return given.value
-    if not given.is_object("a rule", 'such as {"tool": "…", "do": "allow"}'):
+def _read_rule(raw: RawValue) -> PolicyRule | Unset:
+    if isinstance(raw.value, PolicyRule):
+        return raw.value
+    if not raw.is_object("a rule", 'such as {"tool": "…", "do": "allow"}'):
         return UNSET
-    before = len(given.place.problems.errors)
-    values = read_table(given, _RULE_KEYS)
-    keys = (_RULE_KEYS.find(spelling) for spelling, _ in given.entries())
+    before = len(raw.location.problems.errors)
+    values = read_table(raw, _RULE_KEYS)
+    keys = (_RULE_KEYS.find(spelling) for spelling, _ in raw.entries())
     written = {key.target for key in keys if key is not None}
-    if len(given.place.problems.errors) == before:
+    if len(raw.location.problems.errors) == before:
         if "do" not in written:
-            given.refuse("missing_key", 'has no "do"', 'add "do": "allow", "ask" or "deny"')
+            raw.reject("missing_key", 'has no "do"', 'add "do": "allow", "ask" or "deny"')
         if written.isdisjoint(_CONDITIONS):
             hint = 'add "tool", "server", "annotation" or "when"; for every tool: "tool": "*"'
-            given.refuse("missing_key", "names no tools", hint)
-    return UNSET if len(given.place.problems.errors) > before else PolicyRule(**values)
+            raw.reject("missing_key", "names no tools", hint)
+    return UNSET if len(raw.location.problems.errors) > before else PolicyRule(**values)
 
 
 _CONDITIONS = ("tool", "server", "annotation", "when")
 
 
-def _read_names(given: Given) -> tuple[str, ...] | Unset:
+def _read_names(raw: RawValue) -> tuple[str, ...] | Unset:
     """Read one name or a list of them, none of which is empty."""
-    if isinstance(given.value, str):
-        text = read_text(given)
+    if isinstance(raw.value, str):
+        text = read_text(raw)
         return UNSET if text is UNSET else (text,)
-    if not given.is_list("a name, a glob, or a list of them"):
+    if not raw.is_list("a name, a glob, or a list of them"):
         return UNSET
-    if not list(given.items()):
-        return given.refuse("empty_value", "must not be empty", "leave it out")
-    texts = [read_text(item) for item in given.items()]
+    if not list(raw.items()):
+        return raw.reject("empty_value", "must not be empty", "leave it out")
+    texts = [read_text(item) for item in raw.items()]
     return tuple(text for text in texts if text is not UNSET)
 
 
-def _read_servers(given: Given) -> tuple[str, ...] | Unset:
-    names = _read_names(given)
+def _read_servers(raw: RawValue) -> tuple[str, ...] | Unset:
+    names = _read_names(raw)
     if names is not UNSET and any("/" in name for name in names):
         hint = 'write "tool": "server/tool"'
-        return given.refuse("bad_name", 'the name of a server has no "/"', hint)
+        return raw.reject("bad_name", 'the name of a server has no "/"', hint)
     return names
 
 
-def _read_annotations(given: Given) -> tuple[str, ...] | Unset:
-    words = _read_names(given)
+def _read_annotations(raw: RawValue) -> tuple[str, ...] | Unset:
+    words = _read_names(raw)
     if words is UNSET:
         return UNSET
     unknown = [word for word in words if signed_trait(word) is None]
     for word in unknown:
         message = f"there is no annotation {word!r}"
-        given.refuse("unknown_value", message, annotation_hint(word))
+        raw.reject("unknown_value", message, annotation_hint(word))
     return UNSET if unknown else words
 
 
-def _read_when(given: Given) -> dict[str, tuple[str, ...]] | Unset:
-    if not given.is_object("globs by argument", 'write {"path": "/etc/*"}'):
+def _read_when(raw: RawValue) -> dict[str, tuple[str, ...]] | Unset:
+    if not raw.is_object("globs by argument", 'write {"path": "/etc/*"}'):
         return UNSET
-    globs = {name: _read_globs(entry) for name, entry in given.entries()}
+    globs = {name: _read_globs(entry) for name, entry in raw.entries()}
     if not globs:
-        return given.refuse("empty_value", "must not be empty", "leave it out")
+        return raw.reject("empty_value", "must not be empty", "leave it out")
     return {name: some for name, some in globs.items() if some is not UNSET}
 
 
-def _read_globs(given: Given) -> tuple[str, ...] | Unset:
+def _read_globs(raw: RawValue) -> tuple[str, ...] | Unset:
     """Read globs; numbers, true and false are compared as JSON writes them."""
-    if isinstance(given.value, bool | int | float):
-        return (str(given.value).lower(),)
-    if isinstance(given.value, str):
-        text = given.text()
+    if isinstance(raw.value, bool | int | float):
+        return (str(raw.value).lower(),)
+    if isinstance(raw.value, str):
+        text = raw.text()
         return UNSET if text is UNSET else (text,)
-    if given.value in ([], ()):
-        return given.refuse("empty_value", "must not be empty", "leave it out")
-    return read_texts(given)
+    if raw.value in ([], ()):
+        return raw.reject("empty_value", "must not be empty", "leave it out")
+    return read_texts(raw)
 
 
 class _StrictTable(KeyTable):
     """Keys of which an unknown one is an error wherever it stands."""
 
-    def doubt(self, spelling: str, entry: Given) -> None:
+    def flag(self, spelling: str, entry: RawValue) -> None:
         """Refuse a key that has no meaning."""
         hint = did_you_mean(spelling, self.spellings)
         hint = hint or f"known are {', '.join(sorted(self.spellings))}"
-        entry.refuse("unknown_key", f"is not a key of a {self.noun}", hint)
+        entry.reject("unknown_key", f"is not a key of a {self.noun}", hint)
 
 
 _POLICY_KEYS = _StrictTable(

@@ -31,7 +31,7 @@ class Problems:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """A spot in a configuration, where problems can be recorded."""
 
     problems: Problems = field(repr=False)
@@ -40,7 +40,7 @@ class Place:
 
     path: str = ""
 
-    def at(self, step: str | int) -> Place:
+    def at(self, step: str | int) -> Location:
         """Return the place one key, or one list index, further in."""
         if isinstance(step, int):
             return replace(self, path=f"{self.path}[{step}]")
@@ -56,7 +56,7 @@ class Place:
         """Record something that looks wrong but can be read."""
         self._record(self.problems.warnings, code, message, suggestion)
 
-    def doubt(self, code: str, message: str, suggestion: str | None = None) -> None:
+    def flag(self, code: str, message: str, suggestion: str | None = None) -> None:
         """Warn in a file, which other programs read too; refuse in Python, where it is a slip."""
         record = self.error if self.file is None else self.warn
         record(code, message, suggestion)

@@ -10,7 +10,7 @@ from datetime import timedelta
 from enum import Enum, auto
 from typing import Final, Literal, cast
 
-from plait.client.config.problems import Place
+from plait.client.config.problems import Location
 from plait.client.config.variables import Variables
 
 Unit = Literal["seconds", "milliseconds"]
@@ -27,31 +27,31 @@ UNSET: Final = Unset.UNSET
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class RawValue:
     """A value from a configuration, its place, and how to read it."""
 
     value: object
 
-    place: Place
+    location: Location
 
     variables: Variables
 
     unit: Unit = "seconds"
     """What a bare number means if it is a duration."""
 
-    def inside(self, step: str | int, value: object) -> Given:
+    def child(self, step: str | int, value: object) -> RawValue:
         """Return a value that lies within this one."""
-        return replace(self, value=value, place=self.place.at(step))
+        return replace(self, value=value, location=self.location.at(step))
 
-    def refuse(self, code: str, message: str, suggestion: str | None = None) -> Unset:
+    def reject(self, code: str, message: str, suggestion: str | None = None) -> Unset:
         """Record why the value cannot be used."""
-        self.place.error(code, message, suggestion)
+        self.location.error(code, message, suggestion)
         return UNSET
 
     def wrong_type(self, expected: str, suggestion: str | None = None) -> Unset:
         """Record that the value is of another type; the value itself is not quoted."""
         message = f"expected {expected}, found {describe(self.value)}"
-        return self.refuse("wrong_type", message, suggestion)
+        return self.reject("wrong_type", message, suggestion)
 
     def text(self, expected: str = "a string", suggestion: str | None = None) -> str | Unset:
         """Read a string, or a path object, with its variables replaced."""
@@ -60,16 +60,16 @@ class Given:
             value = os.fspath(cast("os.PathLike[str]", value))
         if not isinstance(value, str):
             return self.wrong_type(expected, suggestion)
-        expanded = self.variables.expand(value, self.place)
+        expanded = self.variables.expand(value, self.location)
         if expanded is not None and "\0" in expanded:
-            return self.refuse("bad_value", "holds a NUL character, which no program takes")
+            return self.reject("bad_value", "holds a NUL character, which no program takes")
         return UNSET if expanded is None else expanded
 
     def scalar(self) -> object:
         """Read the value; a string with variables may turn out to be a number or a boolean."""
         if not isinstance(self.value, str) or "${" not in self.value:
             return self.value
-        expanded = self.variables.expand(self.value, self.place)
+        expanded = self.variables.expand(self.value, self.location)
         if expanded is None:
             return UNSET
         try:
@@ -84,13 +84,13 @@ class Given:
             return False
         return True
 
-    def entries(self) -> Iterator[tuple[str, Given]]:
+    def entries(self) -> Iterator[tuple[str, RawValue]]:
         """Yield the keys and values of an object; keys that are no strings are refused."""
         for key, value in (as_mapping(self.value) or {}).items():
             if isinstance(key, str):
-                yield key, self.inside(key, value)
+                yield key, self.child(key, value)
             else:
-                self.refuse("wrong_type", f"keys are strings, found {describe(key)}")
+                self.reject("wrong_type", f"keys are strings, found {describe(key)}")
 
     def is_list(self, expected: str, suggestion: str | None = None) -> bool:
         """Check for a list."""
@@ -99,13 +99,13 @@ class Given:
             return False
         return True
 
-    def items(self) -> Iterator[Given]:
+    def items(self) -> Iterator[RawValue]:
         """Yield the values of a list."""
         for index, value in enumerate(as_list(self.value) or ()):
-            yield self.inside(index, value)
+            yield self.child(index, value)
 
 
-Read = Callable[[Given], object]
+Reader = Callable[[RawValue], object]
 """Checks a value and returns what to store, or `UNSET` after recording why not."""
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from plait.client.config.document import Document, load_document
-from plait.client.config.file_layouts import Shape, find_shape
+from plait.client.config.file_layouts import ConfigLayout, find_layout
 from plait.client.config.key_table import read_table
 from plait.client.config.keys import CLIENT_KEYS
-from plait.client.config.problems import Place, Problems
-from plait.client.config.raw_value import Given, describe
+from plait.client.config.problems import Location, Problems
+from plait.client.config.raw_value import RawValue, describe
 from plait.client.config.read_server import is_disabled, read_server
 from plait.client.config.servers import ServerConfig
 from plait.client.config.variables import Ask, InputRequest, Variables
@@ -70,13 +70,13 @@ def read_config(
         return source
     problems = Problems()
     document = load_document(source, problems, base)
-    shape = find_shape(document.value, document.place) if document else None
-    if document is None or shape is None:
+    layout = find_layout(document.value, document.location) if document else None
+    if document is None or layout is None:
         problems.raise_errors()
         raise AssertionError("unreachable: a source that cannot be read has recorded why")
-    variables = _variables_for(document, shape, environ, ask)
-    options = read_table(Given(shape.options, document.place, variables), CLIENT_KEYS)
-    servers, disabled = _read_servers(shape, variables)
+    variables = _variables_for(document, layout, environ, ask)
+    options = read_table(RawValue(layout.options, document.location, variables), CLIENT_KEYS)
+    servers, disabled = _read_servers(layout, variables)
     problems.raise_errors()
     for warning in problems.warnings:
         logger.warning("%s", warning)
@@ -86,7 +86,7 @@ def read_config(
         default_tool_timeout=options.pop("default_tool_timeout", None),
         options=options,
         warnings=tuple(problems.warnings),
-        source=document.place.file,
+        source=document.location.file,
     )
 
 
@@ -99,9 +99,11 @@ def read_options(options: Mapping[str, object]) -> dict[str, Any]:
     if not options:
         return {}
     problems = Problems()
-    place = Place(problems)
-    variables = _variables_for(Document(options, place, Path()), Shape({}, place), None, None)
-    read = read_table(Given(options, place, variables), CLIENT_KEYS)
+    location = Location(problems)
+    variables = _variables_for(
+        Document(options, location, Path()), ConfigLayout({}, location), None, None
+    )
+    read = read_table(RawValue(options, location, variables), CLIENT_KEYS)
     problems.raise_errors()
     for warning in problems.warnings:
         logger.warning("%s", warning)
@@ -109,7 +111,7 @@ def read_options(options: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _variables_for(
-    document: Document, shape: Shape, environ: Mapping[str, str] | None, ask: Ask | None
+    document: Document, layout: ConfigLayout, environ: Mapping[str, str] | None, ask: Ask | None
 ) -> Variables:
     known = os.environ if environ is None else environ
     home = known.get("HOME") or known.get("USERPROFILE")
@@ -117,35 +119,35 @@ def _variables_for(
         environ=known,
         folder=document.folder,
         home=Path(home) if home else Path.home(),
-        inputs=shape.inputs,
+        inputs=layout.inputs,
         ask=ask,
     )
 
 
 def _read_servers(
-    shape: Shape, variables: Variables
+    layout: ConfigLayout, variables: Variables
 ) -> tuple[dict[str, ServerConfig], tuple[str, ...]]:
     servers: dict[str, ServerConfig] = {}
     disabled: list[str] = []
-    for name, value in shape.servers.items():
-        if not _is_server_name(name, shape.place):
+    for name, value in layout.servers.items():
+        if not _is_server_name(name, layout.location):
             continue
-        given = Given(value, shape.place.at(name), variables.for_server())
-        if is_disabled(given):
+        raw = RawValue(value, layout.location.at(name), variables.for_server())
+        if is_disabled(raw):
             disabled.append(name)
-        elif (server := read_server(given)) is not None:
+        elif (server := read_server(raw)) is not None:
             servers[name] = server
     return servers, tuple(disabled)
 
 
-def _is_server_name(name: object, place: Place) -> TypeGuard[str]:
+def _is_server_name(name: object, location: Location) -> TypeGuard[str]:
     if not isinstance(name, str):
-        place.error("bad_name", f"the name of a server is a string, found {describe(name)}")
+        location.error("bad_name", f"the name of a server is a string, found {describe(name)}")
     elif not name.strip():
-        place.error("bad_name", "the name of a server must not be empty")
+        location.error("bad_name", "the name of a server must not be empty")
     elif "/" in name:
         hint = f'such as "{name.replace("/", "-")}"; a tool is named server/tool'
-        place.at(name).error("bad_name", 'the name of a server has no "/"', hint)
+        location.at(name).error("bad_name", 'the name of a server has no "/"', hint)
     else:
         return True
     return False

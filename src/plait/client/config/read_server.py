@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 from plait._support.dotenv import DotenvError, parse_dotenv
 from plait.client.config.key_table import read_table
 from plait.client.config.keys import server_keys
-from plait.client.config.raw_value import Given, as_mapping
+from plait.client.config.raw_value import RawValue, as_mapping
 from plait.client.config.servers import (
     HttpServer,
     InProcessServer,
@@ -31,37 +31,37 @@ _CLASSES: Final[dict[TransportName, type[ServerConfig]]] = {
 }
 
 
-def read_server(given: Given) -> ServerConfig | None:
+def read_server(raw: RawValue) -> ServerConfig | None:
     """Read a server from an object, a typed value, or an MCP server in this process.
 
     Returns `None` after recording why the server cannot be used.
     """
-    value = given.value
+    value = raw.value
     if isinstance(value, (StdioServer, HttpServer, SseServer, WebSocketServer, InProcessServer)):
         return value
     if is_mcp_server(value):
         return InProcessServer(server=cast("Any", value))
     if as_mapping(value) is None:
         hint = 'write {"command": …} or {"url": …}'
-        given.wrong_type("a server", hint)
+        raw.wrong_type("a server", hint)
         return None
-    known = len(given.place.problems.errors)
-    transport = choose_transport(given)
-    values = read_table(given, server_keys(transport))
+    known = len(raw.location.problems.errors)
+    transport = choose_transport(raw)
+    values = read_table(raw, server_keys(transport))
     if transport == "stdio":
-        _finish_stdio(given, values)
-    if transport is None or len(given.place.problems.errors) > known:
+        _finish_stdio(raw, values)
+    if transport is None or len(raw.location.problems.errors) > known:
         return None
-    return _build(given, _CLASSES[transport], values)
+    return _build(raw, _CLASSES[transport], values)
 
 
-def is_disabled(given: Given) -> bool:
+def is_disabled(raw: RawValue) -> bool:
     """Say whether a server is switched off; a disabled server is not looked into further."""
-    entry = as_mapping(given.value) or {}
+    entry = as_mapping(raw.value) or {}
     off = entry.get("disabled")
     on = entry.get("enabled")
-    disabled = read_bool(given.inside("disabled", off)) if off is not None else False
-    enabled = read_bool(given.inside("enabled", on)) if on is not None else True
+    disabled = read_bool(raw.child("disabled", off)) if off is not None else False
+    enabled = read_bool(raw.child("enabled", on)) if on is not None else True
     return disabled is True or enabled is False
 
 
@@ -73,44 +73,42 @@ def is_mcp_server(value: object) -> bool:
     )
 
 
-def _build(given: Given, cls: type[ServerConfig], values: dict[str, Any]) -> ServerConfig:
+def _build(raw: RawValue, cls: type[ServerConfig], values: dict[str, Any]) -> ServerConfig:
     waits = {name: value for name, value in values.items() if name.startswith("timeouts.")}
     fields = {name: value for name, value in values.items() if name not in waits}
     timeouts = Timeouts(**{name.removeprefix("timeouts."): value for name, value in waits.items()})
-    secrets = frozenset(given.variables.secrets)
-    return cls(**fields, timeouts=timeouts, secrets=secrets, source=given.place.file)
+    secrets = frozenset(raw.variables.secrets)
+    return cls(**fields, timeouts=timeouts, secrets=secrets, source=raw.location.file)
 
 
-def _finish_stdio(given: Given, values: dict[str, Any]) -> None:
+def _finish_stdio(raw: RawValue, values: dict[str, Any]) -> None:
     """Resolve paths, add the variables of the env file, and look at the command."""
-    home = str(given.variables.home)
+    home = str(raw.variables.home)
     for name in ("command", "cwd", "env_file"):
         if name in values and (values[name] == "~" or values[name].startswith("~/")):
             values[name] = home + values[name][1:]
-    if "cwd" in values and given.place.file is not None:
-        values["cwd"] = str((given.variables.folder / values["cwd"]).absolute())
+    if "cwd" in values and raw.location.file is not None:
+        values["cwd"] = str((raw.variables.folder / values["cwd"]).absolute())
     if "env_file" in values:
-        values["env"] = {**_read_env_file(given, values.pop("env_file")), **values.get("env", {})}
+        values["env"] = {**_read_env_file(raw, values.pop("env_file")), **values.get("env", {})}
     first, blank, _ = values.get("command", "").strip().partition(" ")
     if blank and not values.get("args") and not {"/", "\\"} & set(first):
-        given.place.at("command").warn(
+        raw.location.at("command").warn(
             "command_line",
             "looks like a whole command line",
             f'write "command": "{first}", and the other words into "args"',
         )
 
 
-def _read_env_file(given: Given, name: str) -> dict[str, str]:
-    entry = given.inside(
-        "envFile" if "envFile" in (as_mapping(given.value) or {}) else "env_file", name
-    )
-    path = given.variables.folder / Path(name)
+def _read_env_file(raw: RawValue, name: str) -> dict[str, str]:
+    entry = raw.child("envFile" if "envFile" in (as_mapping(raw.value) or {}) else "env_file", name)
+    path = raw.variables.folder / Path(name)
     try:
         return parse_dotenv(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
-        entry.refuse("file_missing", f"there is no file {path}")
+        entry.reject("file_missing", f"there is no file {path}")
     except DotenvError as error:
-        entry.refuse("bad_env_file", f"{path}: {error}")
+        entry.reject("bad_env_file", f"{path}: {error}")
     except (OSError, UnicodeDecodeError) as error:
-        entry.refuse("file_unreadable", f"{path} cannot be read: {type(error).__name__}")
+        entry.reject("file_unreadable", f"{path} cannot be read: {type(error).__name__}")
     return {}

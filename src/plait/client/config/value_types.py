@@ -10,7 +10,7 @@ from re import Pattern
 from typing import cast
 
 from plait.client.config.problems import did_you_mean
-from plait.client.config.raw_value import UNSET, Given, Read, Unset
+from plait.client.config.raw_value import UNSET, RawValue, Reader, Unset
 
 _LONGEST_QUOTE = 40
 """Longer values are not quoted in a message."""
@@ -18,198 +18,196 @@ _LONGEST_QUOTE = 40
 _CONTENT_TYPES = ("text", "image", "audio", "resource", "resource_link", "structured_content")
 
 
-def read_text(given: Given) -> str | Unset:
+def read_text(raw: RawValue) -> str | Unset:
     """Read a string that is not blank."""
-    text = given.text()
+    text = raw.text()
     if text is not UNSET and not text.strip():
-        return given.refuse("empty_value", "must not be empty")
+        return raw.reject("empty_value", "must not be empty")
     return text
 
 
-def read_any_text(given: Given) -> str | Unset:
+def read_any_text(raw: RawValue) -> str | Unset:
     """Read a string, which may be empty."""
-    return given.text()
+    return raw.text()
 
 
-def read_bool(given: Given) -> bool | Unset:
+def read_bool(raw: RawValue) -> bool | Unset:
     """Read true or false."""
-    value = given.scalar()
+    value = raw.scalar()
     if isinstance(value, bool) or value is UNSET:
         return value
-    return given.wrong_type("true or false", _unquoted(value, ("true", "false")))
+    return raw.wrong_type("true or false", _unquoted(value, ("true", "false")))
 
 
-def read_count(given: Given) -> int | Unset:
+def read_count(raw: RawValue) -> int | Unset:
     """Read a whole number of at least 1."""
-    value = given.scalar()
+    value = raw.scalar()
     if value is UNSET:
         return UNSET
     if isinstance(value, float):
-        return given.refuse("wrong_type", "expected a whole number, found a fraction")
+        return raw.reject("wrong_type", "expected a whole number, found a fraction")
     if isinstance(value, bool) or not isinstance(value, int):
-        return given.wrong_type("a whole number")
+        return raw.wrong_type("a whole number")
     if value < 1:
-        return given.refuse("bad_number", "must be at least 1")
+        return raw.reject("bad_number", "must be at least 1")
     return value
 
 
-def read_attempts(given: Given) -> int | Unset:
+def read_attempts(raw: RawValue) -> int | Unset:
     """Read how often to try; none at all is said by `enabled`."""
-    if given.value == 0 and given.value is not False:
-        return given.refuse(
-            "bad_number", "must be at least 1", 'to switch it off: "enabled": false'
-        )
-    return read_count(given)
+    if raw.value == 0 and raw.value is not False:
+        return raw.reject("bad_number", "must be at least 1", 'to switch it off: "enabled": false')
+    return read_count(raw)
 
 
-def read_share(given: Given) -> float | Unset:
+def read_fraction(raw: RawValue) -> float | Unset:
     """Read a number from 0 to 1."""
-    value = given.scalar()
+    value = raw.scalar()
     if value is UNSET:
         return UNSET
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return given.wrong_type("a number from 0 to 1")
-    return float(value) if 0 <= value <= 1 else given.refuse("bad_number", "must be from 0 to 1")
+        return raw.wrong_type("a number from 0 to 1")
+    return float(value) if 0 <= value <= 1 else raw.reject("bad_number", "must be from 0 to 1")
 
 
-def read_texts(given: Given) -> tuple[str, ...] | Unset:
+def read_texts(raw: RawValue) -> tuple[str, ...] | Unset:
     """Read a list of strings."""
-    hint = 'write ["…", "…"], one string for each word' if isinstance(given.value, str) else None
-    if not given.is_list("a list of strings", hint):
+    hint = 'write ["…", "…"], one string for each word' if isinstance(raw.value, str) else None
+    if not raw.is_list("a list of strings", hint):
         return UNSET
-    texts = [item.text(suggestion=_quoted(item.value)) for item in given.items()]
+    texts = [item.text(suggestion=_quoted(item.value)) for item in raw.items()]
     return tuple(text for text in texts if text is not UNSET)
 
 
-def read_lockfile_place(given: Given) -> str | bool | Unset:
+def read_lockfile_path(raw: RawValue) -> str | bool | Unset:
     """Read the path of a lockfile, seen from the configuration; true is the usual place."""
-    if isinstance(given.value, bool):
-        return given.value
-    text = given.text("a path, or true for the usual place")
+    if isinstance(raw.value, bool):
+        return raw.value
+    text = raw.text("a path, or true for the usual place")
     if text is UNSET:
         return UNSET
     if not text.strip():
-        return given.refuse("empty_value", "must not be empty")
-    place = Path(text)
-    if place.parts[:1] == ("~",):
-        place = given.variables.home.joinpath(*place.parts[1:])
-    return str(given.variables.folder / place)
+        return raw.reject("empty_value", "must not be empty")
+    location = Path(text)
+    if location.parts[:1] == ("~",):
+        location = raw.variables.home.joinpath(*location.parts[1:])
+    return str(raw.variables.folder / location)
 
 
-def read_patterns(given: Given) -> tuple[object, ...] | Unset:
+def read_patterns(raw: RawValue) -> tuple[object, ...] | Unset:
     """Read what tools are chosen by: names, globs and, from Python, whatever else chooses."""
-    if isinstance(given.value, str | Pattern | Mapping) or callable(given.value):
-        return _read_pattern(given)
-    if not given.is_list("a list of names"):
+    if isinstance(raw.value, str | Pattern | Mapping) or callable(raw.value):
+        return _read_pattern(raw)
+    if not raw.is_list("a list of names"):
         return UNSET
-    return tuple(pattern for item in given.items() for pattern in _read_pattern(item))
+    return tuple(pattern for item in raw.items() for pattern in _read_pattern(item))
 
 
-def _read_pattern(given: Given) -> tuple[object, ...]:
-    if isinstance(given.value, Pattern | Mapping) or callable(given.value):
-        return (cast("object", given.value),)
-    text = given.text(suggestion=_quoted(given.value))
+def _read_pattern(raw: RawValue) -> tuple[object, ...]:
+    if isinstance(raw.value, Pattern | Mapping) or callable(raw.value):
+        return (cast("object", raw.value),)
+    text = raw.text(suggestion=_quoted(raw.value))
     return () if text is UNSET else (text,)
 
 
-def read_text_map(given: Given) -> dict[str, str] | Unset:
+def read_text_map(raw: RawValue) -> dict[str, str] | Unset:
     """Read an object whose values are strings."""
-    if not given.is_object("an object of strings"):
+    if not raw.is_object("an object of strings"):
         return UNSET
-    texts = {key: entry.text(suggestion=_quoted(entry.value)) for key, entry in given.entries()}
+    texts = {key: entry.text(suggestion=_quoted(entry.value)) for key, entry in raw.entries()}
     return {key: text for key, text in texts.items() if text is not UNSET}
 
 
-def read_encoding(given: Given) -> str | Unset:
+def read_encoding(raw: RawValue) -> str | Unset:
     """Read the name of a text encoding."""
-    text = read_text(given)
+    text = read_text(raw)
     if text is UNSET:
         return UNSET
     try:
         codecs.lookup(text)
     except LookupError:
-        return given.refuse("unknown_value", "is not a text encoding", 'usual is "utf-8"')
+        return raw.reject("unknown_value", "is not a text encoding", 'usual is "utf-8"')
     return text
 
 
-def read_function(given: Given) -> object:
+def read_function(raw: RawValue) -> object:
     """Read a function, which only Python can give."""
-    if callable(given.value):
-        return given.value
-    return given.wrong_type("a function", "functions can only be given in Python")
+    if callable(raw.value):
+        return raw.value
+    return raw.wrong_type("a function", "functions can only be given in Python")
 
 
-def read_object(given: Given) -> object:
+def read_object(raw: RawValue) -> object:
     """Read an object of another library as it is; within JSON values, variables are replaced."""
-    if isinstance(given.value, type):
-        return given.wrong_type("an object", f"make one: {given.value.__name__}(…)")
-    return read_data(given)
+    if isinstance(raw.value, type):
+        return raw.wrong_type("an object", f"make one: {raw.value.__name__}(…)")
+    return read_data(raw)
 
 
-def read_data(given: Given) -> object:
+def read_data(raw: RawValue) -> object:
     """Read any value, with the variables in all strings of it replaced."""
-    if isinstance(given.value, str):
-        return given.text()
-    if isinstance(given.value, Mapping):
-        return {key: read_data(entry) for key, entry in given.entries()}
-    if isinstance(given.value, list):
-        return [read_data(item) for item in given.items()]
-    return given.value
+    if isinstance(raw.value, str):
+        return raw.text()
+    if isinstance(raw.value, Mapping):
+        return {key: read_data(entry) for key, entry in raw.entries()}
+    if isinstance(raw.value, list):
+        return [read_data(item) for item in raw.items()]
+    return raw.value
 
 
-def read_data_map(given: Given) -> object:
+def read_data_map(raw: RawValue) -> object:
     """Read an object of any values."""
-    return read_data(given) if given.is_object("an object") else UNSET
+    return read_data(raw) if raw.is_object("an object") else UNSET
 
 
-def read_output_handling(given: Given) -> str | dict[str, str] | Unset:
+def read_output_handling(raw: RawValue) -> str | dict[str, str] | Unset:
     """Read where content goes: one word for all of it, or one per content type."""
-    if not isinstance(given.value, Mapping):
-        return _read_content_place(given)
+    if not isinstance(raw.value, Mapping):
+        return _read_content_target(raw)
     handling: dict[str, str] = {}
-    for name, entry in given.entries():
+    for name, entry in raw.entries():
         if name not in _CONTENT_TYPES:
             hint = did_you_mean(name, _CONTENT_TYPES) or f"known are {_listed(_CONTENT_TYPES)}"
-            entry.place.doubt("unknown_key", f'there is no content type "{name}"', hint)
-        elif (word := _PLACES.get(name, _read_content_place)(entry)) is not UNSET:
+            entry.location.flag("unknown_key", f'there is no content type "{name}"', hint)
+        elif (word := _PLACES.get(name, _read_content_target)(entry)) is not UNSET:
             handling[name] = word
     return handling
 
 
 def one_of(
     *words: str, aliases: Mapping[str, str] | None = None, hints: Mapping[str, str] | None = None
-) -> Callable[[Given], str | Unset]:
+) -> Callable[[RawValue], str | Unset]:
     """Make a reader for one of these words.
 
     `aliases` gives other spellings of them, and `hints` the answer to expected mistakes.
     """
     spellings = {**{word: word for word in words}, **(aliases or {})}
 
-    def read_word(given: Given) -> str | Unset:
+    def read_word(raw: RawValue) -> str | Unset:
         expected = f"one of {_listed(words)}"
-        text = given.text(expected)
+        text = raw.text(expected)
         if text is UNSET:
             return UNSET
         if text in spellings:
             return spellings[text]
         hint = (hints or {}).get(text) or did_you_mean(text, spellings)
-        return given.refuse("unknown_value", f"expected {expected}, found {quote(given)}", hint)
+        return raw.reject("unknown_value", f"expected {expected}, found {quote(raw)}", hint)
 
     return read_word
 
 
-_read_content_place = one_of("content", "artifact")
+_read_content_target = one_of("content", "artifact")
 _PLACES = {"structured_content": one_of("auto", "content", "artifact")}
 
 
-def function_or(other: Read) -> Read:
+def function_or(other: Reader) -> Reader:
     """Make a reader that also takes a function."""
-    return lambda given: given.value if callable(given.value) else other(given)
+    return lambda raw: raw.value if callable(raw.value) else other(raw)
 
 
-def quote(given: Given) -> str:
+def quote(raw: RawValue) -> str:
     """Quote a short word as it was written; anything else could hold a secret."""
-    written = given.value
+    written = raw.value
     if isinstance(written, str) and len(written) <= _LONGEST_QUOTE:
         return json.dumps(written, ensure_ascii=False)
     return "another value"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from plait.client.config.problems import Place
+from plait.client.config.problems import Location
 from plait.client.config.secret_names import looks_secret
 from plait.client.config.templates import Reference, TemplateError, parse_template
 
@@ -64,7 +64,7 @@ class Variables:
         """Return the same values with a secret memory of its own."""
         return replace(self, secrets=set[str]())
 
-    def expand(self, text: str, place: Place) -> str | None:
+    def expand(self, text: str, location: Location) -> str | None:
         """Replace the variables of a string once; values are not looked into again.
 
         Problems are recorded at the place, and the answer is then `None`.
@@ -73,22 +73,22 @@ class Variables:
             parts = parse_template(text)
         except TemplateError as error:
             hint = "write ${NAME}, ${env:NAME} or ${input:id}; a plain `${` is `$${`"
-            place.error("bad_variable", str(error), hint)
+            location.error("bad_variable", str(error), hint)
             return None
-        return self._join(parts, place)
+        return self._join(parts, location)
 
-    def _join(self, parts: tuple[str | Reference, ...], place: Place) -> str | None:
-        values = [part if isinstance(part, str) else self._value(part, place) for part in parts]
+    def _join(self, parts: tuple[str | Reference, ...], location: Location) -> str | None:
+        values = [part if isinstance(part, str) else self._value(part, location) for part in parts]
         known = [value for value in values if value is not None]
         return "".join(known) if len(known) == len(values) else None
 
-    def _value(self, reference: Reference, place: Place) -> str | None:
+    def _value(self, reference: Reference, location: Location) -> str | None:
         value = self._look_up(reference)
         if reference.default is not None and not value:
-            return self._join(reference.default, place)
+            return self._join(reference.default, location)
         if value is None:
             message, suggestion = _unset(reference)
-            place.error("unset_variable", message, suggestion)
+            location.error("unset_variable", message, suggestion)
         return value
 
     def _look_up(self, reference: Reference) -> str | None:

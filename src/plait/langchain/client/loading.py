@@ -13,7 +13,7 @@ from mcp.client.session import ElicitationFnT
 
 from plait.client.calls.callbacks import OnLog
 from plait.client.catalog.names import NamePolicy, with_public_names
-from plait.client.catalog.sanitize_tools import harmless_tool
+from plait.client.catalog.sanitize_tools import sanitize_tool
 from plait.client.catalog.schemas import Profile
 from plait.client.catalog.tool import Tool
 from plait.client.connections.server_info import ServerFacts
@@ -80,7 +80,7 @@ async def load_mcp_tools(
         caller = SessionCaller(session, name)
         listed = [Tool.from_mcp(name, tool) for tool in await list_all_tools(session)]
         if sanitize:
-            listed = [harmless_tool(tool)[0] for tool in listed]
+            listed = [sanitize_tool(tool)[0] for tool in listed]
     elif connection is not None:
         caller = toolbox_for(name, connection, callbacks, sanitize=sanitize)
         listed = await caller.tools()
@@ -116,7 +116,7 @@ def convert_mcp_tool_to_langchain_tool(
         raise ValueError(_NEITHER)
     settings = _settings(callbacks, tool_interceptors, handle_tool_errors=handle_tool_errors)
     names = NamePolicy(separator="_" if tool_name_prefix and server_name else "")
-    (named,) = with_public_names([harmless_tool(Tool.from_mcp(name, tool))[0]], names)
+    (named,) = with_public_names([sanitize_tool(Tool.from_mcp(name, tool))[0]], names)
     return MCPTool(named, ToolRunner(caller, settings))
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from langchain_core.tools import BaseTool
 
-from plait.client.catalog.deferral import Deferring
+from plait.client.catalog.deferral import DeferralPlan
 from plait.langchain.tools.model_support import provider_of
 from plait.langchain.tools.tool import MCPTool
 
@@ -20,7 +20,7 @@ def has_tool_search(model: object) -> bool:
     return provider_of(model) in _SEARCHING
 
 
-def marked_for_search(tools: Sequence[BaseTool], deferring: Deferring) -> list[BaseTool]:
+def marked_for_search(tools: Sequence[BaseTool], deferring: DeferralPlan) -> list[BaseTool]:
     """Mark the tools that are deferred, which the provider then keeps from the model."""
     ours = [tool.tool for tool in tools if isinstance(tool, MCPTool)]
     deferred = {tool.name for tool in deferring.split(ours).deferred}

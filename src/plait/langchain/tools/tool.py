@@ -16,7 +16,7 @@ from langgraph.prebuilt import ToolRuntime
 from pydantic import ConfigDict, PrivateAttr
 from typing_extensions import override
 
-from plait.client.catalog.schemas import Profile, shape_schema
+from plait.client.catalog.schemas import Profile, schema_for_provider
 from plait.client.catalog.tool import Tool
 from plait.langchain.tools.model_support import carried_by_graphs
 from plait.langchain.tools.runner import Answered, Invocation, Outcome, ToolRunner
@@ -151,7 +151,7 @@ def shaped_schema(schema: Mapping[str, Any], profile: Profile | None) -> dict[st
     before = _shaped_before.get(key)
     if before is not None and before[0] is schema:
         return before[1]
-    shaped = shape_schema(schema, profile).schema
+    shaped = schema_for_provider(schema, profile).schema
     _shaped_before[key] = (schema, shaped)
     while len(_shaped_before) > _MOST_SHAPED:
         _shaped_before.popitem(last=False)

@@ -12,7 +12,7 @@ from inline_snapshot import snapshot
 
 from plait.cli.doctor.findings import Finding
 from plait.cli.doctor.schemas import KINDS, check_schemas, kind_of
-from plait.client.catalog.schemas import PROFILES, shape_schema
+from plait.client.catalog.schemas import PROFILES, schema_for_provider
 from plait.client.catalog.tool import Tool
 from tests.unit.client.catalog.schemas.strategies import ANY
 
@@ -156,7 +156,7 @@ def test_the_output_for_the_oddest_schemas_stays_short() -> None:
 @settings(max_examples=100)
 def test_only_keywords_that_are_left_out_fall_through_to_the_last_kind(schema: Any) -> None:
     for profile in PROFILES:
-        for note in shape_schema(schema, profile).notes:
+        for note in schema_for_provider(schema, profile).notes:
             assert kind_of(note) is not KINDS[-1] or note.endswith(" left out"), note
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from plait import ConfigError
-from plait.client.catalog.deferral import Deferring
+from plait.client.catalog.deferral import DeferralPlan
 from plait.client.catalog.tool import Tool
 from plait.client.config.deferral import AUTO_TOKENS, NO_DEFERRAL, Deferral
 from plait.client.config.read import read_config, read_options
@@ -25,7 +25,7 @@ def _deferred(common: object, **servers: object) -> list[str]:
     }
     config = read_config({"mcpServers": entries})
     options = read_options({} if common is None else {"defer": common})
-    split = Deferring(options.get("defer"), config.servers).split(TOOLS)
+    split = DeferralPlan(options.get("defer"), config.servers).split(TOOLS)
     names = [tool.name for tool in (*split.shown, *split.deferred)]
     assert sorted(names) == sorted(tool.name for tool in TOOLS)
     return [tool.name for tool in split.deferred]
@@ -58,8 +58,8 @@ def test_a_server_decides_before_the_client(
 
 
 def test_a_counter_of_tokens_replaces_the_estimate() -> None:
-    def deferring(tokens: int) -> Deferring:
-        return Deferring(Deferral(over_tokens=100), {}, counter=lambda _text: tokens)
+    def deferring(tokens: int) -> DeferralPlan:
+        return DeferralPlan(Deferral(over_tokens=100), {}, counter=lambda _text: tokens)
 
     assert not deferring(33).split(TOOLS).deferred
     assert len(deferring(34).split(TOOLS).deferred) == 3
@@ -84,7 +84,7 @@ def test_deferring_may_be_written_in_many_ways(written: Any, read: Deferral) -> 
 @pytest.mark.parametrize("written", ["atuo", 0, -5, 1.5, {1: 2}])
 def test_what_makes_no_sense_is_refused(written: Any) -> None:
     with pytest.raises(ConfigError) as caught:
-        Deferring(read_options({"defer": written})["defer"], {}).split(TOOLS)
+        DeferralPlan(read_options({"defer": written})["defer"], {}).split(TOOLS)
 
     assert written != "atuo" or '"auto"' in str(caught.value)
 
@@ -96,7 +96,7 @@ def test_what_is_about_all_servers_is_refused_for_one(written: Any) -> None:
 
 
 def test_an_index_is_made_again_only_when_tools_change() -> None:
-    deferring = Deferring(None, {})
+    deferring = DeferralPlan(None, {})
     index = deferring.index(TOOLS)
 
     assert deferring.index([replace(tool) for tool in TOOLS]) is index

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plait.client.catalog.options import Shaping
+from plait.client.catalog.options import CatalogOptions
 from plait.client.catalog.tool import Tool
 from plait.client.config.servers import StdioServer
 
@@ -14,17 +14,21 @@ TOOLS = [Tool(server="s", wire_name=name, name=name) for name in ("read", "renam
 @pytest.mark.parametrize(
     ("client", "server", "offered"),
     [
-        (Shaping(), StdioServer(command="x"), ["read", "rename", "write"]),
-        (Shaping(), StdioServer(command="x", include=["r*"], exclude=["read"]), ["rename"]),
-        (Shaping(include=["r*"]), StdioServer(command="x"), ["read", "rename"]),
-        (Shaping(include=["r*"]), StdioServer(command="x", include=["write"]), ["write"]),
-        (Shaping(exclude="read"), StdioServer(command="x", exclude=["write"]), ["rename"]),
-        (Shaping(include=[]), StdioServer(command="x"), []),
-        (Shaping(tool_filter=lambda tool: False), StdioServer(command="x", include=["*"]), []),
+        (CatalogOptions(), StdioServer(command="x"), ["read", "rename", "write"]),
+        (CatalogOptions(), StdioServer(command="x", include=["r*"], exclude=["read"]), ["rename"]),
+        (CatalogOptions(include=["r*"]), StdioServer(command="x"), ["read", "rename"]),
+        (CatalogOptions(include=["r*"]), StdioServer(command="x", include=["write"]), ["write"]),
+        (CatalogOptions(exclude="read"), StdioServer(command="x", exclude=["write"]), ["rename"]),
+        (CatalogOptions(include=[]), StdioServer(command="x"), []),
+        (
+            CatalogOptions(tool_filter=lambda tool: False),
+            StdioServer(command="x", include=["*"]),
+            [],
+        ),
     ],
 )
 def test_a_servers_include_wins_and_every_exclude_holds(
-    client: Shaping, server: StdioServer, offered: list[str]
+    client: CatalogOptions, server: StdioServer, offered: list[str]
 ) -> None:
     wanted = client.filter_for(server)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plait.client.catalog.sanitize_tools import harmless_tool
+from plait.client.catalog.sanitize_tools import sanitize_tool
 from plait.client.catalog.tool import Tool
 
 SCHEMA = {
@@ -18,8 +18,8 @@ SCHEMA = {
 def test_a_clean_tool_is_the_same_tool() -> None:
     tool = Tool(server="s", wire_name="t", name="t", description="Plain.", input_schema={"a": [1]})
 
-    assert harmless_tool(tool) == (tool, ())
-    assert harmless_tool(tool)[0].input_schema is tool.input_schema
+    assert sanitize_tool(tool) == (tool, ())
+    assert sanitize_tool(tool)[0].input_schema is tool.input_schema
 
 
 def test_every_text_of_a_tool_is_made_harmless_and_noted() -> None:
@@ -34,7 +34,7 @@ def test_every_text_of_a_tool_is_made_harmless_and_noted() -> None:
         annotations={"title": "P\u2060ay", "read_only_hint": True},
     )
 
-    clean, notes = harmless_tool(tool)
+    clean, notes = sanitize_tool(tool)
 
     assert (clean.title, clean.description) == ("Pay\\u0007", "Pay.\\u202e")
     assert clean.input_schema == {
@@ -65,4 +65,4 @@ def test_every_text_of_a_tool_is_made_harmless_and_noted() -> None:
 def test_a_key_that_hides_cannot_take_the_place_of_another() -> None:
     tool = Tool(server="s", wire_name="t", name="t", input_schema={"a": 1, "a\u200b": 2})
 
-    assert harmless_tool(tool)[0].input_schema == {"a": 1, "a\\u200b": 2}
+    assert sanitize_tool(tool)[0].input_schema == {"a": 1, "a\\u200b": 2}

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.client.catalog.schemas import PROFILES, Profile, shape_schema
+from plait.client.catalog.schemas import PROFILES, Profile, schema_for_provider
 from plait.client.catalog.tokens import definition_text, estimate_tokens, tokens_of
 from plait.client.catalog.tool import Tool
 from tests.unit.client.catalog.schemas.strategies import ANY
@@ -65,7 +65,7 @@ def test_every_tool_can_be_counted_in_every_profile(schema: Any, profile: Profil
         server="s", wire_name="t", name="t", input_schema=schema if isinstance(schema, dict) else {}
     )
 
-    shaped = shape_schema(tool.input_schema, profile).schema
+    shaped = schema_for_provider(tool.input_schema, profile).schema
 
     assert json.loads(definition_text(tool, profile))["parameters"] == shaped
     assert tokens_of(tool, profile) > 0

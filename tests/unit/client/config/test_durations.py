@@ -10,31 +10,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.client.config.durations import read_pause, read_seconds, seconds_from
+from plait.client.config.durations import read_delay, read_seconds, seconds_from
 from plait.client.config.key_table import unit_of
-from plait.client.config.problems import Place, Problems
-from plait.client.config.raw_value import UNSET, Given, Unit
+from plait.client.config.problems import Location, Problems
+from plait.client.config.raw_value import UNSET, RawValue, Unit
 from plait.client.config.variables import Variables
 
 units = st.sampled_from(["seconds", "milliseconds"])
 amounts = st.integers(1, 10**9) | st.floats(1e-3, 1e9)
 
 
-def given_value(value: object, unit: Unit) -> Given:
+def raw_value(value: object, unit: Unit) -> RawValue:
     variables = Variables(environ={}, folder=Path("/"), home=Path("/"))
-    return Given(value, Place(Problems()), variables, unit)
+    return RawValue(value, Location(Problems()), variables, unit)
 
 
 @given(amounts, units)
 def test_a_number_is_in_the_unit_of_its_key(amount: float, unit: Unit) -> None:
-    read = read_seconds(given_value(amount, unit))
+    read = read_seconds(raw_value(amount, unit))
 
     assert read == (amount / 1000 if unit == "milliseconds" else amount)
 
 
 @given(st.timedeltas(timedelta(microseconds=1), timedelta(days=9999)), units)
 def test_a_timedelta_has_its_own_unit(duration: timedelta, unit: Unit) -> None:
-    assert read_seconds(given_value(duration, unit)) == duration.total_seconds()
+    assert read_seconds(raw_value(duration, unit)) == duration.total_seconds()
 
 
 @given(amounts)
@@ -54,19 +54,19 @@ def test_the_two_units_agree(amount: float) -> None:
     units,
 )
 def test_what_is_no_duration_is_refused(value: object, unit: Unit) -> None:
-    given_one = given_value(value, unit)
+    raw = raw_value(value, unit)
 
-    assert read_pause(given_one) is UNSET
-    assert len(given_one.place.problems.errors) == 1
+    assert read_delay(raw) is UNSET
+    assert len(raw.location.problems.errors) == 1
 
 
 @given(st.floats(0, 1e6), units)
 def test_only_a_long_number_of_seconds_is_doubted(amount: float, unit: Unit) -> None:
-    given_one = given_value(amount, unit)
+    raw = raw_value(amount, unit)
 
-    read_pause(given_one)
+    read_delay(raw)
 
-    doubted = [problem.code for problem in given_one.place.problems.warnings]
+    doubted = [problem.code for problem in raw.location.problems.warnings]
     assert doubted == (["suspicious_duration"] if unit == "seconds" and amount > 3600 else [])
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from plait.client.config.problems import Place, Problems
+from plait.client.config.problems import Location, Problems
 from plait.client.config.read import InputRequest, read_config
 from plait.client.config.servers import StdioServer
 from plait.client.config.templates import TemplateError, escape_template, parse_template
@@ -26,7 +26,7 @@ def expand(text: str, **environ: str) -> str | None:
 
 def expand_in(environ: dict[str, str], text: str) -> str | None:
     variables = Variables(environ=environ, folder=Path("/work/site"), home=Path("/home/ann"))
-    return variables.expand(text, Place(Problems()))
+    return variables.expand(text, Location(Problems()))
 
 
 @given(texts)
@@ -74,7 +74,7 @@ def test_any_text_is_either_read_or_refused_with_a_reason(text: str) -> None:
     problems = Problems()
     variables = Variables(environ={}, folder=Path("/"), home=Path("/"))
 
-    expanded = variables.expand(text, Place(problems))
+    expanded = variables.expand(text, Location(problems))
 
     assert (expanded is None) == bool(problems.errors)
 
@@ -100,7 +100,7 @@ def test_every_unset_variable_of_a_string_is_named() -> None:
     problems = Problems()
     variables = Variables(environ={}, folder=Path("/"), home=Path("/"))
 
-    variables.expand("${A}-${env:B}-${input:c d}-${D:-x}", Place(problems))
+    variables.expand("${A}-${env:B}-${input:c d}-${D:-x}", Location(problems))
 
     assert [(found.code, found.message, found.suggestion) for found in problems.errors] == [
         ("unset_variable", "the variable A is not set", "set it, or give a default: ${A:-…}"),

@@ -18,7 +18,7 @@ from plait._version import __version__
 from plait.agents.run_tools import RunTool
 from plait.client.calls.result_budget.limiter import OWN_SERVER
 from plait.client.catalog.names import legal_name
-from plait.client.catalog.schemas import shape_schema
+from plait.client.catalog.schemas import schema_for_provider
 
 Answer = Callable[["CliTool", types.CallToolRequestParams], Awaitable[types.CallToolResult]]
 """Makes a call that the command line asks for."""
@@ -133,7 +133,7 @@ def _described(tool: CliTool) -> types.Tool:
     return types.Tool(
         name=tool.tool,
         description=given.description,
-        input_schema=shape_schema(given.input_schema, "anthropic").schema,
+        input_schema=schema_for_provider(given.input_schema, "anthropic").schema,
         annotations=types.ToolAnnotations(**hints) if hints else None,
         _meta=_UNBOUNDED,
     )

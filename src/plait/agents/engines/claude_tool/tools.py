@@ -23,7 +23,7 @@ from anthropic.types.beta import (
 from plait.agents.agent_run import AgentRun
 from plait.agents.engines.claude_tool.content import tool_result
 from plait.agents.run_tools import RunTool, ToolAnswer
-from plait.client.catalog.schemas import shape_schema
+from plait.client.catalog.schemas import schema_for_provider
 
 
 class Results:
@@ -96,14 +96,14 @@ def _shaped(schema: Mapping[str, Any]) -> dict[str, Any]:
     try:
         text = json.dumps(schema)
     except (TypeError, ValueError):  # not JSON; what can be said of it, is
-        return shape_schema(schema, "anthropic").schema
+        return schema_for_provider(schema, "anthropic").schema
     return _shaped_text(text)
 
 
 @functools.lru_cache(maxsize=1024)
 def _shaped_text(schema: str) -> dict[str, Any]:
     """Shape a schema once, though many runs have the same tools."""
-    return shape_schema(json.loads(schema), "anthropic").schema
+    return schema_for_provider(json.loads(schema), "anthropic").schema
 
 
 async def make_calls(

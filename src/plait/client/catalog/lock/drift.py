@@ -14,7 +14,7 @@ from plait.client.catalog.lock.changes import (
     text_changes,
 )
 from plait.client.catalog.lock.entries import LockedServer, LockedTool
-from plait.client.catalog.lock.renames import exchanged, found_again
+from plait.client.catalog.lock.renames import find_renames, find_swaps
 from plait.client.catalog.lock.schema_changes import schema_changes
 
 DriftKind = Literal[
@@ -146,7 +146,7 @@ def _tool_drift(server: str, before: LockedServer, after: LockedServer) -> Itera
     old, new = before.tools, after.tools
     yield from _drift_of_names(server, before, after)
     differing = [name for name in old if name in new and old[name].hash != new[name].hash]
-    moved = exchanged(old, new, differing)
+    moved = find_swaps(old, new, differing)
     for name in differing:
         other = moved.get(name)
         if other is None:
@@ -162,7 +162,7 @@ def _tool_drift(server: str, before: LockedServer, after: LockedServer) -> Itera
 def _drift_of_names(server: str, before: LockedServer, after: LockedServer) -> Iterator[Drift]:
     gone = {name: tool for name, tool in before.tools.items() if name not in after.tools}
     new = {name: tool for name, tool in after.tools.items() if name not in before.tools}
-    pairs = found_again(gone, new)
+    pairs = find_renames(gone, new)
     for name, other in pairs.items():
         changes = _besides_name(gone[name], new[other])
         yield Drift(server=server, kind="renamed", tool=other, other=name, changes=changes)

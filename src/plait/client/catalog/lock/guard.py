@@ -44,7 +44,7 @@ class Verdict:
         return None
 
 
-NO_VERDICT = Verdict("")
+UNCHECKED = Verdict("")
 
 
 def _condemns(drift: Drift) -> bool:

@@ -23,7 +23,7 @@ Tools = Mapping[str, LockedTool]
 Features = Counter[str]
 
 
-def found_again(before: Tools, after: Tools) -> dict[str, str]:
+def find_renames(before: Tools, after: Tools) -> dict[str, str]:
     """Pair tools that are gone with tools that are new: the new name by the old one.
 
     Those with the same content come first, the nearest name of several; then those that are
@@ -44,7 +44,7 @@ def found_again(before: Tools, after: Tools) -> dict[str, str]:
     return pairs
 
 
-def exchanged(before: Tools, after: Tools, names: Collection[str]) -> dict[str, str]:
+def find_swaps(before: Tools, after: Tools, names: Collection[str]) -> dict[str, str]:
     """Find names under which the content of another now is: whose content, by name.
 
     Both are names that were there and still are, and whose tools are not as they were.

@@ -7,7 +7,7 @@ from typing import Any, Literal, cast
 
 from plait.client.catalog.lock.canonical import text_of
 from plait.client.catalog.lock.changes import Change
-from plait.client.catalog.schemas.outline import sketch
+from plait.client.catalog.schemas.outline import outline
 
 SchemaPart = Literal["argument", "result"]
 
@@ -113,9 +113,9 @@ def _alternatives(
     for number, (one, other) in enumerate(zip(before, after, strict=False), 1):
         yield from _compared(part, f"{path}({number})", one, other)
     for number, extra in enumerate(after[len(before) :], len(before) + 1):
-        yield Change(part=part, how="added", path=f"{path}({number})", after=sketch(extra))
+        yield Change(part=part, how="added", path=f"{path}({number})", after=outline(extra))
     for number, extra in enumerate(before[len(after) :], len(after) + 1):
-        yield Change(part=part, how="removed", path=f"{path}({number})", before=sketch(extra))
+        yield Change(part=part, how="removed", path=f"{path}({number})", before=outline(extra))
 
 
 def _definitions(
@@ -124,9 +124,9 @@ def _definitions(
     for name in sorted({*before, *after}):
         where = _at(path, name)
         if name not in before:
-            yield Change(part=part, how="added", path=where, after=sketch(after[name]))
+            yield Change(part=part, how="added", path=where, after=outline(after[name]))
         elif name not in after:
-            yield Change(part=part, how="removed", path=where, before=sketch(before[name]))
+            yield Change(part=part, how="removed", path=where, before=outline(before[name]))
         else:
             yield from _compared(part, where, before[name], after[name])
 
@@ -150,7 +150,7 @@ def _are_names(value: Any) -> bool:
 
 def _kind(schema: Any, name: str, parent: Mapping[str, Any]) -> str:
     needed = "required" if name in (parent.get("required") or ()) else "optional"
-    return f"{sketch(schema)}, {needed}"
+    return f"{outline(schema)}, {needed}"
 
 
 def _at(path: str, name: str) -> str:

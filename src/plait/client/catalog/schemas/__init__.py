@@ -1,6 +1,6 @@
 """JSON Schemas of tools, shaped for the models that read them."""
 
-from plait.client.catalog.schemas.for_provider import PROFILES, Profile, shape_schema
+from plait.client.catalog.schemas.for_provider import PROFILES, Profile, schema_for_provider
 from plait.client.catalog.schemas.parameters import (
     Parameter,
     convert_input_schema,
@@ -8,7 +8,7 @@ from plait.client.catalog.schemas.parameters import (
     schema_from_parameters,
     to_json_schema,
 )
-from plait.client.catalog.schemas.provider_schema import Shaped
+from plait.client.catalog.schemas.provider_schema import ProviderSchema
 from plait.client.catalog.schemas.refs import inline_refs
 from plait.client.config.raw_value import UNSET
 
@@ -17,11 +17,11 @@ __all__ = [
     "UNSET",
     "Parameter",
     "Profile",
-    "Shaped",
+    "ProviderSchema",
     "convert_input_schema",
     "inline_refs",
     "parameters_from_schema",
+    "schema_for_provider",
     "schema_from_parameters",
-    "shape_schema",
     "to_json_schema",
 ]

@@ -22,7 +22,7 @@ _UPPER: Final = {
 _ENDS: Final = (".", "!", "?", ":", ";", "…")
 
 
-def with_words(description: str | None, sentences: Iterable[str]) -> str | None:
+def with_sentences(description: str | None, sentences: Iterable[str]) -> str | None:
     """Add sentences to a description; one that it already holds is not said twice.
 
     Sentences alone stay without a full stop, as in "Must be >= 1 and <= 100"; behind a
@@ -43,11 +43,11 @@ def with_words(description: str | None, sentences: Iterable[str]) -> str | None:
     return f"{head}{' ' if head.endswith(_ENDS) else '. '}{added}."
 
 
-def both_said(first: str | None, second: str | None) -> str | None:
+def join_descriptions(first: str | None, second: str | None) -> str | None:
     """Join two descriptions, and leave a single one as it is."""
     if not first or not second:
         return first or second
-    return with_words(first, [second])
+    return with_sentences(first, [second])
 
 
 def limits(schema: Mapping[str, Any]) -> list[str]:

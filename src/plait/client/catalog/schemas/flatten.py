@@ -9,12 +9,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from plait.client.catalog.schemas.describe import both_said, with_words
+from plait.client.catalog.schemas.describe import join_descriptions, with_sentences
 from plait.client.catalog.schemas.keywords import CONSTRAINTS, UNIONS, step_into
 from plait.client.catalog.schemas.merge import NEVER, evaluated, is_never, merge, merge_members
 from plait.client.catalog.schemas.provider_schema import Notes
 from plait.client.catalog.schemas.sentences import about_union, notes_for, only_needs
-from plait.client.catalog.schemas.types import are_disjoint, kinds_of, narrowed, says_nothing
+from plait.client.catalog.schemas.types import (
+    allows_anything,
+    are_disjoint,
+    narrowed,
+    possible_types,
+)
 from plait.client.catalog.schemas.values import (
     MOST_DEPTH,
     Schema,
@@ -40,9 +45,9 @@ def alternatives(schema: Schema) -> list[Schema]:
     """List the alternatives of a schema in the simple form, each with what is said of all."""
     if "anyOf" not in schema:
         return [schema]
-    spoken = with_words(schema.get("description"), notes_for(schema))
+    spoken = with_sentences(schema.get("description"), notes_for(schema))
     return [
-        described(member, both_said(spoken, member.get("description")))
+        described(member, join_descriptions(spoken, member.get("description")))
         for member in schema["anyOf"]
     ]
 
@@ -70,7 +75,7 @@ class _Flattener:
         for key in UNIONS:
             if key in node:
                 return self._union(node, key, path, depth)
-        kinds = kinds_of(node)
+        kinds = possible_types(node)
         if not kinds:
             return dict(NEVER) if "type" in node or "enum" in node or "const" in node else node
         if len(kinds) == 1:
@@ -82,13 +87,13 @@ class _Flattener:
     def _union(self, node: Schema, key: str, path: str, depth: int) -> Schema:
         branches: list[Any] = node[key]
         rest = {name: value for name, value in node.items() if name != key}
-        if key == "anyOf" and any(says_nothing(branch) for branch in branches):
+        if key == "anyOf" and any(allows_anything(branch) for branch in branches):
             return self.flatten(rest, path, depth + 1)
         about, base = _parted(rest)
         self._copies += len(branches) if base else 0
         if only_needs(branches) or (base and self._copies > _MOST_COPIES):
             self._notes.add(path, f"{key} moved to the description")
-            text = with_words(rest.get("description"), [about_union(key, branches)])
+            text = with_sentences(rest.get("description"), [about_union(key, branches)])
             return self.flatten(described(rest, text), path, depth + 1)
         if key == "oneOf" and not are_disjoint(branches):
             self._notes.add(path, "oneOf became anyOf: several alternatives may fit at once")
@@ -148,12 +153,12 @@ def one_of(members: list[Schema], about: Schema) -> Schema:
         possible = distinct(
             {"type": "null"} if member.get("type") == "null" else member for member in possible
         )
-    if any(is_schema(member) and says_nothing(member) for member in possible):
+    if any(is_schema(member) and allows_anything(member) for member in possible):
         return about
     if not possible:
         return dict(NEVER)
     if len(possible) > 1:
         return {**about, "anyOf": possible}
     (only,) = possible
-    text = both_said(about.get("description"), only.get("description"))
+    text = join_descriptions(about.get("description"), only.get("description"))
     return described({**only, **about}, text)

@@ -1,4 +1,4 @@
-"""Shape the schema of a tool's arguments for the models of one provider."""
+"""Convert the schema of a tool's arguments for the models of one provider."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, Literal, get_args
 
 from plait.client.catalog.schemas.clean import clean
 from plait.client.catalog.schemas.profiles import anthropic, default, gemini, openai, openai_strict
-from plait.client.catalog.schemas.provider_schema import Notes, Shaped
+from plait.client.catalog.schemas.provider_schema import Notes, ProviderSchema
 from plait.client.catalog.schemas.refs import inline_refs
 from plait.client.catalog.schemas.values import Schema
 
@@ -16,16 +16,16 @@ Profile = Literal["default", "openai", "openai_strict", "anthropic", "gemini"]
 
 PROFILES: Final[tuple[Profile, ...]] = get_args(Profile)
 
-_SHAPES: Final[dict[Profile, Callable[[Schema, Notes], Schema]]] = {
-    "default": default.shape,
-    "openai": openai.shape,
-    "openai_strict": openai_strict.shape,
-    "anthropic": anthropic.shape,
-    "gemini": gemini.shape,
+_CONVERTERS: Final[dict[Profile, Callable[[Schema, Notes], Schema]]] = {
+    "default": default.convert,
+    "openai": openai.convert,
+    "openai_strict": openai_strict.convert,
+    "anthropic": anthropic.convert,
+    "gemini": gemini.convert,
 }
 
 
-def shape_schema(schema: object, profile: Profile | None = None) -> Shaped:
+def schema_for_provider(schema: object, profile: Profile | None = None) -> ProviderSchema:
     """Return the schema of an object that the models of a profile accept.
 
     No profile is the default one: references written out, everything else kept. Any input is
@@ -33,5 +33,5 @@ def shape_schema(schema: object, profile: Profile | None = None) -> Shaped:
     """
     inlined = inline_refs(schema)
     notes = Notes(inlined.notes)
-    shaped = _SHAPES[profile or "default"](clean(inlined.schema, notes), notes)
-    return Shaped(shaped, notes.found())
+    shaped = _CONVERTERS[profile or "default"](clean(inlined.schema, notes), notes)
+    return ProviderSchema(shaped, notes.found())

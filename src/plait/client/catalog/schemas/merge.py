@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from plait.client.catalog.schemas.describe import both_said
+from plait.client.catalog.schemas.describe import join_descriptions
 from plait.client.catalog.schemas.keywords import (
     ARRAY_SHAPE,
     CONDITION,
@@ -105,7 +105,7 @@ def _merge_keyword(merged: Schema, key: str, value: Any, behind: Schema, depth: 
     elif key == "type":
         _merge_types(merged, types_of({"type": value}))
     elif key == "description":
-        merged[key] = both_said(merged[key], value)
+        merged[key] = join_descriptions(merged[key], value)
     elif key == "not":
         merged[key] = {"anyOf": [merged[key], value]}
     elif key == "propertyNames":

@@ -12,13 +12,13 @@ _MOST_PARTS = 20
 _MOST_LEVELS = 4
 
 
-def sketch(schema: Any, levels: int = _MOST_LEVELS) -> str:
+def outline(schema: Any, levels: int = _MOST_LEVELS) -> str:
     """Draw a schema: `{"id": integer, "tags"?: list of string}`; anything is "anything"."""
-    text = _sketch(schema, levels)
+    text = _outline(schema, levels)
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
 
 
-def _sketch(schema: Any, levels: int) -> str:
+def _outline(schema: Any, levels: int) -> str:
     if isinstance(schema, bool) or not is_schema(schema):
         return "nothing" if schema is False else "anything"
     if levels == 0:
@@ -31,10 +31,10 @@ def _sketch(schema: Any, levels: int) -> str:
     texts = [" or ".join(parts)] if parts else []
     for key, joint in (("anyOf", " or "), ("oneOf", " or "), ("allOf", " and ")):
         if members := as_list(schema.get(key)):
-            inner = [_sketch(member, levels - 1) for member in members[:_MOST_PARTS]]
+            inner = [_outline(member, levels - 1) for member in members[:_MOST_PARTS]]
             texts.append(joint.join(dict.fromkeys(inner)))
     if "not" in schema:
-        texts.append(f"not {_sketch(schema['not'], levels - 1)}")
+        texts.append(f"not {_outline(schema['not'], levels - 1)}")
     if words := limits(schema):
         texts.append(f"({'; '.join(words)})")
     return " ".join(text for text in texts if text) or "anything"
@@ -58,23 +58,23 @@ def _object(schema: Schema, levels: int) -> str:
     required = [name for name in as_list(schema.get("required")) if isinstance(name, str)]
     properties = as_schema(schema.get("properties"))
     parts = [
-        f"{listed([name])}{'' if name in required else '?'}: {_sketch(inner, levels - 1)}"
+        f"{listed([name])}{'' if name in required else '?'}: {_outline(inner, levels - 1)}"
         for name, inner in list(properties.items())[:_MOST_PARTS]
     ]
     parts += [f"{listed([name])}: anything" for name in required if name not in properties]
     for pattern, inner in as_schema(schema.get("patternProperties")).items():
-        parts.append(f"<name like {pattern}>: {_sketch(inner, levels - 1)}")
+        parts.append(f"<name like {pattern}>: {_outline(inner, levels - 1)}")
     others = schema.get("additionalProperties")
     if is_schema(others):
-        parts.append(f"<name>: {_sketch(others, levels - 1)}")
+        parts.append(f"<name>: {_outline(others, levels - 1)}")
     if not parts:
         return "object" if others is not False else "{}"
     return f"{{{', '.join(parts)}}}"
 
 
 def _array(schema: Schema, levels: int) -> str:
-    first = [_sketch(inner, levels - 1) for inner in as_list(schema.get("prefixItems"))]
+    first = [_outline(inner, levels - 1) for inner in as_list(schema.get("prefixItems"))]
     rest = schema.get("items")
     if first:
         return f"[{', '.join([*first, '…'] if rest is not False else first)}]"
-    return f"list of {_sketch(rest, levels - 1)}" if is_schema(rest) and rest else "list"
+    return f"list of {_outline(rest, levels - 1)}" if is_schema(rest) and rest else "list"

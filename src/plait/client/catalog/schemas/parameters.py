@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from plait.client.catalog.schemas.clean import clean
-from plait.client.catalog.schemas.describe import limits, with_words
+from plait.client.catalog.schemas.describe import limits, with_sentences
 from plait.client.catalog.schemas.keywords import CONSTRAINTS, UNIONS, types_of
 from plait.client.catalog.schemas.merge import values_of
 from plait.client.catalog.schemas.provider_schema import Notes
@@ -103,7 +103,7 @@ def _parameter(name: str, given: Any, *, required: bool) -> Parameter:
     values = values_of(schema)
     properties = _properties(schema)
     extra = _others(schema, kinds, properties)
-    description = with_words(schema.get("description"), _limits(extra)) or ""
+    description = with_sentences(schema.get("description"), _limits(extra)) or ""
     if "description" in schema and schema["description"] != description:
         extra["description"] = schema["description"]
     item_type, items = _items(extra)
@@ -197,7 +197,7 @@ def _schema(parameter: Parameter) -> Schema:
     ):
         schema["enum"] = plain(parameter.enum)
     description = parameter.description
-    if description == (with_words(own, _limits(extra)) or ""):
+    if description == (with_sentences(own, _limits(extra)) or ""):
         description = own or ""
     about: Schema = {"description": description} if description else {}
     if parameter.default is not UNSET:

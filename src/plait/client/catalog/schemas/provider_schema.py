@@ -9,7 +9,7 @@ from plait.client.catalog.schemas.values import Schema
 
 
 @dataclass(frozen=True, slots=True)
-class Shaped:
+class ProviderSchema:
     """A schema, and what it no longer says in the way of the original."""
 
     schema: Schema

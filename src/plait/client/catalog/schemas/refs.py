@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plait.client.catalog.schemas.describe import both_said
+from plait.client.catalog.schemas.describe import join_descriptions
 from plait.client.catalog.schemas.keywords import (
     ADDRESSES,
     ANNOTATIONS,
@@ -22,7 +22,7 @@ from plait.client.catalog.schemas.keywords import (
     step_into,
 )
 from plait.client.catalog.schemas.pointers import Document, Target, base_of
-from plait.client.catalog.schemas.provider_schema import Notes, Shaped
+from plait.client.catalog.schemas.provider_schema import Notes, ProviderSchema
 from plait.client.catalog.schemas.values import (
     MOST_DEPTH,
     Schema,
@@ -42,7 +42,7 @@ _GROUPS = (OBJECT_SHAPE, ARRAY_SHAPE | {"contains", "minContains", "maxContains"
 """Keywords that look at each other, and so cannot come from two schemas."""
 
 
-def inline_refs(schema: object) -> Shaped:
+def inline_refs(schema: object) -> ProviderSchema:
     """Write out every reference in a schema, and keep everything else.
 
     A schema that contains itself is left open at that point, and its description says so.
@@ -50,14 +50,14 @@ def inline_refs(schema: object) -> Shaped:
     """
     notes = Notes()
     if isinstance(schema, bool):
-        return Shaped({} if schema else {"not": {}})
+        return ProviderSchema({} if schema else {"not": {}})
     if not is_mapping(schema):
         notes.add("", "not a schema, so anything is allowed")
-        return Shaped({}, notes.found())
+        return ProviderSchema({}, notes.found())
     written = _Writer(Document(schema), notes).write(schema, "", "", ())
     if is_schema(written):
-        return Shaped(written, notes.found())
-    return Shaped({} if written else {"not": {}}, notes.found())
+        return ProviderSchema(written, notes.found())
+    return ProviderSchema({} if written else {"not": {}}, notes.found())
 
 
 class _Writer:
@@ -166,7 +166,7 @@ def _combined(target: Any, siblings: Schema) -> Any:
 def _description(siblings: Schema, target: Schema) -> Schema:
     own, other = siblings.get("description"), target.get("description")
     if isinstance(own, str) and isinstance(other, str):
-        return {"description": both_said(own, other)}
+        return {"description": join_descriptions(own, other)}
     return {}
 
 

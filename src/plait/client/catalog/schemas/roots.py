@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from plait.client.catalog.schemas.describe import both_said, listed, with_words
+from plait.client.catalog.schemas.describe import join_descriptions, listed, with_sentences
 from plait.client.catalog.schemas.keywords import ANNOTATIONS, UNIONS, types_of
 from plait.client.catalog.schemas.merge import is_never, merge, merge_members, values_of
 from plait.client.catalog.schemas.provider_schema import Notes
 from plait.client.catalog.schemas.sentences import about_union, sentences_for
-from plait.client.catalog.schemas.types import says_nothing
+from plait.client.catalog.schemas.types import allows_anything
 from plait.client.catalog.schemas.values import (
     MOST_DEPTH,
     Schema,
@@ -42,16 +42,16 @@ def plain_root(schema: Schema, notes: Notes) -> Schema:
     if is_never(root):
         root = {key: value for key, value in root.items() if key != "not"}
         notes.add("", "no arguments can fit the schema")
-    return said_at_root(object_root(root, notes), ("allOf", *UNIONS), notes)
+    return describe_at_root(object_root(root, notes), ("allOf", *UNIONS), notes)
 
 
-def said_at_root(root: Schema, keys: tuple[str, ...], notes: Notes) -> Schema:
+def describe_at_root(root: Schema, keys: tuple[str, ...], notes: Notes) -> Schema:
     """Move keywords of the top to the description."""
     moved = {key: root[key] for key in keys if key in root}
     if not moved:
         return root
     notes.add("", f"{', '.join(moved)} moved to the description")
-    text = with_words(root.get("description"), sentences_for(moved))
+    text = with_sentences(root.get("description"), sentences_for(moved))
     kept = {key: value for key, value in root.items() if key not in moved}
     return kept if text is None else {**kept, "description": text}
 
@@ -77,7 +77,7 @@ class _Joiner:
         self._left -= len(usable)
         if not usable or self._left < 0:
             self._notes.add("", f"{key} moved to the description")
-            text = with_words(rest.get("description"), [about_union(key, branches)])
+            text = with_sentences(rest.get("description"), [about_union(key, branches)])
             return rest if text is None else {**rest, "description": text}
         about = {name: value for name, value in rest.items() if name in ANNOTATIONS}
         base = {name: value for name, value in rest.items() if name not in ANNOTATIONS}
@@ -91,7 +91,7 @@ class _Joiner:
         if len(forms) == 1:
             if key == "oneOf" and len(usable) > 1:
                 self._notes.add("", "oneOf left out: its alternatives ask for the same")
-            text = both_said(about.get("description"), forms[0].get("description"))
+            text = join_descriptions(about.get("description"), forms[0].get("description"))
             return {**forms[0], **about, **({} if text is None else {"description": text})}
         self._notes.add("", f"{key} became one object; its description says what goes together")
         return _united(forms, about)
@@ -121,7 +121,7 @@ def _united(forms: list[Schema], about: Schema) -> Schema:
             for name in names
         },
         **({"required": needed} if needed else {}),
-        "description": with_words(about.get("description"), [text]),
+        "description": with_sentences(about.get("description"), [text]),
     }
 
 
@@ -170,4 +170,4 @@ def _may_be_object(branch: Any) -> bool:
 
 def _adds_nothing(branch: Any) -> bool:
     schema = {key: value for key, value in as_schema(branch).items() if key != "type"}
-    return branch is not False and says_nothing(schema)
+    return branch is not False and allows_anything(schema)

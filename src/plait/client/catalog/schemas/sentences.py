@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from plait.client.catalog.schemas.describe import choices, limits, listed
 from plait.client.catalog.schemas.keywords import ANNOTATIONS
-from plait.client.catalog.schemas.outline import sketch
+from plait.client.catalog.schemas.outline import outline
 from plait.client.catalog.schemas.values import (
     Schema,
     as_list,
@@ -63,15 +63,15 @@ def about_union(key: str, branches: list[Any]) -> str:
         needs = (" and ".join(map(str, branch["required"])) for branch in branches)
         return f"{start} one of these is needed: {'; '.join(needs)}"
     start = "Must fit one of" if key == "anyOf" else "Must fit exactly one of"
-    return f"{start}: {'; '.join(dict.fromkeys(sketch(branch) for branch in branches))}"
+    return f"{start}: {'; '.join(dict.fromkeys(outline(branch) for branch in branches))}"
 
 
 def _about_properties(schema: Schema) -> list[str]:
     found: list[str] = []
     if (names := schema.get("propertyNames")) is not None:
-        found.append(f"Names of properties: {sketch(names)}")
+        found.append(f"Names of properties: {outline(names)}")
     for pattern, inner in as_schema(schema.get("patternProperties")).items():
-        found.append(f"Properties with names like {pattern}: {sketch(inner)}")
+        found.append(f"Properties with names like {pattern}: {outline(inner)}")
     found += [
         _others(schema[key], "properties")
         for key in ("additionalProperties", "unevaluatedProperties")
@@ -81,7 +81,7 @@ def _about_properties(schema: Schema) -> list[str]:
         if as_list(needed):
             found.append(f"With {name}, these are needed: {', '.join(map(str, needed))}")
     for name, inner in as_schema(schema.get("dependentSchemas")).items():
-        found.append(f"With {name}, it must fit: {sketch(inner)}")
+        found.append(f"With {name}, it must fit: {outline(inner)}")
     return found
 
 
@@ -90,7 +90,7 @@ def _about_items(schema: Schema) -> list[str]:
     if "contains" in schema:
         least, most = schema.get("minContains", 1), schema.get("maxContains")
         count = f"{least} or more" if not is_number(most) else f"{least} to {most}"
-        found.append(f"Must hold {count} items like: {sketch(schema['contains'])}")
+        found.append(f"Must hold {count} items like: {outline(schema['contains'])}")
     if "unevaluatedItems" in schema:
         found.append(_others(schema["unevaluatedItems"], "items"))
     return found
@@ -99,17 +99,17 @@ def _about_items(schema: Schema) -> list[str]:
 def _about_others(schema: Schema) -> list[str]:
     found: list[str] = []
     if "not" in schema:
-        found.append(f"Must not be: {sketch(schema['not'])}")
+        found.append(f"Must not be: {outline(schema['not'])}")
     if "if" in schema:
         then, otherwise = schema.get("then", True), schema.get("else", True)
         found.append(
-            f"If it fits {sketch(schema['if'])}, then it must fit {sketch(then)}, "
-            f"otherwise {sketch(otherwise)}"
+            f"If it fits {outline(schema['if'])}, then it must fit {outline(then)}, "
+            f"otherwise {outline(otherwise)}"
         )
     for member in as_list(schema.get("allOf")):
         inner = as_schema(member)
         said = sentences_for(inner) if inner.keys().isdisjoint(_DRAWN) else []
-        found += said or [f"Must also fit: {sketch(member)}"]
+        found += said or [f"Must also fit: {outline(member)}"]
     for key in ("anyOf", "oneOf"):
         if branches := as_list(schema.get(key)):
             found.append(about_union(key, branches))
@@ -117,11 +117,11 @@ def _about_others(schema: Schema) -> list[str]:
         if isinstance(schema.get(key), str):
             found.append(f"{text} {schema[key]}")
     if "contentSchema" in schema:
-        found.append(f"Holds: {sketch(schema['contentSchema'])}")
+        found.append(f"Holds: {outline(schema['contentSchema'])}")
     return found
 
 
 def _others(rule: Any, what: str) -> str:
     if rule is False:
         return f"No other {what}"
-    return f"Other {what}: {sketch(rule)}"
+    return f"Other {what}: {outline(rule)}"

@@ -18,7 +18,7 @@ _TELLING: Final = {
 """The keywords that give away a type; a format may be one of a text or of a number."""
 
 
-def kinds_of(schema: Schema) -> list[str]:
+def possible_types(schema: Schema) -> list[str]:
     """List the types of the values that fit, guessed from the keywords when none is named."""
     named = types_of(schema)
     values = values_of(schema)
@@ -52,7 +52,7 @@ def narrowed(schema: Schema, kind: str) -> Schema:
     return kept
 
 
-def says_nothing(schema: Any) -> bool:
+def allows_anything(schema: Any) -> bool:
     """Say whether a schema allows anything."""
     return schema is True or not (as_schema(schema).keys() & CONSTRAINTS)
 

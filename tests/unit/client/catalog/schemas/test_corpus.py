@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from plait.client.catalog.schemas import PROFILES, Profile, inline_refs, shape_schema
+from plait.client.catalog.schemas import PROFILES, Profile, inline_refs, schema_for_provider
 from tests.unit.client.catalog.schemas.subsets import ANTHROPIC_NAME, PROBLEMS, is_valid, places
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -25,7 +25,7 @@ SCHEMAS = [
 def test_a_provider_accepts_the_schema(schema: Any, profile: Profile) -> None:
     before = copy.deepcopy(schema)
 
-    shaped = shape_schema(schema, profile)
+    shaped = schema_for_provider(schema, profile)
 
     assert is_valid(shaped.schema)
     assert list(PROBLEMS[profile](shaped.schema)) == []
@@ -36,9 +36,9 @@ def test_a_provider_accepts_the_schema(schema: Any, profile: Profile) -> None:
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_shaping_twice_is_shaping_once(schema: Any, profile: Profile) -> None:
-    once = shape_schema(schema, profile).schema
+    once = schema_for_provider(schema, profile).schema
 
-    assert shape_schema(once, profile).schema == once
+    assert schema_for_provider(once, profile).schema == once
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -47,12 +47,12 @@ def test_every_argument_is_still_there(schema: Any, profile: Profile) -> None:
     named = inline_refs(schema).schema.get("properties", {})
     possible = {name for name, inner in named.items() if inner is not False}
 
-    assert possible <= shape_schema(schema, profile).schema["properties"].keys()
+    assert possible <= schema_for_provider(schema, profile).schema["properties"].keys()
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_names_that_claude_refuses_are_noted(schema: Any) -> None:
-    shaped = shape_schema(schema, "anthropic")
+    shaped = schema_for_provider(schema, "anthropic")
     refused = {
         name
         for _, place in places(shaped.schema)

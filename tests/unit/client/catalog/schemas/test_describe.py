@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.client.catalog.schemas.describe import limits, with_words
-from plait.client.catalog.schemas.outline import sketch
+from plait.client.catalog.schemas.describe import limits, with_sentences
+from plait.client.catalog.schemas.outline import outline
 from plait.client.catalog.schemas.sentences import sentences_for
 from tests.unit.client.catalog.schemas.strategies import ANY, SOUND, calmly
 
@@ -75,7 +75,7 @@ def test_keywords_are_said(schema: Any, sentences: list[str]) -> None:
     ],
 )
 def test_shapes_are_drawn(schema: Any, drawing: str) -> None:
-    assert sketch(schema) == drawing
+    assert outline(schema) == drawing
 
 
 @pytest.mark.parametrize(
@@ -94,21 +94,21 @@ def test_shapes_are_drawn(schema: Any, drawing: str) -> None:
 def test_words_are_added(
     description: str | None, sentences: list[str], expected: str | None
 ) -> None:
-    assert with_words(description, sentences) == expected
+    assert with_sentences(description, sentences) == expected
 
 
 @given(st.none() | st.text(), st.lists(st.text(max_size=5)))
 @calmly
 def test_words_are_not_added_twice(description: str | None, sentences: list[str]) -> None:
-    once = with_words(description, sentences)
+    once = with_sentences(description, sentences)
 
-    assert with_words(once, sentences) == once
+    assert with_sentences(once, sentences) == once
 
 
 @given(ANY)
 @calmly
 def test_anything_can_be_drawn(schema: Any) -> None:
-    assert 0 < len(sketch(schema)) <= 401
+    assert 0 < len(outline(schema)) <= 401
 
 
 @given(SOUND)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plait.client.catalog.schemas import PROFILES, Profile, Shaped, shape_schema
+from plait.client.catalog.schemas import PROFILES, Profile, ProviderSchema, schema_for_provider
 
 FREE: Any = {"type": "object", "additionalProperties": {"type": "integer"}}
 
@@ -18,7 +18,7 @@ def _shape(inner: Any, profile: Profile, *, required: bool = True) -> tuple[Any,
         "properties": {"x": inner},
         "required": ["x"] if required else [],
     }
-    shaped = shape_schema(schema, profile)
+    shaped = schema_for_provider(schema, profile)
     return shaped.schema["properties"].get("x"), shaped.notes
 
 
@@ -35,14 +35,14 @@ def _shape(inner: Any, profile: Profile, *, required: bool = True) -> tuple[Any,
     ],
 )
 def test_the_default_keeps_everything(schema: Any) -> None:
-    assert shape_schema(schema) == Shaped(schema)
-    assert shape_schema(schema, None) == shape_schema(schema, "default")
+    assert schema_for_provider(schema) == ProviderSchema(schema)
+    assert schema_for_provider(schema, None) == schema_for_provider(schema, "default")
 
 
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("schema", [{}, True, {"type": "object"}, {"type": ["object", "null"]}])
 def test_the_top_is_always_an_object_with_properties(schema: Any, profile: Profile) -> None:
-    shaped = shape_schema(schema, profile)
+    shaped = schema_for_provider(schema, profile)
 
     assert shaped.schema["type"] == "object"
     assert shaped.schema["properties"] == {}
@@ -50,11 +50,11 @@ def test_the_top_is_always_an_object_with_properties(schema: Any, profile: Profi
 
 
 def test_a_schema_that_nothing_fits_keeps_its_meaning_by_default() -> None:
-    assert shape_schema(False).schema == {"not": {}, "type": "object", "properties": {}}
+    assert schema_for_provider(False).schema == {"not": {}, "type": "object", "properties": {}}
 
 
 def test_older_spellings_are_renewed() -> None:
-    shaped = shape_schema(
+    shaped = schema_for_provider(
         {
             "$schema": "http://json-schema.org/draft-04/schema#",
             "properties": {
@@ -86,7 +86,7 @@ def test_broken_keywords_are_left_out_and_noted() -> None:
         "items": 5,
         "required": "a",
     }
-    shaped = shape_schema({"properties": {"a": {**broken, "title": "A"}}})
+    shaped = schema_for_provider({"properties": {"a": {**broken, "title": "A"}}})
 
     assert shaped.schema["properties"] == {"a": {"title": "A"}}
     assert shaped.notes == tuple(f"a: {key} is broken, left out" for key in broken)
@@ -111,7 +111,7 @@ UNION: Any = {
 
 @pytest.mark.parametrize("profile", ["openai", "anthropic", "gemini"])
 def test_alternatives_at_the_top_become_one_object(profile: Profile) -> None:
-    shaped = shape_schema(UNION, profile)
+    shaped = schema_for_provider(UNION, profile)
 
     assert shaped.schema == {
         "type": "object",
@@ -133,10 +133,10 @@ def test_alternatives_at_the_top_become_one_object(profile: Profile) -> None:
 def test_one_alternative_that_is_an_object_loses_nothing(profile: Profile) -> None:
     plain = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
 
-    assert shape_schema({"oneOf": [plain, {"type": "null"}]}, profile) == shape_schema(
-        plain, profile
-    )
-    assert shape_schema({"allOf": [plain]}, profile) == shape_schema(plain, profile)
+    assert schema_for_provider(
+        {"oneOf": [plain, {"type": "null"}]}, profile
+    ) == schema_for_provider(plain, profile)
+    assert schema_for_provider({"allOf": [plain]}, profile) == schema_for_provider(plain, profile)
 
 
 @pytest.mark.parametrize("profile", ["openai", "anthropic"])
@@ -167,7 +167,7 @@ def test_openai_wants_items_and_no_booleans() -> None:
 
 
 def test_openai_has_what_cannot_stand_at_the_top_in_words() -> None:
-    shaped = shape_schema({"not": {"required": ["a", "b"]}, "enum": [{}]}, "openai")
+    shaped = schema_for_provider({"not": {"required": ["a", "b"]}, "enum": [{}]}, "openai")
 
     assert shaped.schema == {
         "type": "object",
@@ -178,7 +178,7 @@ def test_openai_has_what_cannot_stand_at_the_top_in_words() -> None:
 
 
 def test_names_that_claude_does_not_know_are_kept_and_noted() -> None:
-    shaped = shape_schema({"properties": {"$top": {"type": "integer"}}}, "anthropic")
+    shaped = schema_for_provider({"properties": {"$top": {"type": "integer"}}}, "anthropic")
 
     assert shaped.schema["properties"] == {"$top": {"type": "integer"}}
     assert shaped.notes == ("(root): the name '$top' may be refused: letters, digits and _.- only",)
@@ -314,7 +314,7 @@ def test_strict_mode_writes_what_is_nested_too_deep_as_text() -> None:
     for _ in range(12):
         schema = {"type": "object", "properties": {"n": schema}, "required": ["n"]}
 
-    shaped = shape_schema(schema, "openai_strict")
+    shaped = schema_for_provider(schema, "openai_strict")
 
     here, levels = shaped.schema, 0
     while here["type"] == "object":
@@ -325,7 +325,7 @@ def test_strict_mode_writes_what_is_nested_too_deep_as_text() -> None:
 
 def test_strict_mode_notes_what_is_too_large() -> None:
     values = [f"value {number}" for number in range(1_001)]
-    shaped = shape_schema(
+    shaped = schema_for_provider(
         {"properties": {"a": {"enum": values}}, "required": ["a"]}, "openai_strict"
     )
 
@@ -333,7 +333,7 @@ def test_strict_mode_notes_what_is_too_large() -> None:
 
 
 def test_strict_mode_lists_arguments_that_are_only_required() -> None:
-    shaped = shape_schema({"properties": {}, "required": ["a"]}, "openai_strict")
+    shaped = schema_for_provider({"properties": {}, "required": ["a"]}, "openai_strict")
 
     assert shaped.schema["required"] == ["a"]
     assert "a" in shaped.schema["properties"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from plait.client.catalog.schemas import PROFILES, parameters_from_schema, shape_schema
+from plait.client.catalog.schemas import PROFILES, parameters_from_schema, schema_for_provider
 from tests.unit.client.catalog.schemas.subsets import PROBLEMS
 
 
@@ -69,7 +69,7 @@ CASES: dict[str, Any] = {
 @pytest.mark.parametrize("name", CASES)
 def test_a_hurtful_schema_does_no_harm(name: str) -> None:
     for profile in PROFILES:
-        shaped = shape_schema(CASES[name], profile)
+        shaped = schema_for_provider(CASES[name], profile)
 
         assert list(PROBLEMS[profile](shaped.schema)) == [], profile
         assert len(json.dumps(shaped.schema)) < 1_000_000
@@ -78,7 +78,7 @@ def test_a_hurtful_schema_does_no_harm(name: str) -> None:
 
 
 def test_what_is_too_deep_is_left_open_and_noted() -> None:
-    shaped = shape_schema(CASES["objects"])
+    shaped = schema_for_provider(CASES["objects"])
 
     here, levels = shaped.schema, 0
     while here.get("properties"):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from plait.client.catalog.schemas import PROFILES, Profile, inline_refs, shape_schema
+from plait.client.catalog.schemas import PROFILES, Profile, inline_refs, schema_for_provider
 from tests.unit.client.catalog.schemas.strategies import (
     ANY,
     GENTLE,
@@ -34,12 +34,12 @@ def test_any_schema_becomes_one_that_every_provider_accepts(schema: Any) -> None
     before = copy.deepcopy(schema)
 
     for profile in PROFILES:
-        shaped = shape_schema(schema, profile)
+        shaped = schema_for_provider(schema, profile)
 
         assert is_valid(shaped.schema), profile
         assert list(PROBLEMS[profile](shaped.schema)) == [], profile
-        assert shape_schema(shaped.schema, profile).schema == shaped.schema, profile
-        assert shape_schema(schema, profile) == shaped, profile
+        assert schema_for_provider(shaped.schema, profile).schema == shaped.schema, profile
+        assert schema_for_provider(schema, profile) == shaped, profile
 
     assert schema == before
 
@@ -72,7 +72,7 @@ def test_what_fits_a_schema_without_notes_fits_the_original(
     schema: Any, profile: Profile, data: st.DataObject
 ) -> None:
     original = {"type": "object", "properties": {"v": schema}, "required": ["v"]}
-    shaped = shape_schema(original, profile)
+    shaped = schema_for_provider(original, profile)
     assume(not shaped.notes)
     meant = gemini_meaning(shaped.schema) if profile == "gemini" else shaped.schema
     value = data.draw(values_for(meant))
@@ -90,7 +90,7 @@ def test_names_and_types_agree_whatever_is_lost(
     properties = data.draw(st.dictionaries(st.sampled_from(["a", "b"]), st.just(schema)))
     original = {"type": "object", "properties": properties}
 
-    shaped = shape_schema(original, profile).schema["properties"]
+    shaped = schema_for_provider(original, profile).schema["properties"]
 
     assert shaped.keys() <= properties.keys()
     for name, inner in shaped.items():

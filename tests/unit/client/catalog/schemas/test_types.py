@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plait.client.catalog.schemas.clean import clean
 from plait.client.catalog.schemas.provider_schema import Notes
-from plait.client.catalog.schemas.types import are_disjoint, kinds_of, narrowed
+from plait.client.catalog.schemas.types import are_disjoint, narrowed, possible_types
 from tests.unit.client.catalog.schemas.strategies import GENTLE, SOUND, calmly, fits, values_for
 
 
@@ -76,7 +76,7 @@ def test_no_value_fits_two_that_are_disjoint(branches: list[Any], data: st.DataO
     ],
 )
 def test_types_are_found(schema: Any, kinds: list[str]) -> None:
-    assert kinds_of(schema) == kinds
+    assert possible_types(schema) == kinds
 
 
 def test_what_concerns_other_types_is_left_out() -> None:

@@ -18,7 +18,7 @@ from plait.client.catalog.schemas.values import Schema, as_schema, is_schema
 _NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 
 
-def shape(schema: Schema, notes: Notes) -> Schema:
+def convert(schema: Schema, notes: Notes) -> Schema:
     """Return the schema without alternatives at the top."""
     root = plain_root(schema, notes)
     _check_names(root, "", notes)

@@ -7,6 +7,6 @@ from plait.client.catalog.schemas.roots import object_root
 from plait.client.catalog.schemas.values import Schema
 
 
-def shape(schema: Schema, notes: Notes) -> Schema:
+def convert(schema: Schema, notes: Notes) -> Schema:
     """Return the schema of an object, with its combinators as they are."""
     return object_root(schema, notes)

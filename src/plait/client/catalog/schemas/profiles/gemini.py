@@ -11,12 +11,12 @@ import math
 from collections.abc import Iterable
 from typing import Any, ClassVar, Final
 
-from plait.client.catalog.schemas.describe import both_said
+from plait.client.catalog.schemas.describe import join_descriptions
 from plait.client.catalog.schemas.flatten import described, flatten
 from plait.client.catalog.schemas.keywords import map_children
 from plait.client.catalog.schemas.profiles.narrowing import Narrowing
 from plait.client.catalog.schemas.provider_schema import Notes
-from plait.client.catalog.schemas.roots import plain_root, said_at_root
+from plait.client.catalog.schemas.roots import describe_at_root, plain_root
 from plait.client.catalog.schemas.values import Schema, as_list, is_number, is_schema
 
 _FORMATS: Final = {
@@ -26,9 +26,11 @@ _FORMATS: Final = {
 }
 
 
-def shape(schema: Schema, notes: Notes) -> Schema:
+def convert(schema: Schema, notes: Notes) -> Schema:
     """Return the schema within the subset of function declarations."""
-    root = said_at_root(plain_root(_read_nullable(schema), notes), ("enum", "const", "not"), notes)
+    root = describe_at_root(
+        plain_root(_read_nullable(schema), notes), ("enum", "const", "not"), notes
+    )
     return _Gemini(notes).convert_root(flatten(root, notes))
 
 
@@ -101,7 +103,7 @@ class _Gemini(Narrowing):
         spoken = about.get("description")
         return {
             "anyOf": [
-                described(member, both_said(spoken, member.get("description")))
+                described(member, join_descriptions(spoken, member.get("description")))
                 for member in members
             ]
         }

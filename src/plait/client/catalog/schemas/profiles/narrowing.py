@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, ClassVar, Final
 
-from plait.client.catalog.schemas.describe import both_said, with_words
+from plait.client.catalog.schemas.describe import join_descriptions, with_sentences
 from plait.client.catalog.schemas.flatten import alternatives, described, one_of
 from plait.client.catalog.schemas.keywords import ANNOTATIONS, CONSTRAINTS, step_into
 from plait.client.catalog.schemas.merge import is_never
-from plait.client.catalog.schemas.outline import sketch
+from plait.client.catalog.schemas.outline import outline
 from plait.client.catalog.schemas.provider_schema import Notes
 from plait.client.catalog.schemas.sentences import notes_for, sentences_for
 from plait.client.catalog.schemas.values import Schema, as_list, as_schema, distinct, is_schema
@@ -102,13 +102,13 @@ class Narrowing(ABC):
                 self.notes.add(path, f"{key} left out")
         if "title" in node:
             done = {**done, "title": node["title"]}
-        text = with_words(node.get("description"), [*sentences, *notes_for(node)])
+        text = with_sentences(node.get("description"), [*sentences, *notes_for(node)])
         return described(done, text)
 
     def object_as_text(self, node: Schema, path: str) -> Schema:
         """Have an object written as a JSON string, since what is in it cannot be described."""
         self.notes.add(path, "an object that cannot be described, written as a JSON string")
-        drawing = sketch({key: value for key, value in node.items() if key not in ANNOTATIONS})
+        drawing = outline({key: value for key, value in node.items() if key not in ANNOTATIONS})
         sentence = "A JSON object, written as a string"
         if drawing != "object":
             sentence += f": {drawing}"
@@ -134,7 +134,7 @@ class Narrowing(ABC):
         members = distinct(member for member in bare if member["type"] != "null")
         about = self.commented({}, node, path, [])
         if len(members) == 1:
-            text = both_said(about.get("description"), members[0].get("description"))
+            text = join_descriptions(about.get("description"), members[0].get("description"))
             joined = described({**members[0], **about}, text)
         else:
             joined = self.union(members, about)
@@ -174,7 +174,7 @@ def _without_tuple(node: Schema) -> tuple[Schema, list[str]]:
     if len(places) == 1:
         return changed, []
     drawn: Schema = {"type": "array", "prefixItems": first, "items": False if ends else rest}
-    return changed, [f"Items in this order: {sketch(drawn)}"]
+    return changed, [f"Items in this order: {outline(drawn)}"]
 
 
 def _any_of(schemas: list[Schema]) -> Schema:

@@ -10,16 +10,16 @@ from typing import Any
 
 from plait.client.catalog.schemas.keywords import map_children, types_of
 from plait.client.catalog.schemas.provider_schema import Notes
-from plait.client.catalog.schemas.roots import plain_root, said_at_root
+from plait.client.catalog.schemas.roots import describe_at_root, plain_root
 from plait.client.catalog.schemas.values import Schema, as_list, as_schema
 
 _FLAGS = ("additionalProperties", "unevaluatedProperties", "unevaluatedItems")
 """Here a boolean is usual; elsewhere it would be taken for a mistake."""
 
 
-def shape(schema: Schema, notes: Notes) -> Schema:
+def convert(schema: Schema, notes: Notes) -> Schema:
     """Return the schema with a plain top, and with items for every array."""
-    root = said_at_root(plain_root(schema, notes), ("enum", "const", "not"), notes)
+    root = describe_at_root(plain_root(schema, notes), ("enum", "const", "not"), notes)
     return _with_items(root)
 
 

@@ -15,7 +15,7 @@ from plait.client.catalog.schemas.keywords import map_children
 from plait.client.catalog.schemas.merge import values_of
 from plait.client.catalog.schemas.profiles.narrowing import Narrowing
 from plait.client.catalog.schemas.provider_schema import Notes
-from plait.client.catalog.schemas.roots import plain_root, said_at_root
+from plait.client.catalog.schemas.roots import describe_at_root, plain_root
 from plait.client.catalog.schemas.values import (
     Schema,
     as_list,
@@ -40,9 +40,9 @@ _NUMBERS: Final = frozenset(
 )
 
 
-def shape(schema: Schema, notes: Notes) -> Schema:
+def convert(schema: Schema, notes: Notes) -> Schema:
     """Return the schema within the subset of strict mode."""
-    root = said_at_root(plain_root(schema, notes), ("enum", "const", "not"), notes)
+    root = describe_at_root(plain_root(schema, notes), ("enum", "const", "not"), notes)
     strict = _Strict(notes).convert_root(flatten(root, notes))
     _note_size(strict, notes)
     return strict
@@ -112,7 +112,7 @@ class _Strict(Narrowing):
         return with_null
 
     def union(self, members: list[Schema], about: Schema) -> Schema:
-        return {"anyOf": _told_apart(members), **about}
+        return {"anyOf": _by_discriminator(members), **about}
 
     def without_null(self, schema: Schema) -> Schema:
         kinds = as_list(schema.get("type"))
@@ -124,7 +124,7 @@ class _Strict(Narrowing):
         return changed
 
 
-def _told_apart(members: list[Schema]) -> list[Schema]:
+def _by_discriminator(members: list[Schema]) -> list[Schema]:
     """Put the property that tells objects apart first: the decoder looks at the first key.
 
     The API refuses alternatives with the same first key, unless its values differ.
