@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pkgutil
 import re
 from typing import get_type_hints
 
@@ -13,7 +14,7 @@ from plait import PlaitError, errors, testing
 from plait.testing.faults.options import FaultOptions, parse
 from plait.testing.faults.run import Run
 from plait.testing.faults.serve import build_server
-from tests.docs.pages import ROOT
+from tests.docs.pages import ROOT, pages
 
 REFERENCE = ROOT / "docs" / "reference"
 SOURCE = ROOT / "src" / "plait"
@@ -91,3 +92,10 @@ def test_pages_about_the_code_name_only_modules_that_exist() -> None:
     for page in (ROOT / "docs").rglob("*.md"):
         for name in re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)`", page.read_text()):
             assert (SOURCE / name).exists() or (ROOT / name).exists(), (page, name)
+
+
+def test_pages_name_only_what_can_be_imported() -> None:
+    for page in pages():
+        for name in re.findall(r"`(plait(?:\.\w+)+)", page.read_text()):
+            if not name.startswith("plait.lock"):  # the lockfile
+                assert pkgutil.resolve_name(name) is not None, page
