@@ -192,7 +192,7 @@ class Core:
             voice.on_elicitation = self._answering(voice.on_elicitation)
         if self._desk is not None:
             own = self._own_sampling.get(server)
-            if self._desk.sampling.may_ask(server, own=own):
+            if self._desk.sampling.may_sample(server, own=own):
                 voice.on_sampling = self._desk.for_server(server)
                 voice.sampling_tools = self._desk.sampling.allow_tools
         return voice

@@ -11,7 +11,7 @@ import pytest
 
 from plait import MultiServerMCPClient
 from plait.client import run_deadline
-from plait.client.calls.tool_call import ToolCall, deadline_of
+from plait.client.calls.tool_call import ToolCall, call_deadline
 from plait.client.config.timing import Timeouts
 from plait.testing import ServerProcess, eventually
 from tests.integration.agents.helpers import arun, one_by_one, run, tool_call
@@ -87,7 +87,7 @@ async def test_a_single_call_of_a_tool_takes_its_limit_directly(server: ServerPr
 def test_without_any_limit_a_call_has_a_minute() -> None:
     call = ToolCall(server="server", tool="hang")
 
-    assert deadline_of(call, Timeouts(), None).seconds == 60
+    assert call_deadline(call, Timeouts(), None).seconds == 60
 
 
 async def test_a_call_that_shows_progress_may_take_longer(server: ServerProcess) -> None:

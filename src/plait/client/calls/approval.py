@@ -1,4 +1,4 @@
-"""Asking a person about one call: what they are shown, and what they can answer."""
+"""Approval of one call by a person: the request, and the answers to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DECISIONS: Final[tuple[Decision, ...]] = ("approve", "edit", "reject")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequest:
-    """A call that a policy wants a person to look at before it is made."""
+    """A call that a policy wants a person to approve."""
 
     server: str
 
@@ -24,16 +24,16 @@ class ApprovalRequest:
     """The wire name."""
 
     arguments: Mapping[str, Any] = field(repr=False)
-    """What the server would get, less what is hidden from the model."""
+    """What the server would get, without what is hidden from the model."""
 
     annotations: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """The hints about the tool, in snake_case; those that were not given are absent."""
+    """The annotations of the tool that are set, in snake_case."""
 
     reason: str
-    """Which rule wants it, and why it is there."""
+    """The rule that requires approval, and its reason."""
 
     instead_of: str | None = None
-    """The server that was asked first and failed, where this one stands in for it."""
+    """The server that failed, if this one is its fallback."""
 
     @property
     def where(self) -> str:
@@ -43,7 +43,7 @@ class ApprovalRequest:
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """What a person decides about a call."""
+    """A person's decision about a call."""
 
     decision: Decision
 
@@ -51,10 +51,10 @@ class Approval:
     """The arguments to call with instead, for `edit`."""
 
     message: str | None = None
-    """Why not, for `reject`; the model reads it."""
+    """The reason for a `reject`; the model reads it."""
 
     def __post_init__(self) -> None:
-        """Refuse what is no clear answer."""
+        """Refuse contradictions."""
         if self.decision not in DECISIONS:
             raise ConfigError(f"an approval is approve, edit or reject, not {self.decision!r}")
         if (self.decision == "edit") is (self.args is None):
@@ -62,40 +62,34 @@ class Approval:
 
     @classmethod
     def read(cls, answer: object) -> Approval | None:
-        """Understand an answer, or return `None` for what is no clear one.
+        """Parse an answer; return `None` if it is not clear.
 
-        Besides an `Approval` that is `True`, `False`, `{"decision": "approve"}`,
-        `{"decision": "edit", "args": {…}}` and `{"decision": "reject", "message": "…"}`, and what
-        LangChain's own reviews are answered with.
+        Takes an `Approval`, `True`, `False`, `{"decision": "approve"}`,
+        `{"decision": "edit", "args": {…}}`, `{"decision": "reject", "message": "…"}`, and the
+        decisions of LangChain's human-in-the-loop middleware.
         """
         if isinstance(answer, Approval):
             return answer
         if isinstance(answer, bool):
             return cls("approve" if answer else "reject")
-        told = as_mapping(answer)
-        if told is None:
+        fields = as_mapping(answer)
+        if fields is None:
             return None
-        several = as_list(told.get("decisions"))
-        if several is not None:
-            return cls.read(several[0]) if len(several) == 1 else None
-        match told.get("decision", told.get("type")):
+        decisions = as_list(fields.get("decisions"))
+        if decisions is not None:
+            return cls.read(decisions[0]) if len(decisions) == 1 else None
+        match fields.get("decision", fields.get("type")):
             case "approve":
                 return cls("approve")
             case "edit":
-                args = _edited(told)
-                return None if args is None else cls("edit", args)
+                args = as_mapping((as_mapping(fields.get("edited_action")) or fields).get("args"))
+                return None if args is None else cls("edit", {str(key): args[key] for key in args})
             case "reject":
-                said = told.get("message")
-                return cls("reject", message=str(said) if said else None)
+                message = fields.get("message")
+                return cls("reject", message=str(message) if message else None)
             case _:
                 return None
 
 
-def _edited(told: Mapping[object, object]) -> Mapping[str, Any] | None:
-    within = as_mapping(told.get("edited_action")) or told
-    args = as_mapping(within.get("args"))
-    return None if args is None else {str(name): value for name, value in args.items()}
-
-
 OnApproval = Callable[[ApprovalRequest], Awaitable[object] | object]
-"""Gets a call, and returns what `Approval.read` understands; `None` leaves it to somebody else."""
+"""Gets a call, and returns what `Approval.read` takes; `None` means that no one can be asked."""

@@ -1,6 +1,6 @@
-"""Arguments of a model made ready for a server: repaired where the schema leaves no doubt.
+"""Validates a model's arguments, and repairs them where the schema leaves no doubt.
 
-Texts made here name places and kinds, and never a value: a value may be a secret.
+The texts here name places and types, never values, which may be secret.
 """
 
 from __future__ import annotations
@@ -25,19 +25,18 @@ from plait.client.catalog.validation import (
 from plait.client.config.problems import nearest
 
 _MOST_PROBLEMS = 5
-"""A model corrects no more in one go."""
+"""Models do not correct more at once."""
 
 _MOST_OPTIONS = 10
 
 _MOST_ROUNDS = 8
-"""How deep JSON in JSON strings is read."""
+"""How deep JSON in JSON strings is parsed."""
 
 _MOST_ATTEMPTS = 2_000
-"""Bounds the alternatives tried for one call; schemas that contain themselves multiply them."""
+"""Bounds the alternatives tried for one call, which recursive schemas multiply."""
 
 _FIRST_INEXACT = 2**53
-"""From here on a float stands for several integers."""
-
+"""From here on a float represents several integers."""
 
 _KINDS: dict[type, str] = {
     str: "string",
@@ -77,19 +76,19 @@ _NOTHING: Any = object()
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Arguments ready to be sent, or, if there are problems, as they were given."""
+    """Arguments ready to be sent, or unchanged if there are problems."""
 
     arguments: dict[str, Any] = field(repr=False)
     changes: tuple[str, ...] = ()
-    """What was done to them, or why they are not checked."""
+    """What was repaired, or why they are not checked."""
 
     problems: tuple[str, ...] = ()
-    """What the model must correct, in sentences for it."""
+    """What the model must correct, in sentences for the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """One repair, and the violation that asked for it."""
+    """One repair, and the violation that caused it."""
 
     path: Path
     note: str
@@ -97,8 +96,8 @@ class _Change:
 
 
 @dataclass(frozen=True, slots=True)
-class _Mended:
-    """A value after its repairs, and what is still wrong with it."""
+class _Repaired:
+    """A value after its repairs, and the remaining violations."""
 
     value: Any
     changes: tuple[_Change, ...]
@@ -108,49 +107,51 @@ class _Mended:
 def prepare_arguments(
     validator: SchemaValidator, arguments: Mapping[str, Any], *, tool: str
 ) -> Prepared:
-    """Hold arguments against a server's own schema, and repair what has one meaning only.
+    """Validate arguments against the server's own schema, and repair what is unambiguous.
 
-    Nulls that an optional argument does not allow are left out; strings that hold the JSON, the
-    number or the boolean the schema wants are read. Valid arguments come back as they are.
+    Nulls that an optional argument does not allow are left out; strings that hold the JSON, number
+    or boolean that the schema requires are parsed. Valid arguments are returned unchanged.
     """
-    given = cast("dict[str, Any]", arguments) if type(arguments) is dict else dict(arguments)
-    if validator.surely_accepts(given):
-        return Prepared(given)
+    original = cast("dict[str, Any]", arguments) if type(arguments) is dict else dict(arguments)
+    if validator.surely_accepts(original):
+        return Prepared(original)
     try:
-        return _checked(validator, given)
+        return _checked(validator, original)
     except BrokenSchemaError as error:
         reason = f"the input schema of {tool} cannot be used: {error}"
     except RecursionError:
         reason = "they are nested too deeply"
-    return Prepared(given, changes=(f"the arguments are not checked: {reason}",))
+    return Prepared(original, changes=(f"the arguments are not checked: {reason}",))
 
 
 def argument_error_text(tool: str, problems: Sequence[str]) -> str:
-    """Tell a model what is wrong with the arguments it gave."""
+    """Explain to a model what is wrong with its arguments."""
     return (
         f"The arguments for {tool} are not valid: {'; '.join(problems)}. "
         "Call it again with corrected arguments."
     )
 
 
-def _checked(validator: SchemaValidator, given: dict[str, Any]) -> Prepared:
-    mended = _mend(validator.exact(), given, iter(range(_MOST_ATTEMPTS)))
-    # To JSON Schema 3.0 is an integer; only where one is left does that make a difference.
-    left = validator.violations(mended.value) if _has_whole_float(mended.value) else mended.left
-    if left and _has_whole_float(given) and not validator.violations(given):
-        return Prepared(given)
+def _checked(validator: SchemaValidator, original: dict[str, Any]) -> Prepared:
+    repaired = _repair_all(validator.exact(), original, iter(range(_MOST_ATTEMPTS)))
+    left, changes = repaired.left, repaired.changes
+    # In JSON Schema 3.0 is an integer, but for the exact validator it is not.
+    if _has_whole_float(repaired.value):
+        left = validator.violations(repaired.value)
+    if left and _has_whole_float(original) and not validator.violations(original):
+        return Prepared(original)
     if not left:
-        notes = tuple(f"{place_of(change.path)}: {change.note}" for change in mended.changes)
-        return Prepared(mended.value, notes) if notes else Prepared(given)
-    dropped = {change.path: change.cause for change in mended.changes if change.cause.value is None}
-    problems = list(dict.fromkeys(_sentences(left, mended.value, dropped)))
+        notes = tuple(f"{place_of(change.path)}: {change.note}" for change in changes)
+        return Prepared(repaired.value, notes) if notes else Prepared(original)
+    dropped = {change.path: change.cause for change in changes if change.cause.value is None}
+    problems = list(dict.fromkeys(_sentences(left, repaired.value, dropped)))
     if len(problems) > _MOST_PROBLEMS:
         problems[_MOST_PROBLEMS:] = [f"and {len(problems) - _MOST_PROBLEMS} more"]
-    return Prepared(given, problems=tuple(problems))
+    return Prepared(original, problems=tuple(problems))
 
 
-def _mend(validator: SchemaValidator, value: Any, attempts: Iterator[int]) -> _Mended:
-    """Repair a copy of a value, as far as that goes."""
+def _repair_all(validator: SchemaValidator, value: Any, attempts: Iterator[int]) -> _Repaired:
+    """Repair a copy of a value as far as possible."""
     box: list[Any] = [_copied(value)]
     changes: list[_Change] = []
     left = validator.violations(box[0])
@@ -160,17 +161,17 @@ def _mend(validator: SchemaValidator, value: Any, attempts: Iterator[int]) -> _M
             break
         changes += made
         left = validator.violations(box[0])
-    return _Mended(box[0], tuple(changes), left)
+    return _Repaired(box[0], tuple(changes), left)
 
 
 def _repair(
     box: list[Any], violation: Violation, validator: SchemaValidator, attempts: Iterator[int]
 ) -> Sequence[_Change]:
-    """Repair what one violation complains about, in the value that is in the box."""
+    """Repair one violation in the value that is in the box."""
     *way, last = (0, *violation.path)
     holder = _at(box, way)
     value = violation.value
-    # An earlier repair may have replaced it, and a schema may speak of the names in an object.
+    # An earlier repair may have replaced it, and `propertyNames` checks names, not values.
     if _at(holder, (last,)) is not value:
         return ()
     if value is None:
@@ -185,29 +186,29 @@ def _repair(
         holder[last] = converted
         note = f"{_a(_kind(value))} was read as {_a(_kind(converted))}"
         return (_Change(violation.path, note, violation),)
-    found = _mended_union(violation, validator, attempts) if violation.branches else None
-    if found is None:
+    repaired = _repaired_union(violation, validator, attempts) if violation.branches else None
+    if repaired is None:
         return ()
-    holder[last] = found.value
-    return [replace(each, path=violation.path + each.path) for each in found.changes]
+    holder[last] = repaired.value
+    return [replace(each, path=violation.path + each.path) for each in repaired.changes]
 
 
-def _mended_union(
+def _repaired_union(
     union: Violation, validator: SchemaValidator, attempts: Iterator[int]
-) -> _Mended | None:
-    """Repair a value for the one alternative that it can be repaired for, or comes closest to."""
+) -> _Repaired | None:
+    """Repair a value for the only alternative that fits after repairs, else for the closest."""
     whole = validator.narrowed({union.keyword: union.expected})
-    by_branch: list[_Mended | None] = []
-    valid: dict[str, _Mended] = {}
+    by_branch: list[_Repaired | None] = []
+    valid: dict[str, _Repaired] = {}
     for branch in union.expected:
-        mended = None
-        # References of a part can need the whole schema; that part is then left alone.
+        repaired = None
+        # References in a part may need the whole schema; such a part is skipped.
         with suppress(BrokenSchemaError):
             if next(attempts, None) is not None:
-                mended = _mend(validator.narrowed(branch), union.value, attempts)
-                if not mended.left and not whole.violations(mended.value):
-                    valid[repr(mended.value)] = mended
-        by_branch.append(mended)
+                repaired = _repair_all(validator.narrowed(branch), union.value, attempts)
+                if not repaired.left and not whole.violations(repaired.value):
+                    valid[repr(repaired.value)] = repaired
+        by_branch.append(repaired)
     if valid:
         return next(iter(valid.values())) if len(valid) == 1 else None
     closest = _closest(union)
@@ -216,11 +217,11 @@ def _mended_union(
 
 
 def _closest(union: Violation) -> int | None:
-    """Find the alternative that was probably meant."""
+    """Return the alternative that was probably meant."""
 
     def distance(branch: Sequence[Violation]) -> tuple[bool, int, int]:
         other_kind = any(not each.path and each.keyword == "type" for each in branch)
-        # A wrong constant near the top marks another member of a union told apart by it.
+        # A wrong constant near the top indicates another member of a tagged union.
         marks = sum(len(each.path) <= 1 and each.keyword in {"const", "enum"} for each in branch)
         return other_kind, marks, len(branch)
 
@@ -230,7 +231,7 @@ def _closest(union: Violation) -> int | None:
 
 
 def _converted(value: object, kinds: Sequence[str]) -> Any:
-    """Read a value as one of the kinds, if it can only mean that."""
+    """Convert a value to one of the types, if that is unambiguous."""
     if isinstance(value, str):
         read = _read(value)
         allowed = (*kinds, "integer") if "number" in kinds else kinds
@@ -243,7 +244,7 @@ def _converted(value: object, kinds: Sequence[str]) -> Any:
 
 
 def _read(text: str) -> Any:
-    """Read the JSON value that a string holds: an object, an array, a number or a boolean."""
+    """Parse the JSON object, array, number or boolean that a string holds."""
     try:
         value = json.loads(text, parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError):
@@ -269,7 +270,7 @@ def _finite(text: str) -> float:
 def _sentences(
     violations: Iterable[Violation], whole: Any, dropped: Mapping[Path, Violation], at: Path = ()
 ) -> Iterator[str]:
-    """Describe violations of a value that stands at a place, the outermost first."""
+    """Describe violations of the value at a path, the outermost first."""
     for each in sorted(violations, key=lambda violation: len(violation.path)):
         if _at(whole, each.path) is each.value:
             yield from _described(each, at + each.path, dropped)
@@ -295,7 +296,7 @@ def _described(violation: Violation, at: Path, dropped: Mapping[Path, Violation]
 
 
 def _missing(path: Path, dropped: Mapping[Path, Violation]) -> str:
-    """Describe a required argument that is absent, or was null and is absent for that."""
+    """Describe a required argument that is missing, or was dropped because it was null."""
     null = dropped.get(path)
     if null is None:
         return f"missing required argument: {place_of(path)}"
@@ -328,25 +329,25 @@ def _union(union: Violation, at: Path, dropped: Mapping[Path, Violation]) -> Ite
 
 
 def _plain_violation(branch: Iterable[Violation]) -> Violation | None:
-    """Find the violation that can be told together with those of other alternatives."""
+    """Return the violation that can be combined with those of other alternatives."""
     plain = (each for each in branch if each.keyword in {"type", "enum", "const"})
     return next((each for each in plain if not each.path), None)
 
 
 def _must_be(violations: Sequence[Violation], at: Path) -> str:
-    wanted: list[str] = []
+    allowed: list[str] = []
     for each in violations:
         if each.keyword == "type":
-            wanted += [_a(name) for name in _names(each.expected)]
+            allowed += [_a(name) for name in _names(each.expected)]
         elif each.keyword == "const":
-            wanted.append(_option(each.expected))
+            allowed.append(_option(each.expected))
         else:
             shown = ", ".join(_option(option) for option in each.expected[:_MOST_OPTIONS])
-            wanted.append(f"one of {shown}" + ", …" * (len(each.expected) > _MOST_OPTIONS))
-    text = f"{place_of(at)}: must be {' or '.join(dict.fromkeys(wanted))}"
+            allowed.append(f"one of {shown}" + ", …" * (len(each.expected) > _MOST_OPTIONS))
+    text = f"{place_of(at)}: must be {' or '.join(dict.fromkeys(allowed))}"
     value = violations[0].value
-    is_told = value is not None and all(each.keyword != "type" for each in violations)
-    return text if is_told else f"{text} (got {_a(_kind(value))})"
+    is_clear = value is not None and all(each.keyword != "type" for each in violations)
+    return text if is_clear else f"{text} (got {_a(_kind(value))})"
 
 
 def _option(value: object) -> str:
@@ -354,7 +355,7 @@ def _option(value: object) -> str:
 
 
 def _names(expected: Any) -> list[str]:
-    # In the oldest dialect a type can be a schema too.
+    # In draft 3 a type can be a schema too.
     names: list[Any] = [expected] if isinstance(expected, str) else expected
     return [name for name in names if isinstance(name, str)]
 

@@ -1,24 +1,26 @@
-"""Counting the calls of a run, and refusing those that are too many."""
+"""Counts the calls of a run, and refuses those over its budget."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Generator, Hashable, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
+
+from cachetools import LRUCache
 
 from plait.client.calls.tool_call import RunIdentity, ToolCall
 from plait.client.config.budgets import CallBudget, is_named_by
 from plait.errors import BudgetExceededError, InputNeededError
 
 _MOST_RUNS = 10_000
-"""Runs whose calls are remembered; nobody says when a run has ended."""
+"""How many runs are remembered; the end of a run is not announced."""
 
 
 class RunCounter:
-    """The calls of one run, and how many there may be."""
+    """Counts the calls of one run against a budget."""
 
     def __init__(self, budget: CallBudget) -> None:
         self._budget = budget
@@ -26,11 +28,11 @@ class RunCounter:
         self._by_pattern: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def take(self, call: ToolCall) -> None:
+    def add(self, call: ToolCall) -> None:
         """Count a call.
 
         Raises:
-            BudgetExceededError: There were as many as there may be.
+            BudgetExceededError: The budget is used up.
         """
         patterns = self._patterns(call)
         with self._lock:
@@ -42,14 +44,15 @@ class RunCounter:
             self._calls += 1
             self._by_pattern.update(patterns)
 
-    def give_back(self, call: ToolCall) -> None:
-        """Take a call back, which is not over: it is made again."""
+    def remove(self, call: ToolCall) -> None:
+        """Uncount a call that was paused and will be repeated."""
         with self._lock:
             self._calls -= 1
             self._by_pattern.subtract(self._patterns(call))
 
     def _patterns(self, call: ToolCall) -> list[str]:
-        return [one for one in self._budget.tools if is_named_by(one, call.server, call.tool)]
+        tools = self._budget.tools
+        return [pattern for pattern in tools if is_named_by(pattern, call.server, call.tool)]
 
 
 def _exceeded(call: ToolCall, allowed: str) -> BudgetExceededError:
@@ -68,11 +71,10 @@ _blocks: ContextVar[tuple[RunCounter, ...]] = ContextVar("plait_run_budgets", de
 def run_budget(
     calls: int | None = None, *, tools: Mapping[str, int] | None = None
 ) -> Generator[None]:
-    """Let the block make so many calls: in all, and by `tool`, `server/tool` or glob.
+    """Limit the calls in the block: in total, and by `tool`, `server/tool` or glob.
 
-    A call that is one too many is refused with `BudgetExceededError` and not sent. To the
-    `call_budget` of a client the block is one run, unless a framework tells it of another. Of two
-    blocks, one in the other, both count.
+    A call over the limit is refused with `BudgetExceededError` and not sent. For the `call_budget`
+    of a client the block is one run, unless a framework names another. Nested blocks all count.
     """
     counter = RunCounter(CallBudget(calls=calls, tools=dict(tools or {})))
     token = _blocks.set((*_blocks.get(), counter))
@@ -83,18 +85,18 @@ def run_budget(
 
 
 class RunCounters:
-    """Counts the calls that are made through one client, run by run."""
+    """Counts the calls of one client by run."""
 
     def __init__(self, budget: CallBudget | None) -> None:
         self._budget = budget
-        self._runs: OrderedDict[Hashable, RunCounter] = OrderedDict()
+        self._runs: LRUCache[Hashable, RunCounter] = LRUCache(_MOST_RUNS)
         self._lock = threading.Lock()
 
     def counted(self, call: ToolCall) -> AbstractContextManager[None]:
         """Count the call that the block makes.
 
         Raises:
-            BudgetExceededError: It is one too many, and must not be made.
+            BudgetExceededError: The budget is used up, and the call must not be made.
         """
         counters = self._counters(call)
         return _counted(counters, call) if counters else contextlib.nullcontext()
@@ -112,36 +114,29 @@ class RunCounters:
     def _of_run(self, key: Hashable, identity: RunIdentity, budget: CallBudget) -> RunCounter:
         thread = None if identity.thread is None else ("thread", identity.thread)
         turn = None if thread is None or identity.turn is None else (*thread, identity.turn)
-        before = (key, turn, thread if identity.goes_on else None)
+        earlier = (key, turn, thread if identity.resumed else None)
         with self._lock:
-            found = (self._runs[one] for one in before if one is not None and one in self._runs)
-            counter = next(found, None) or RunCounter(budget)
-            for known in (key, turn, thread):
-                if known is not None:
-                    self._runs[known] = counter
-                    self._runs.move_to_end(known)
-            while len(self._runs) > _MOST_RUNS:
-                self._runs.popitem(last=False)
+            known = (
+                self._runs[name] for name in earlier if name is not None and name in self._runs
+            )
+            counter = next(known, None) or RunCounter(budget)
+            for name in (key, turn, thread):
+                if name is not None:
+                    self._runs[name] = counter
             return counter
 
 
 @contextlib.contextmanager
 def _counted(counters: list[RunCounter], call: ToolCall) -> Generator[None]:
-    taken: list[RunCounter] = []
+    added: list[RunCounter] = []
     try:
         for counter in counters:
-            counter.take(call)
-            taken.append(counter)
+            counter.add(call)
+            added.append(counter)
         yield
-    except InputNeededError:
-        _give_back(taken, call)
+    except (InputNeededError, BudgetExceededError) as error:
+        # A call that another budget refused, or that is paused and will be repeated.
+        if isinstance(error, InputNeededError) or len(added) < len(counters):
+            for counter in added:
+                counter.remove(call)
         raise
-    except BudgetExceededError:
-        if len(taken) < len(counters):
-            _give_back(taken, call)
-        raise
-
-
-def _give_back(counters: list[RunCounter], call: ToolCall) -> None:
-    for counter in counters:
-        counter.give_back(call)

@@ -1,9 +1,8 @@
-"""One tool call: its deadline, its attempts, its backup, and what becomes of it."""
+"""Runs one tool call: checks, attempts, retries and the fallback server."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,13 +14,13 @@ from mcp_types import LOG_LEVEL_META_KEY, CallToolResult, LoggingLevel, RequestP
 from plait.client.calls.arguments import argument_error_text, prepare_arguments
 from plait.client.calls.call_budget import RunCounters
 from plait.client.calls.call_routing import ActiveCall, CallRouter, Sample
-from plait.client.calls.callbacks import OnAnyProgress, progress_callback
+from plait.client.calls.callbacks import OnAnyProgress, progress_callback, resolve
 from plait.client.calls.fallback import BeforeFallback, has_not_run, may_fall_back
 from plait.client.calls.outcome import ToolResult, output_schema_notes
 from plait.client.calls.paused_calls import PausedCall, PausedCalls
 from plait.client.calls.policy_check import PolicyCheck
 from plait.client.calls.result_cache import ResultCache, ResultCaching
-from plait.client.calls.tool_call import OnProgress, ToolCall, deadline_of, within_run
+from plait.client.calls.tool_call import ToolCall, call_deadline, within_run
 from plait.client.catalog.catalog import ToolCatalog, not_offered
 from plait.client.catalog.tool import Tool
 from plait.client.catalog.validation import prepare
@@ -40,8 +39,6 @@ from plait.errors import (
 )
 from plait.traces.observer import CallTool, Observer, observe
 
-__all__ = ["CallSettings", "OnProgress", "ToolCall", "ToolExecutor"]
-
 logger = logging.getLogger("plait.client.calls")
 
 _SendProgress = Callable[[float, float | None, str | None], None]
@@ -49,51 +46,50 @@ _SendProgress = Callable[[float, float | None, str | None], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallSettings:
-    """How a client makes its calls."""
+    """The options of a client that concern its calls."""
 
     default_seconds: float | None = None
     validate_arguments: bool = True
     fallbacks: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Which server stands in for which."""
+    """The fallback server of each server that has one."""
     before_fallback: BeforeFallback | None = None
     result_caching: ResultCaching | None = None
     call_budget: CallBudget | None = None
     observers: Sequence[Observer] = ()
     on_progress: OnAnyProgress | None = None
-    """Is told of the progress of every call, besides its caller."""
+    """Gets the progress of every call, in addition to the callback of the call."""
     policy_check: PolicyCheck = field(default_factory=PolicyCheck)
-    """Holds calls to the policy."""
 
 
 class ToolExecutor:
-    """Makes calls; it runs where the caller is, and hands each attempt over to the connections."""
+    """Runs calls in the caller's loop, and each attempt in the loop that owns the connections."""
 
     def __init__(
         self,
         pool: ConnectionPool,
         catalog: ToolCatalog,
         handover: Handover,
-        call_settings: CallSettings | None = None,
+        settings: CallSettings | None = None,
         *,
         router: CallRouter | None = None,
         sample: Sample | None = None,
     ) -> None:
-        """Take the parts; `sample` is how the model is asked, where servers may use it."""
+        """Take the parts; `sample` answers sampling requests, if servers may make them."""
         self._pool = pool
         self._catalog = catalog
         self._handover = handover
-        self._settings = call_settings or CallSettings()
+        self._settings = settings or CallSettings()
         caching = self._settings.result_caching
         self.results = None if caching is None else ResultCache(caching)
         self.log_level: LoggingLevel | None = None
-        """From which level on servers shall send log messages during calls."""
+        """The lowest level of log messages that servers send during calls."""
         self.router = router or CallRouter()
         self._sample = sample
         self._paused_calls = PausedCalls(pool)
         self._runs = RunCounters(self._settings.call_budget)
 
     async def run(self, call: ToolCall) -> ToolResult:
-        """Make the call, and make it again where that can do no harm.
+        """Make the call, and retry it where that cannot run it twice.
 
         Raises:
             PlaitError: The call could not be made, or its outcome is not known.
@@ -109,11 +105,11 @@ class ToolExecutor:
             call = await self._permitted(call, tool)
             if self.results is None:
                 return await self._run_on_server(call, tool)
-            if (kept := self.results.get(call, tool)) is not None:
-                return kept
-            before = self.results.changes(call.server)
+            if (cached := self.results.get(call, tool)) is not None:
+                return cached
+            changes = self.results.changes(call.server)
             result = await self._run_on_server(call, tool)
-            self.results.put(call, tool, result, since=before)
+            self.results.put(call, tool, result, since=changes)
         except PlaitError as error:
             return await self.run_instead(call, error, tool)
         return result
@@ -121,19 +117,19 @@ class ToolExecutor:
     async def run_instead(
         self, call: ToolCall, error: PlaitError, tool: Tool | None = None
     ) -> ToolResult:
-        """Make a call that failed on the backup of its server.
+        """Make a failed call on the fallback server.
 
         Raises:
-            PlaitError: The first error, if there is no backup or it may not be asked.
+            PlaitError: The first error, if there is no fallback server or it may not be used.
         """
-        backup = await self._backup_for(call, tool, error)
-        if backup is None:
+        fallback = await self._fallback_call(call, tool, error)
+        if fallback is None:
             raise error
-        return await self._run_on_backup(backup, error)
+        return await self._run_fallback(fallback, error)
 
     async def _recall(self, call: ToolCall) -> Tool | None:
         if self._catalog.is_guarded:
-            # Before the arguments are looked at: they fit what was locked, or nothing.
+            # Before the arguments are checked, which only the locked schema can do.
             await self._handover.run(self._catalog.approve, call.server, call.tool, call.access)
         known = self._catalog.known(call.server, call.tool, call.access)
         if known is not None:
@@ -146,14 +142,14 @@ class ToolExecutor:
                 return await self._run_attempts(call, tool)
         finally:
             if self.results is not None and (tool is None or not tool.read_only):
-                # Whatever was read may have changed, also where the answer was lost.
+                # The call may have changed what was read before, also if its answer was lost.
                 self.results.forget(call.server)
 
     async def _run_attempts(self, call: ToolCall, tool: Tool | None) -> ToolResult:
-        everywhere = progress_callback(self._settings.on_progress, call.server, call.tool)
-        told = [one for one in (call.on_progress, everywhere) if one is not None]
-        tell = tuple(self._handover.returning(one) for one in told)
-        active_call = ActiveCall.of(call, self._handover, self._sample)
+        client_wide = progress_callback(self._settings.on_progress, call.server, call.tool)
+        callbacks = [each for each in (call.on_progress, client_wide) if each is not None]
+        progress = tuple(self._handover.returning(each) for each in callbacks)
+        active = ActiveCall.of(call, self._handover, self._sample)
         began = time.perf_counter()
         attempt = 0
         while True:
@@ -163,7 +159,7 @@ class ToolExecutor:
                     self._settings.observers,
                     CallTool(server=call.server, tool=call.tool, attempt=attempt),
                 ):
-                    answer = await self._handover.run(self._attempt, call, tool, tell, active_call)
+                    answer = await self._handover.run(self._attempt, call, tool, progress, active)
             except PlaitError as error:
                 pause = self._pause_before_retry(call, tool, error, attempt, began)
                 if pause is None:
@@ -187,27 +183,26 @@ class ToolExecutor:
         self,
         call: ToolCall,
         tool: Tool | None,
-        told: Sequence[_SendProgress],
-        active_call: ActiveCall,
+        progress: Sequence[_SendProgress],
+        active: ActiveCall,
     ) -> Answer[CallToolResult]:
-        """Make one attempt; runs in the loop that owns the connections."""
+        """Make one attempt, in the loop that owns the connections."""
         connection = self._pool.connection(call.server, call.access)
-        deadline = deadline_of(call, connection.server.timeouts, self._settings.default_seconds)
+        deadline = self._deadline(call, connection)
 
-        if call.pause is None or not await self._asks_meanwhile(call, connection):
-            return await self._send(call, tool, connection, deadline, told, active_call)
+        if call.pause is None or not await self._elicits_during_calls(call, connection):
+            return await self._send(call, tool, connection, deadline, progress, active)
 
-        async def send(held: PausedCall) -> Answer[CallToolResult]:
-            active_call.on_elicitation, active_call.pausing = held.ask, True
+        async def send(paused: PausedCall) -> Answer[CallToolResult]:
+            active.on_elicitation, active.pausing = paused.ask, True
             bare = replace(call, input_responses=None, pause=None)
-            return await self._send(bare, tool, connection, deadline, told, active_call)
+            return await self._send(bare, tool, connection, deadline, progress, active)
 
-        idempotent = tool is not None and tool.idempotent
-        return await self._paused_calls.run(call, send, idempotent=idempotent)
+        return await self._paused_calls.run(call, send, idempotent=_is_idempotent(tool))
 
-    async def _asks_meanwhile(self, call: ToolCall, connection: ServerConnection) -> bool:
-        """Say whether the server asks in the middle of a call, not by answering with a question."""
-        if self._paused_calls.holds(call):
+    async def _elicits_during_calls(self, call: ToolCall, connection: ServerConnection) -> bool:
+        """Say whether the server sends elicitation requests, as opposed to results that ask."""
+        if self._paused_calls.has(call):
             return True
         return not is_modern((await connection.unreserved_session()).client)
 
@@ -217,8 +212,8 @@ class ToolExecutor:
         tool: Tool | None,
         connection: ServerConnection,
         deadline: Deadline,
-        told: Sequence[_SendProgress],
-        active_call: ActiveCall,
+        progress_callbacks: Sequence[_SendProgress],
+        active: ActiveCall,
     ) -> Answer[CallToolResult]:
         approved = None
         if self._catalog.is_guarded:
@@ -226,18 +221,18 @@ class ToolExecutor:
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             deadline.extend()
-            for tell in told:
-                tell(progress, total, message)
+            for callback in progress_callbacks:
+                callback(progress, total, message)
 
         async def operation(client: Client) -> CallToolResult:
             if approved not in (None, connection.generation):
-                # What was approved is not what would run: look again.
+                # The approved tools are those of an earlier session: check again.
                 text = f"{call.where}: the server was restarted before the call"
                 raise ConnectionLostError(text, server=call.server, tool=call.tool)
             meta: RequestParamsMeta | None = None
             if self.log_level is not None and is_modern(client):
                 meta = {LOG_LEVEL_META_KEY: self.log_level}
-            with self.router.active(active_call, client.session, deadline):
+            with self.router.active(active, client.session, deadline):
                 return await call_tool(
                     client,
                     call.tool,
@@ -254,13 +249,14 @@ class ToolExecutor:
     def _pause_before_retry(
         self, call: ToolCall, tool: Tool | None, error: PlaitError, attempt: int, began: float
     ) -> float | None:
-        """Say how long to wait before the next attempt, or `None` when there must be none."""
-        idempotent = tool is not None and tool.idempotent
-        if attempt >= ATTEMPTS or not may_retry(error, idempotent=idempotent):
+        """Return the seconds to wait before the next attempt, or `None` if there must be none."""
+        if attempt >= ATTEMPTS or not may_retry(error, idempotent=_is_idempotent(tool)):
             return None
-        timeouts = self._pool[call.server].server.timeouts
-        limit = deadline_of(call, timeouts, self._settings.default_seconds).seconds
+        limit = self._deadline(call, self._pool[call.server]).seconds
         return pause_before_retry(error, limit - (time.perf_counter() - began))
+
+    def _deadline(self, call: ToolCall, connection: ServerConnection) -> Deadline:
+        return call_deadline(call, connection.server.timeouts, self._settings.default_seconds)
 
     def _check_offered(self, call: ToolCall) -> None:
         reason = self._catalog.refusal(call.server, call.tool, call.access)
@@ -268,15 +264,15 @@ class ToolExecutor:
             raise not_offered(call.server, call.tool, reason)
 
     async def _permitted(self, call: ToolCall, tool: Tool | None) -> ToolCall:
-        """Return the call with valid arguments, if it may be made."""
+        """Return the call with valid arguments, if the policy permits it."""
         call = await self._with_valid_arguments(call, tool)
         permitted = await self._settings.policy_check.permit(call, tool)
         if permitted is call:
             return call
-        # What a person wrote may be mended, and must not turn into what a rule forbids by that.
-        changed = await self._with_valid_arguments(permitted, tool)
-        self._settings.policy_check.checked(changed, tool)
-        return changed
+        # The repair of arguments that a person edited must not lead to a call that is denied.
+        repaired = await self._with_valid_arguments(permitted, tool)
+        self._settings.policy_check.check(repaired, tool)
+        return repaired
 
     async def _with_valid_arguments(self, call: ToolCall, tool: Tool | None) -> ToolCall:
         if tool is None or not self._settings.validate_arguments:
@@ -292,26 +288,22 @@ class ToolExecutor:
             return call
         return replace(call, arguments=prepared.arguments)
 
-    async def _backup_for(
+    async def _fallback_call(
         self, call: ToolCall, tool: Tool | None, error: PlaitError
     ) -> ToolCall | None:
-        """Return the call to make on the backup, if there is one and it may be asked."""
-        backup = self._settings.fallbacks.get(call.server)
-        idempotent = tool is not None and tool.idempotent
-        if backup is None or not may_fall_back(error, idempotent=idempotent):
+        """Return the call to make on the fallback server, if there is one and it may be used."""
+        server = self._settings.fallbacks.get(call.server)
+        if server is None or not may_fall_back(error, idempotent=_is_idempotent(tool)):
             return None
-        if self._settings.before_fallback is not None:
-            verdict = self._settings.before_fallback(error, call)
-            if inspect.isawaitable(verdict):
-                verdict = await verdict
-            if verdict is False:
-                return None
-        # The credentials were meant for the other server.
-        return replace(call, server=backup, access=None, instead_of=call.server)
+        before_fallback = self._settings.before_fallback
+        if before_fallback is not None and await resolve(before_fallback(error, call)) is False:
+            return None
+        # The credentials are for the first server only.
+        return replace(call, server=server, access=None, instead_of=call.server)
 
-    async def _run_on_backup(self, call: ToolCall, error: PlaitError) -> ToolResult:
-        """Make the call on the backup; if that fails too, the first error is what counts."""
-        logger.warning("%s; asking %s instead", error, call.server)
+    async def _run_fallback(self, call: ToolCall, error: PlaitError) -> ToolResult:
+        """Make the call on the fallback server; if that fails too, raise the first error."""
+        logger.warning("%s; calling %s instead", error, call.server)
         try:
             tool = await self._recall(call)
             if tool is None:
@@ -322,7 +314,11 @@ class ToolExecutor:
             return await self._run_on_server(await self._permitted(call, tool), tool)
         except PlaitError as second:
             if not has_not_run(second):
-                raise  # it may have run there, and whoever asked must know
-            logger.warning("the backup failed too: %s", second)
-            error.add_note(f"the backup failed too: {second}")
+                raise  # it may have run there, which the caller must know
+            logger.warning("the fallback server failed too: %s", second)
+            error.add_note(f"the fallback server failed too: {second}")
             raise error from second
+
+
+def _is_idempotent(tool: Tool | None) -> bool:
+    return tool is not None and tool.idempotent

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import cast
 from weakref import WeakKeyDictionary
 
+from cachetools import LRUCache
 from mcp.client import ClientRequestContext
 from mcp_types import (
     CallToolResult,
@@ -25,34 +25,34 @@ from plait.client.connections.pool import ConnectionPool
 from plait.errors import ClientClosedError, InputNeededError, OutcomeUnknownError, PlaitError
 
 ANSWER_TIMEOUT_SECONDS = 600.0
-"""How long a question waits for its answer before it is cancelled."""
+"""How long an elicitation request waits for its answer before it is cancelled."""
 
-_PATIENCE_SECONDS = 10.0
-"""How long a call waits for another of which it is not known whether it asks something."""
+_TURN_TIMEOUT_SECONDS = 10.0
+"""How long a call waits for another one that may or may not elicit."""
 
 _MOST_REMEMBERED = 128
-"""Of how many calls that failed after a question the answers are remembered."""
+"""For how many calls that failed after an elicitation the answers are remembered."""
 
 _KEY = "question"
-"""Under which a question is put; there is never more than one in a round."""
+"""The key of an elicitation request; there is only one per round."""
 
 Send = Callable[["PausedCall"], Awaitable[Answer[CallToolResult]]]
-"""Makes the request of a held call."""
+"""Sends the request of a call that may be paused."""
 
 
 class PausedCall:
-    """A call on a server of the handshake era, which goes on however often its caller is paused.
+    """A call on a handshake-era server, which continues while its caller is paused and resumed.
 
-    A caller that was paused starts over, so it is led through the questions from the first one;
-    those that have their answer are not asked again.
+    A resumed caller starts over, so it goes through the elicitation requests from the first one;
+    those that are answered are not put to the user again.
     """
 
     def __init__(self, connection: ServerConnection, known: Sequence[ElicitResult] = ()) -> None:
         self.connection = connection
-        self.lapsed = False
-        """Whether a question was cancelled because nobody answered it."""
+        self.expired = False
+        """Whether a request was cancelled because it was not answered in time."""
         self._known = dict(enumerate(known))
-        self._questions: list[ElicitRequest] = []
+        self._requests: list[ElicitRequest] = []
         self._answers: list[asyncio.Future[ElicitResult]] = []
         self._result: asyncio.Future[Answer[CallToolResult]] = asyncio.Future()
         self._changed = asyncio.Event()
@@ -60,21 +60,21 @@ class PausedCall:
         self._turn: asyncio.Lock | None = None
 
     @property
-    def has_asked(self) -> bool:
-        """Whether the server has asked something so far."""
-        return bool(self._questions)
+    def has_elicited(self) -> bool:
+        """Whether the server has sent an elicitation request so far."""
+        return bool(self._requests)
 
     @property
     def answers(self) -> list[ElicitResult]:
-        """What the user answered so far."""
-        given = (one for one in self._answers if one.done() and not one.cancelled())
-        return [one.result() for one in given]
+        """The user's answers so far."""
+        done = (answer for answer in self._answers if answer.done() and not answer.cancelled())
+        return [answer.result() for answer in done]
 
-    async def run(self, send: Send, turn: asyncio.Lock | None, patience: float | None) -> None:
-        """Make the call, and keep what it comes to; a call that may ask waits for its turn."""
+    async def run(self, send: Send, turn: asyncio.Lock | None, turn_timeout: float | None) -> None:
+        """Make the call and keep its result; a call that may elicit waits for its turn."""
         self._task = asyncio.current_task()
         try:
-            await self._take(turn, patience)
+            await self._take_turn(turn, turn_timeout)
             answer = await send(self)
         except PlaitError as error:
             self._fail(error)
@@ -86,17 +86,17 @@ class PausedCall:
                 self._result.set_result(answer)
                 self._notify()
         finally:
-            self._give_turn_back()
+            self._release_turn()
             self.connection.release(self)
 
     async def ask(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
-        """Put a question of the server to the caller, and wait for the answer."""
+        """Pass an elicitation request to the caller, and wait for the answer."""
         self.connection.reserve(context.session, self)
-        self._give_turn_back()
+        self._release_turn()
         answer: asyncio.Future[ElicitResult] = asyncio.Future()
-        if (known := self._known.get(len(self._questions))) is not None:
+        if (known := self._known.get(len(self._requests))) is not None:
             answer.set_result(known)
-        self._questions.append(ElicitRequest(params=params))
+        self._requests.append(ElicitRequest(params=params))
         self._answers.append(answer)
         self._notify()
         try:
@@ -104,30 +104,30 @@ class PausedCall:
                 async with asyncio.timeout(ANSWER_TIMEOUT_SECONDS):
                     return await answer
         except TimeoutError:
-            self.lapsed = True
-            self._fail(ClientClosedError("nobody answered in time"))
+            self.expired = True
+            self._fail(ClientClosedError("the elicitation was not answered in time"))
             return ElicitResult(action="cancel")
 
-    async def outcome(self, given: Given | None) -> Answer[CallToolResult]:
-        """Wait for the result, or for the question after those that are answered.
+    async def outcome(self, responses: Given | None) -> Answer[CallToolResult]:
+        """Wait for the result, or for the elicitation request after those that are answered.
 
         Raises:
-            InputNeededError: The server asks something.
+            InputNeededError: The server sent an elicitation request.
             PlaitError: The call failed.
         """
         number = 0
-        if given is not None:
-            number = int(given.request_state or 0) + 1
-            self._answer(number - 1, given.responses)
-        while len(self._questions) <= number and not self._result.done():
+        if responses is not None:
+            number = int(responses.request_state or 0) + 1
+            self._answer(number - 1, responses.responses)
+        while len(self._requests) <= number and not self._result.done():
             await self._changed.wait()
-        if len(self._questions) > number:
-            asked = {_KEY: self._questions[number]}
-            raise InputNeededError(requests=asked, request_state=str(number))
+        if len(self._requests) > number:
+            requests = {_KEY: self._requests[number]}
+            raise InputNeededError(requests=requests, request_state=str(number))
         return self._result.result()
 
     def cancel(self) -> None:
-        """Call the call off, on the server too."""
+        """Cancel the call, on the server too."""
         if self._task is not None:
             self._task.cancel()
 
@@ -138,14 +138,14 @@ class PausedCall:
         elif not self._answers[number].done():
             self._answers[number].set_result(answer)
 
-    async def _take(self, turn: asyncio.Lock | None, patience: float | None) -> None:
+    async def _take_turn(self, turn: asyncio.Lock | None, turn_timeout: float | None) -> None:
         if turn is not None:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(patience):
+                async with asyncio.timeout(turn_timeout):
                     await turn.acquire()
                     self._turn = turn
 
-    def _give_turn_back(self) -> None:
+    def _release_turn(self) -> None:
         turn, self._turn = self._turn, None
         if turn is not None:
             turn.release()
@@ -153,7 +153,7 @@ class PausedCall:
     def _fail(self, error: PlaitError) -> None:
         if not self._result.done():
             self._result.set_exception(error)
-            self._result.exception()  # whoever asked may be gone for good
+            self._result.exception()  # marks it as retrieved: the caller may never resume
             self._notify()
 
     def _notify(self) -> None:
@@ -162,95 +162,88 @@ class PausedCall:
 
 
 class PausedCalls:
-    """The held calls of a client; lives in the loop that owns the connections."""
+    """The paused calls of a client; lives in the loop that owns the connections."""
 
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
-        self._held: dict[object, PausedCall] = {}
-        self._known: OrderedDict[object, list[ElicitResult]] = OrderedDict()
+        self._calls: dict[object, PausedCall] = {}
+        self._answers: LRUCache[object, list[ElicitResult]] = LRUCache(_MOST_REMEMBERED)
+        """Answers of failed calls, for another attempt at the same call."""
         self._turns: WeakKeyDictionary[ServerConnection, asyncio.Lock] = WeakKeyDictionary()
-        self._asks: dict[tuple[str, str], bool] = {}
-        """By server and tool, whether it has ever asked something."""
+        self._elicits: dict[tuple[str, str], bool] = {}
+        """By server and tool, whether it has ever sent an elicitation request."""
 
-    def holds(self, call: ToolCall) -> bool:
+    def has(self, call: ToolCall) -> bool:
         """Say whether the call was made before, and waits."""
-        held = self._held.get(_key(call))
-        return held is not None and not held.lapsed
+        paused = self._calls.get(_key(call))
+        return paused is not None and not paused.expired
 
     async def run(self, call: ToolCall, send: Send, *, idempotent: bool) -> Answer[CallToolResult]:
-        """Make the call, or go on with it where it was paused.
+        """Make the call, or continue it where it was paused.
 
         Raises:
-            InputNeededError: The server asks something; the call waits for the answer.
+            InputNeededError: The server sent an elicitation request; the call waits for the answer.
             OutcomeUnknownError: The answer came too late, or to another process.
             PlaitError: The call failed.
         """
-        key = _key(call)
-        held = self._held[key] if self.holds(call) else None
-        if held is None:
-            if (
-                call.input_responses is None
-                and call.pause
-                and call.pause.resumed
-                and not idempotent
-            ):
-                raise _gone(call)
+        key, responses = _key(call), call.input_responses
+        if self.has(call):
+            paused = self._calls[key]
+        else:
+            if responses is None and call.pause and call.pause.resumed and not idempotent:
+                raise _expired(call)
             connection = self._pool.connection(call.server, call.access)
-            known = self._known.pop(key, ()) if call.input_responses is not None else ()
-            held = self._held[key] = PausedCall(connection, known)
-            self._start(call, held, send)
+            known = self._answers.pop(key, ()) if responses is not None else ()
+            paused = self._calls[key] = PausedCall(connection, known)
+            self._start(call, paused, send)
         try:
-            answer = await held.outcome(call.input_responses)
+            answer = await paused.outcome(responses)
         except InputNeededError:
-            self._asks[call.server, call.tool] = True
+            self._elicits[call.server, call.tool] = True
             raise
         except asyncio.CancelledError:
-            held.cancel()
-            self._drop(key, held)
+            paused.cancel()
+            self._drop(key, paused)
             raise
         except PlaitError:
-            self._drop(key, held)
-            self._remember(key, held.answers)
-            if held.lapsed:
-                raise _gone(call) from None
+            self._drop(key, paused)
+            if paused.answers:
+                self._answers[key] = paused.answers
+            if paused.expired:
+                raise _expired(call) from None
             raise
-        self._drop(key, held)
+        self._drop(key, paused)
         return answer
 
-    def _start(self, call: ToolCall, held: PausedCall, send: Send) -> None:
-        asks = self._asks.get((call.server, call.tool))
-        # Questions carry no word of the call they belong to, so those that may ask take turns.
-        turn = None if asks is False else self._turns.setdefault(held.connection, asyncio.Lock())
-        patience = None if asks else _PATIENCE_SECONDS
+    def _start(self, call: ToolCall, paused: PausedCall, send: Send) -> None:
+        elicits = self._elicits.get((call.server, call.tool))
+        # Elicitation requests do not name their call, so calls that may elicit take turns.
+        turn = (
+            None if elicits is False else self._turns.setdefault(paused.connection, asyncio.Lock())
+        )
+        turn_timeout = None if elicits else _TURN_TIMEOUT_SECONDS
 
         async def work() -> None:
             try:
-                await held.run(send, turn, patience)
+                await paused.run(send, turn, turn_timeout)
             finally:
-                if not held.has_asked:
-                    self._asks.setdefault((call.server, call.tool), False)
-                elif held.lapsed:
-                    self._drop(_key(call), held)
+                if not paused.has_elicited:
+                    self._elicits.setdefault((call.server, call.tool), False)
+                elif paused.expired:
+                    self._drop(_key(call), paused)
 
         self._pool.start(work, name=f"plait call {call.where}")
 
-    def _drop(self, key: object, held: PausedCall) -> None:
-        if self._held.get(key) is held:
-            del self._held[key]
-
-    def _remember(self, key: object, answers: list[ElicitResult]) -> None:
-        """Keep the answers for another attempt at the same call."""
-        if answers:
-            self._known[key] = answers
-            while len(self._known) > _MOST_REMEMBERED:
-                self._known.popitem(last=False)
+    def _drop(self, key: object, paused: PausedCall) -> None:
+        if self._calls.get(key) is paused:
+            del self._calls[key]
 
 
 def _key(call: ToolCall) -> object:
     return call.server, call.tool, call.pause and call.pause.key
 
 
-def _gone(call: ToolCall) -> OutcomeUnknownError:
+def _expired(call: ToolCall) -> OutcomeUnknownError:
     return OutcomeUnknownError(
         f"{call.where}: the answer came too late, or to another process than the one in which the "
         "server asked; the call was not repeated, because it may have taken effect: check first",

@@ -1,14 +1,14 @@
-"""PausedCalls every call to the policy of its client, and asking a person where it says so."""
+"""Checks every call against the policy of its client, and requests approval where it says so."""
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from plait.client.calls.approval import Approval, ApprovalRequest, OnApproval
+from plait.client.calls.callbacks import resolve
 from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.tool import Tool
 from plait.client.config.policy import Policy, PolicyDecision
@@ -20,7 +20,7 @@ _NOT_SENT = "It was not sent."
 
 
 class PolicyCheck:
-    """Lets calls through, or not; without a policy, all of them."""
+    """Permits or denies calls; without a policy, permits all of them."""
 
     def __init__(self, policy: Policy | None = None, on_approval: OnApproval | None = None) -> None:
         self.policy = policy
@@ -31,30 +31,30 @@ class PolicyCheck:
         return self.policy is not None and self.policy.hides(tool)
 
     def decide(self, call: ToolCall, tool: Tool | None) -> PolicyDecision:
-        """Decide about a call; of a tool that is not listed, only the name is known."""
+        """Decide about a call; of an unlisted tool only the name is known."""
         if self.policy is None:
             return PolicyDecision("allow", "there is no policy")
         facts = tool or Tool(server=call.server, wire_name=call.tool, name=call.tool)
         return self.policy.decide(facts, call.arguments)
 
     async def permit(self, call: ToolCall, tool: Tool | None) -> ToolCall:
-        """Return the call as it may be made; a person may have changed its arguments.
+        """Return the call as it may be made; an approver may have changed its arguments.
 
         Raises:
             PermissionDeniedError: It must not be made.
         """
         if self.policy is None:
             return call
-        decision = self.checked(call, tool)
+        decision = self.check(call, tool)
         if decision.verdict == "allow":
             return call
-        answered = await self._asked(call, tool, decision)
-        # What a person wrote needs no approval of anybody else, but a rule may still forbid it.
-        self.checked(answered, tool)
-        return answered
+        approved = await self._approved(call, tool, decision)
+        # Edited arguments need no second approval, but a rule may still deny them.
+        self.check(approved, tool)
+        return approved
 
-    def checked(self, call: ToolCall, tool: Tool | None) -> PolicyDecision:
-        """Decide about a call that is not denied, whoever approves of it.
+    def check(self, call: ToolCall, tool: Tool | None) -> PolicyDecision:
+        """Return the decision about a call that is not denied.
 
         Raises:
             PermissionDeniedError: It is denied.
@@ -65,18 +65,19 @@ class PolicyCheck:
             raise _denied(call, text)
         return decision
 
-    async def _asked(self, call: ToolCall, tool: Tool | None, decision: PolicyDecision) -> ToolCall:
+    async def _approved(
+        self, call: ToolCall, tool: Tool | None, decision: PolicyDecision
+    ) -> ToolCall:
         hidden = _hidden_arguments(call, tool)
-        shown = {name: one for name, one in call.arguments.items() if name not in hidden}
         request = ApprovalRequest(
             server=call.server,
             tool=call.tool,
-            arguments=shown,
+            arguments={key: value for key, value in call.arguments.items() if key not in hidden},
             annotations={} if tool is None else tool.annotations,
             reason=decision.reason,
             instead_of=call.instead_of,
         )
-        approval = await self._answer(call, request)
+        approval = await self._request_approval(call, request)
         if approval.decision == "reject":
             why = f": {approval.message}" if approval.message else ""
             raise _denied(call, f"the user did not approve this call{why}. {_NOT_SENT}")
@@ -84,16 +85,14 @@ class PolicyCheck:
             return call
         return replace(call, arguments={**approval.args, **hidden})
 
-    async def _answer(self, call: ToolCall, request: ApprovalRequest) -> Approval:
-        ask = call.on_approval or self._on_approval
-        answer = None if ask is None else ask(request)
-        if inspect.isawaitable(answer):
-            answer = await answer
+    async def _request_approval(self, call: ToolCall, request: ApprovalRequest) -> Approval:
+        on_approval = call.on_approval or self._on_approval
+        answer = None if on_approval is None else await resolve(on_approval(request))
         if answer is None:
             raise _denied(
                 call,
-                f"a person must approve this call, by {request.reason}, and there is nobody to "
-                f"ask: give on_approval=, or a checkpointer to the graph. {_NOT_SENT}",
+                f"a person must approve this call, by {request.reason}, and no one can be asked: "
+                f"set on_approval=, or use a graph with a checkpointer. {_NOT_SENT}",
             )
         approval = Approval.read(answer)
         if approval is None:
@@ -107,15 +106,11 @@ class PolicyCheck:
 
 
 def _hidden_arguments(call: ToolCall, tool: Tool | None) -> Mapping[str, Any]:
-    """Return what overrides put in behind the model's back: it may be secret."""
+    """Return the arguments that overrides hide from the model; they may be secret."""
     if tool is None or tool.override is None:
         return {}
-    rules = tool.override.arguments
-    return {
-        name: value
-        for name, value in call.arguments.items()
-        if name in rules and rules[name].hidden
-    }
+    hidden = {name for name, rule in tool.override.arguments.items() if rule.hidden}
+    return {name: value for name, value in call.arguments.items() if name in hidden}
 
 
 def _denied(call: ToolCall, text: str) -> PermissionDeniedError:

@@ -1,14 +1,16 @@
-"""Remembering what read-only tools answered, for those who ask for it."""
+"""Caches the results of read-only tools."""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import cast
+
+from cachetools import TLRUCache
 
 from plait._support.clock import Clock, SystemClock
 from plait.client.calls.outcome import ToolResult
@@ -17,35 +19,37 @@ from plait.client.catalog.tool import Tool
 from plait.errors import ConfigError
 
 _Key = tuple[str, str, str, str]
+_Entry = tuple[float, ToolResult]
+"""The seconds to keep a result, and the result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultCaching:
-    """How long answers of read-only tools are kept, and how many."""
+    """How long, and how many, results of read-only tools are cached."""
 
     ttl_seconds: float = 300.0
     tools: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Seconds for single tools, by `tool`, `server/tool` or glob; 0 keeps nothing."""
+    """Seconds by `tool`, `server/tool` or glob; 0 disables caching."""
     max_entries: int = 256
 
     @classmethod
-    def of(cls, given: object) -> ResultCaching | None:
+    def of(cls, value: object) -> ResultCaching | None:
         """Read `True`, seconds, seconds per tool, or the settings themselves.
 
         Raises:
             ConfigError: It is something else.
         """
-        match given:
+        match value:
             case None | False:
                 return None
             case True:
                 return cls()
-            case int() | float() if given > 0:
-                return cls(ttl_seconds=float(given))
+            case int() | float() if value > 0:
+                return cls(ttl_seconds=float(value))
             case ResultCaching():
-                return given
+                return value
             case Mapping():
-                seconds = cast("Mapping[str, float]", given)
+                seconds = cast("Mapping[str, float]", value)
                 return cls(ttl_seconds=0, tools={tool: float(n) for tool, n in seconds.items()})
             case _:
                 raise ConfigError(
@@ -53,7 +57,7 @@ class ResultCaching:
                 )
 
     def seconds_for(self, tool: Tool) -> float:
-        """Say for how long an answer of this tool is kept."""
+        """Return how long a result of this tool is cached."""
         full = f"{tool.server}/{tool.wire_name}"
         for name in (full, tool.wire_name):
             if name in self.tools:
@@ -65,54 +69,48 @@ class ResultCaching:
 
 
 class ResultCache:
-    """Successful answers of tools that change nothing, by server, credentials and arguments."""
+    """Successful results of read-only tools, by server, credentials and arguments."""
 
     def __init__(self, caching: ResultCaching, *, clock: Clock | None = None) -> None:
         self._caching = caching
-        self._clock = clock or SystemClock()
-        self._kept: OrderedDict[_Key, tuple[float, ToolResult]] = OrderedDict()
+        self._results: TLRUCache[_Key, _Entry] = TLRUCache(
+            caching.max_entries, ttu=_expiry, timer=(clock or SystemClock()).monotonic
+        )
         self._changes: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def get(self, call: ToolCall, tool: Tool | None) -> ToolResult | None:
-        """Return what the tool answered to the same call, if that is recent enough."""
+        """Return the cached result of the same call, if there is one."""
         key = self._key(call, tool)
         if key is None:
             return None
         with self._lock:
-            expires_at, result = self._kept.get(key, (0.0, None))
-            if result is not None and self._clock.monotonic() >= expires_at:
-                del self._kept[key]
-                return None
-            return result
+            entry = self._results.get(key)
+        return None if entry is None else entry[1]
 
     def changes(self, server: str) -> int:
-        """Say how often something about a server may have changed."""
+        """Return how often `forget` was called for a server."""
         with self._lock:
             return self._changes[server]
 
     def put(
         self, call: ToolCall, tool: Tool | None, result: ToolResult, *, since: int | None = None
     ) -> None:
-        """Remember a successful answer, unless there were more changes since it was asked for."""
+        """Cache a successful result, unless the server's state changed while it was computed."""
         key = self._key(call, tool)
         if key is None or tool is None or result.is_error:
             return
-        expires_at = self._clock.monotonic() + self._caching.seconds_for(tool)
         with self._lock:
-            if since is not None and self._changes[call.server] != since:
-                return
-            self._kept[key] = (expires_at, result)
-            self._kept.move_to_end(key)
-            while len(self._kept) > self._caching.max_entries:
-                self._kept.popitem(last=False)
+            unchanged = since is None or self._changes[call.server] == since
+            if unchanged and self._caching.max_entries > 0:
+                self._results[key] = (self._caching.seconds_for(tool), result)
 
     def forget(self, server: str) -> None:
-        """Drop what a server answered: something about it may have changed."""
+        """Drop the results of a server whose state may have changed."""
         with self._lock:
             self._changes[server] += 1
-            for key in [key for key in self._kept if key[0] == server]:
-                del self._kept[key]
+            for key in [key for key in self._results if key[0] == server]:
+                self._results.pop(key, None)
 
     def _key(self, call: ToolCall, tool: Tool | None) -> _Key | None:
         if tool is None or not tool.read_only or self._caching.seconds_for(tool) <= 0:
@@ -122,3 +120,7 @@ class ResultCache:
         except (TypeError, ValueError):
             return None
         return call.server, call.access.key if call.access else "", call.tool, arguments
+
+
+def _expiry(_key: _Key, entry: _Entry, now: float) -> float:
+    return now + entry[0]

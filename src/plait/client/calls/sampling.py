@@ -1,4 +1,4 @@
-"""Whether, and how far, servers may use the client's model: the settings, and what they decide."""
+"""Sampling: whether and how much servers may use the client's model."""
 
 from __future__ import annotations
 
@@ -13,18 +13,16 @@ import mcp_types as types
 from plait.errors import ConfigError
 
 SamplingRequest = types.CreateMessageRequestParams
-"""What a server asks of the model."""
 
 SamplingResult = types.CreateMessageResult | types.CreateMessageResultWithTools
-"""What the model answered."""
 
 Sampler = Callable[[str, SamplingRequest], Awaitable[SamplingResult | str] | SamplingResult | str]
-"""Gets the server's name and what it asks, and returns what a model says to that."""
+"""Gets the server's name and its request, and returns the reply of a model."""
 
 ApproveSampling = Callable[
     [str, SamplingRequest], Awaitable[bool | SamplingRequest] | bool | SamplingRequest
 ]
-"""Gets the server's name and what it asks; returns whether it may, or what to ask instead."""
+"""Gets the server's name and its request; returns whether it may, or a request to use instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,13 +30,13 @@ class Sampling:
     """How servers may use the client's model (`sampling/createMessage`)."""
 
     model: Any = field(kw_only=False, repr=False)
-    """A function of the server's name and its request; frameworks also take their chat models."""
+    """A function of the server's name and its request; frameworks also accept their chat models."""
 
     servers: Sequence[str] | None = None
-    """The servers that may ask, by name or glob; `None` is all of them."""
+    """The servers that may use the model, by name or glob; `None` means all."""
 
     max_tokens: int = 1024
-    """The longest answer; a server that asks for more gets this much."""
+    """The longest reply; a larger limit in a request is reduced to this."""
 
     max_calls_per_call: int = 10
     """Requests during one tool call."""
@@ -50,19 +48,19 @@ class Sampling:
     """The size of one request, images included."""
 
     timeout_seconds: float = 60.0
-    """How long the model may take; the limit of the tool call holds too."""
+    """The timeout of the model; that of the tool call holds too."""
 
     approve: ApproveSampling | None = None
-    """Decides about each request before the model sees it."""
+    """Approves each request before the model gets it."""
 
     allow_tools: bool = False
-    """Whether a server may give the model tools, which the server runs."""
+    """Whether requests may contain tools, which the server runs."""
 
     outside_calls: bool = False
-    """Whether a server may ask while none of its tools is being called."""
+    """Whether a server may use the model while none of its tools is being called."""
 
     def __post_init__(self) -> None:
-        """Refuse settings that make no sense."""
+        """Validate the settings."""
         for name in _NUMBERS:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
@@ -73,40 +71,40 @@ class Sampling:
             raise ConfigError("sampling: approve is a function of a server and its request")
 
     @classmethod
-    def of(cls, given: object) -> Sampling | None:
+    def of(cls, value: object) -> Sampling | None:
         """Read a model, the settings themselves, or a mapping of them, as in a file.
 
         Raises:
             ConfigError: It is something else.
         """
-        match given:
+        match value:
             case None | False:
                 return None
             case True:
                 raise ConfigError("sampling takes a model, or Sampling(model, …)")
             case Sampling():
-                return given
+                return value
             case Mapping():
-                return cls(**_settings(cast("Mapping[str, Any]", given)))
+                return cls(**_settings(cast("Mapping[str, Any]", value)))
             case _:
-                return cls(given)
+                return cls(value)
 
-    def may_ask(self, server: str, *, own: bool | None = None) -> bool:
+    def may_sample(self, server: str, *, own: bool | None = None) -> bool:
         """Say whether a server may use the model; its own setting wins over the list."""
         if own is not None:
             return own
-        return self.servers is None or any(fnmatchcase(server, one) for one in self.servers)
+        return self.servers is None or any(fnmatchcase(server, name) for name in self.servers)
 
-    def within_limits(self, asked: SamplingRequest) -> SamplingRequest:
-        """Return what the model is asked: no more tokens than allowed, and nothing of others."""
+    def within_limits(self, request: SamplingRequest) -> SamplingRequest:
+        """Return the request for the model: limited tokens, and no context of other servers."""
         # https://modelcontextprotocol.io/specification/2025-11-25/client/sampling
-        # Context of other servers and settings for a provider are wishes, not conditions.
+        # The client may ignore `includeContext` and `metadata`.
         changes: dict[str, Any] = {
-            "max_tokens": min(asked.max_tokens, self.max_tokens),
+            "max_tokens": min(request.max_tokens, self.max_tokens),
             "include_context": None,
             "metadata": None,
         }
-        return asked.model_copy(update=changes)
+        return request.model_copy(update=changes)
 
 
 _NUMBERS = (
@@ -119,12 +117,12 @@ _NUMBERS = (
 
 
 def refusal(
-    sampling: Sampling, asked: SamplingRequest, *, in_call: int | None, in_minute: int
+    sampling: Sampling, request: SamplingRequest, *, in_call: int | None, in_minute: int
 ) -> str | None:
-    """Say why a request must not reach the model, in a sentence for the server; `None` if it may.
+    """Return why a request must not reach the model, in words for the server; `None` if it may.
 
-    `in_call` counts the requests before this one in the tool call, and is `None` outside of
-    calls; `in_minute` counts those of the client in the last minute.
+    `in_call` counts the earlier requests of the tool call, and is `None` outside of calls;
+    `in_minute` counts those of the client in the last minute.
     """
     if in_call is None and not sampling.outside_calls:
         return "this client lets servers use its model only during a tool call"
@@ -134,31 +132,31 @@ def refusal(
     if in_minute >= sampling.max_calls_per_minute:
         most = sampling.max_calls_per_minute
         return f"servers may use the model of this client {_times(most)} in a minute"
-    if asked.max_tokens < 1:
+    if request.max_tokens < 1:
         return "maxTokens must be at least 1"
-    if _has_tools(asked) and not sampling.allow_tools:
+    if _has_tools(request) and not sampling.allow_tools:
         return "this client lets no server give tools to its model"
-    if input_bytes(asked) > sampling.max_input_bytes:
+    if input_bytes(request) > sampling.max_input_bytes:
         return f"the request is larger than {sampling.max_input_bytes} bytes"
     return None
 
 
-def input_bytes(asked: SamplingRequest) -> float:
-    """Measure what a model would have to read."""
+def input_bytes(request: SamplingRequest) -> float:
+    """Return the size of what the model would read."""
     try:
-        read = asked.model_dump_json(
+        text = request.model_dump_json(
             by_alias=True, exclude_none=True, include={"messages", "system_prompt", "tools"}
         )
-    except ValueError:  # nested more deeply than anything that makes sense
+    except ValueError:  # nested too deeply
         return float("inf")
-    return len(read.encode())
+    return len(text.encode())
 
 
-def _has_tools(asked: SamplingRequest) -> bool:
-    parts = (part for message in asked.messages for part in message.content_as_list)
+def _has_tools(request: SamplingRequest) -> bool:
+    parts = (part for message in request.messages for part in message.content_as_list)
     return bool(
-        asked.tools
-        or asked.tool_choice
+        request.tools
+        or request.tool_choice
         or any(isinstance(part, types.ToolUseContent | types.ToolResultContent) for part in parts)
     )
 
@@ -167,12 +165,12 @@ def _times(most: int) -> str:
     return "once" if most == 1 else f"{most} times"
 
 
-def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Read the names of settings in both spellings."""
-    known = {one.name for one in fields(Sampling)}
-    read = {re.sub(r"(?<=[a-z])[A-Z]", lambda c: f"_{c[0]}", key).lower(): key for key in given}
-    if unknown := sorted(key for name, key in read.items() if name not in known):
+def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Rename camelCase keys, and check that all keys are known."""
+    keys = {re.sub(r"(?<=[a-z])[A-Z]", lambda c: f"_{c[0]}", key).lower(): key for key in settings}
+    known = {field.name for field in fields(Sampling)}
+    if unknown := sorted(key for name, key in keys.items() if name not in known):
         raise ConfigError(f"sampling has no setting {', '.join(unknown)}")
-    if "model" not in read:
+    if "model" not in keys:
         raise ConfigError("sampling needs a model")
-    return {name: given[key] for name, key in read.items()}
+    return {name: settings[key] for name, key in keys.items()}

@@ -1,4 +1,4 @@
-"""A tool call to be made, and the time its run has left."""
+"""A tool call as data, and its deadlines."""
 
 from __future__ import annotations
 
@@ -23,48 +23,48 @@ from plait.client.connections.operations import Given
 from plait.errors import PlaitError, RunDeadlineError
 
 OnProgress = Callable[[float, float | None, str | None], Awaitable[None] | None]
-"""Gets the progress, the total and the message of each progress notification."""
+"""Gets progress, total and message of each progress notification."""
 
 OnCallLog = Callable[[LoggingMessageNotificationParams], Awaitable[None] | None]
-"""Gets each log message that a server sends during a call."""
+"""Gets each log message that the server sends during the call."""
 
 _CALL_SECONDS = 60.0
 _LONGEST_FACTOR = 10
-"""How far progress may stretch a call, in multiples of its timeout."""
+"""How far progress may extend a call, in multiples of its timeout."""
 
 _run_ends_at: ContextVar[float | None] = ContextVar("plait_run_ends_at", default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A call whose caller can be paused, and makes it again to go on with it."""
+    """Marks a call whose caller can be paused, and repeats the call to resume it."""
 
     key: tuple[str, ...]
-    """By which it is known again."""
+    """Identifies the call when it is repeated."""
     resumed: bool = False
-    """Whether it is made to go on, and its answers are there."""
+    """Whether this is the repetition, with the user's answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunIdentity:
-    """What tells one run, and one conversation, from another."""
+    """Identifies a run and its conversation."""
 
     key: Hashable | None = None
-    """The same for all calls of a run, and for no others; `None` where that is not known."""
+    """Unique to the calls of one run; `None` if it is not known."""
 
     thread: str | None = None
-    """The conversation that the run belongs to."""
+    """The conversation of the run."""
 
     turn: str | None = None
-    """What the run was started with; one that goes on after an interrupt has the same."""
+    """The input of the run; a run resumed after an interrupt has the same."""
 
-    goes_on: bool = False
-    """Whether the run is known to go on with the last one of its conversation."""
+    resumed: bool = False
+    """Whether the run is known to resume the last one of its conversation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """A call to be made."""
+    """A tool call, with its callbacks and limits."""
 
     server: str
     tool: str
@@ -75,28 +75,27 @@ class ToolCall:
     on_progress: OnProgress | None = None
     on_log: OnCallLog | None = None
     on_elicitation: ElicitationFnT | None = None
-    """Answers what the server asks the user during the call."""
+    """Answers elicitation requests during the call."""
 
     on_approval: OnApproval | None = None
-    """Asks a person about the call where the policy says so, in place of the client's own."""
+    """Requests approval if the policy says so, instead of the client's own callback."""
 
     instead_of: str | None = None
-    """The server that was asked first and failed."""
+    """The server that failed, if this one is its fallback."""
 
     input_responses: Given | None = field(default=None, repr=False)
-    """Answers to what the server asked when this call was made before."""
+    """Answers to the input requests of the server when this call was made before."""
 
     pause: Pause | None = None
-    """Given, a question to the user ends the call with `InputNeededError`."""
+    """If set, an elicitation request ends the call with `InputNeededError`."""
 
     access: Access | None = field(default=None, repr=False)
-    """Credentials for this call, on top of the server's own."""
+    """Credentials for this call, in addition to the server's own."""
 
     ends_at: float | None = None
-    """The monotonic time by which the run must be over."""
+    """The monotonic time at which the run ends."""
 
     run: RunIdentity | None = field(default=None, repr=False)
-    """Which run it is made in."""
 
     @property
     def where(self) -> str:
@@ -104,17 +103,17 @@ class ToolCall:
         return f"{self.server}/{self.tool}"
 
     def run_seconds_left(self) -> float | None:
-        """Say how much time the run has left, or `None` if it may take as long as it likes."""
+        """Return the seconds until the run's deadline, or `None` if it has none."""
         ends = [end for end in (self.ends_at, _run_ends_at.get()) if end is not None]
         return min(ends) - time.monotonic() if ends else None
 
 
 @contextlib.contextmanager
 def run_deadline(seconds: float) -> Generator[None]:
-    """Give everything called in the block so many seconds in all.
+    """Set a deadline, in seconds from now, for all calls in the block.
 
-    A call that would take longer is ended, on the server too, with `RunDeadlineError`; no call is
-    started afterwards. Of two blocks, one in the other, the one that ends first counts.
+    A call that takes longer is cancelled, on the server too, with `RunDeadlineError`, and no call
+    is started afterwards. Of nested blocks, the earliest deadline counts.
     """
     ends_at = time.monotonic() + seconds
     outer = _run_ends_at.get()
@@ -126,10 +125,10 @@ def run_deadline(seconds: float) -> Generator[None]:
 
 
 def within_run(call: ToolCall) -> AbstractAsyncContextManager[None]:
-    """End the block when the time of the whole run is over.
+    """Cancel the block at the deadline of the run.
 
     Raises:
-        RunDeadlineError: It is over.
+        RunDeadlineError: The deadline has passed.
     """
     left = call.run_seconds_left()
     return contextlib.nullcontext() if left is None else _within(left, call)
@@ -157,8 +156,8 @@ def _run_is_over(call: ToolCall, outcome: str) -> RunDeadlineError:
     )
 
 
-def deadline_of(call: ToolCall, timeouts: Timeouts, default_seconds: float | None) -> Deadline:
-    """Find the limit of a call: its own, the tool's, the server's, the client's, 60 s."""
+def call_deadline(call: ToolCall, timeouts: Timeouts, default_seconds: float | None) -> Deadline:
+    """Return the deadline of a call: its own, else the tool's, server's, client's, or 60 s."""
     by_tool = _seconds_of_tool(call, timeouts.tool_seconds) if timeouts.tool_seconds else None
     seconds = (
         call.timeout_seconds or by_tool or timeouts.call_seconds or default_seconds or _CALL_SECONDS
@@ -168,7 +167,7 @@ def deadline_of(call: ToolCall, timeouts: Timeouts, default_seconds: float | Non
 
 
 def _seconds_of_tool(call: ToolCall, by_tool: Mapping[str, float]) -> float | None:
-    """Find the limit of a tool: by its name, else by the first pattern that fits."""
+    """Return the timeout of a tool: by its name, else by the first matching pattern."""
     by_pattern = (
         seconds
         for pattern, seconds in by_tool.items()

@@ -15,7 +15,7 @@ from mcp.client import ClientSession
 
 from plait._support.redact import Redactor
 from plait.client.calls.outcome import ToolResult
-from plait.client.calls.tool_call import ToolCall, deadline_of, within_run
+from plait.client.calls.tool_call import ToolCall, call_deadline, within_run
 from plait.client.config.read import read_config
 from plait.client.config.secrets import secret_values
 from plait.client.config.servers import InProcessServer, ServerConfig
@@ -142,7 +142,7 @@ class SessionCaller(PlainCaller):
             PlaitError: Why there is no answer.
         """
         began = time.perf_counter()
-        deadline = deadline_of(call, Timeouts(), None)
+        deadline = call_deadline(call, Timeouts(), None)
         with watched_exchanges(deadline.held) as exchanges:
             try:
                 async with within_run(call), deadline:

@@ -26,7 +26,7 @@ def run_mark(config: Mapping[str, Any], runtime: object | None = None) -> RunIde
         key=getattr(asked.get(_RUNTIME), "control", None),
         thread=thread_of(config),
         turn=_last_of_person(getattr(runtime, "state", None)),
-        goes_on=bool(asked.get(_RESUMING)),
+        resumed=bool(asked.get(_RESUMING)),
     )
 
 

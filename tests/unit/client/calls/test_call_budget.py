@@ -120,9 +120,9 @@ def test_a_run_that_goes_on_has_what_is_left() -> None:
     counters = RunCounters(CallBudget(calls=2))
 
     assert made(counters, call(run="1", thread="a"))
-    assert made(counters, call(run="2", thread="a", goes_on=True))
-    assert not made(counters, call(run="3", thread="a", goes_on=True))
-    assert made(counters, call(run="4", thread="b", goes_on=True))
+    assert made(counters, call(run="2", thread="a", resumed=True))
+    assert not made(counters, call(run="3", thread="a", resumed=True))
+    assert made(counters, call(run="4", thread="b", resumed=True))
     assert made(counters, call(run="5", thread="a"))
 
 

@@ -136,10 +136,10 @@ def test_settings_that_make_no_sense_are_refused(given: Any) -> None:
 def test_a_server_s_own_word_wins_over_the_list() -> None:
     sampling = Sampling(say_yes, servers=["search-*"])
 
-    assert sampling.may_ask("search-web")
-    assert not sampling.may_ask("bank")
-    assert sampling.may_ask("bank", own=True)
-    assert not sampling.may_ask("search-web", own=False)
+    assert sampling.may_sample("search-web")
+    assert not sampling.may_sample("bank")
+    assert sampling.may_sample("bank", own=True)
+    assert not sampling.may_sample("search-web", own=False)
 
 
 @pytest.mark.anyio

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from plait.client import run_deadline
-from plait.client.calls.tool_call import ToolCall, deadline_of, within_run
+from plait.client.calls.tool_call import ToolCall, call_deadline, within_run
 from plait.client.config.timing import Timeouts
 from plait.errors import RunDeadlineError
 
@@ -35,7 +35,7 @@ def test_the_nearest_limit_counts(
 ) -> None:
     call = ToolCall(server="s", tool="slow", timeout_seconds=own)
 
-    assert deadline_of(call, timeouts, default).seconds == expected
+    assert call_deadline(call, timeouts, default).seconds == expected
 
 
 def test_a_run_has_all_the_time_unless_somebody_says_otherwise() -> None:

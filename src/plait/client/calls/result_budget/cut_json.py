@@ -1,16 +1,14 @@
-"""Cutting JSON: what is left is JSON of the same shape, and says what is left out of it."""
+"""Cuts JSON to a size: the rest has the same shape, with notes about what is left out."""
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import Any, cast
 
-from plait.client.calls.result_budget.cut_text import size_of_text
-from plait.client.calls.result_budget.marks import CUT, Mark
+from plait.client.calls.result_budget.cut_text import CUT, CutNote, size_of_text
 from plait.client.calls.result_budget.paths import path_to
 
 _ELLIPSIS = "…"
@@ -18,24 +16,24 @@ _BETWEEN = 2
 """Bytes of `, ` and of `: `."""
 
 _FAR = 1_000_000
-"""How much larger than wanted something is said to be whose size is not looked at."""
+"""Added to a limit to report a size that is over it without measuring it."""
 
 _LONGEST_FIRST = 60
-"""The path of what is left out first is named at the root if it is no longer than this."""
+"""The longest path that the note at the root names."""
 
 _LEAST_VALUE = 24
-"""A key is kept only where so much of its value, or all of it, can be shown; every kind of value
-has a form that is shorter."""
+"""A key is kept if at least so much of its value, or all of it, fits; every cut value can be
+shorter."""
 
 _DEEPEST = 60
-"""What is nested more deeply is left out: nobody reads it, and Python does not recurse for ever."""
+"""Values nested more deeply are left out, to bound recursion."""
 
 _CUT_ITEM_SHARE = 0.5
-"""An item that does not fit is cut, instead of left out, if it has so much of a list's room."""
+"""An item that does not fit is cut, not left out, if it gets at least this share of the list."""
 
 
 def parsed_json(text: str) -> Any | None:
-    """Return the object or list that a text is in JSON, or `None` if it is anything else."""
+    """Parse a JSON object or list; return `None` for any other text."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:
@@ -49,12 +47,12 @@ def _refuse(constant: str) -> Any:
 
 
 def written_json(value: Any) -> str:
-    """Write a value as JSON, with plain letters wherever they can be sent."""
+    """Write a value as JSON, escaping non-ASCII characters only if they cannot be encoded."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    return text if _can_be_sent(text) else json.dumps(value)
+    return text if _is_encodable(text) else json.dumps(value)
 
 
-def _can_be_sent(text: str) -> bool:
+def _is_encodable(text: str) -> bool:
     if text.isascii():
         return True
     try:
@@ -64,40 +62,40 @@ def _can_be_sent(text: str) -> bool:
     return True
 
 
-def cut_json(value: Any, allowed_bytes: int, mark: Mark) -> Any:
-    """Shorten an object or a list until it can be written in so many bytes.
+def cut_json(value: Any, allowed_bytes: int, note: CutNote) -> Any:
+    """Shorten an object or a list until its JSON has at most so many bytes.
 
     Raises:
-        ValueError: It cannot be written as JSON at all, or is nested too deeply.
+        ValueError: It is not JSON, or nested too deeply.
     """
     try:
-        shorter = _Cutter(mark, encode_basestring).root(value, allowed_bytes)
+        shorter = _Cutter(note, encode_basestring).root(value, allowed_bytes)
         text = json.dumps(shorter, ensure_ascii=False, allow_nan=False)
-        if _can_be_sent(text):
+        if _is_encodable(text):
             return shorter
-        return _Cutter(mark, encode_basestring_ascii).root(value, allowed_bytes)
+        return _Cutter(note, encode_basestring_ascii).root(value, allowed_bytes)
     except (TypeError, RecursionError) as error:
         raise ValueError("it is not JSON, or nested too deeply") from error
 
 
 @dataclass(slots=True)
 class _Cutter:
-    """Cuts one value; it looks at no more of each part than could be kept of it."""
+    """Cuts one value; reads no more of each part than it could keep."""
 
-    mark: Mark
+    note: CutNote
     quoted: Callable[[str], str]
     _first: tuple[str, int] | None = None
-    """The path of what is left out first, and where it goes on."""
+    """The path of the first thing left out, and the position where it continues."""
 
     def root(self, value: Any, allowed: int) -> Any:
         if self._size(value, allowed) <= allowed:
             return value
         if isinstance(value, Mapping):
             return self._root_object(cast("Mapping[str, Any]", value), allowed)
-        return self._list(cast("Sequence[Any]", value), allowed, self.mark.base, 0)
+        return self._list(cast("Sequence[Any]", value), allowed, self.note.base, 0)
 
     def _size(self, value: Any, most: int, depth: int = 0) -> int:
-        """Return the bytes of a value in JSON, or any number above `most` if there are more."""
+        """Return the bytes of a value in JSON, or any number above `most` if it is larger."""
         if depth > _DEEPEST:
             return abs(most) + _FAR
         if isinstance(value, str):
@@ -139,7 +137,7 @@ class _Cutter:
 
     def _text(self, text: str, allowed: int, path: str | None) -> str:
         room = allowed - self._text_size(
-            self.mark.inner(f"{len(text)} characters", path, len(text))
+            self.note.inner(f"{len(text)} characters", path, len(text))
         )
         if room <= 0:
             return self._head(text, allowed - self._text_size(_ELLIPSIS)) + _ELLIPSIS
@@ -159,16 +157,16 @@ class _Cutter:
             key += "_"
         longest_note = self._root_note("$" * _LONGEST_FIRST, _FAR)
         taken = self._text_size(key) + self._text_size(longest_note) + 2 * _BETWEEN
-        made = self._object(value, allowed - taken, self.mark.base, 0)
-        return {**made, key: self._root_note(*(self._first or (self.mark.base, None)))}
+        made = self._object(value, allowed - taken, self.note.base, 0)
+        return {**made, key: self._root_note(*(self._first or (self.note.base, None)))}
 
     def _root_note(self, path: str | None, start: int | None) -> str:
-        read = self.mark.to_read(path=path, start=start)
+        read = self.note.to_read(path=path, start=start)
         return f"a part of this is left out; to read on, for example: {read}"
 
     def _inner_note(self, what: str, path: str | None, start: int) -> str:
         self._remember(path, start)
-        return self.mark.inner(what, path, start)
+        return self.note.inner(what, path, start)
 
     def _remember(self, path: str | None, start: int) -> None:
         if self._first is None and path is not None and len(path) <= _LONGEST_FIRST:
@@ -177,7 +175,7 @@ class _Cutter:
     def _object(
         self, value: Mapping[str, Any], allowed: int, path: str | None, depth: int
     ) -> dict[str, Any]:
-        more = self.mark.inner(f"{len(value)} keys", path, len(value))
+        more = self.note.inner(f"{len(value)} keys", path, len(value))
         room = allowed - 2 - self._text_size(more) - self._text_size(_ELLIPSIS) - 2 * _BETWEEN
         if room < 0:
             return {_ELLIPSIS: _ELLIPSIS}
@@ -190,10 +188,10 @@ class _Cutter:
             keys.append(key)
             room -= frame + least
         most = room + _LEAST_VALUE
-        wanted = [max(0, self._size(value[key], most) - _LEAST_VALUE) for key in keys]
+        sizes = [max(0, self._size(value[key], most) - _LEAST_VALUE) for key in keys]
         made = {
             key: self._cut(value[key], extra + _LEAST_VALUE, path_to(path, key), depth + 1)
-            for key, extra in zip(keys, shared(wanted, room), strict=True)
+            for key, extra in zip(keys, share_room(sizes, room), strict=True)
         }
         if len(keys) < len(value) and _ELLIPSIS not in made:
             left = len(value) - len(keys)
@@ -228,24 +226,23 @@ class _Cutter:
     def _left_out(
         self, value: Sequence[Any], left: int, start: int, path: str | None, *, outermost: bool
     ) -> Any:
-        """Make the last item of a shortened list, of the same kind as the others."""
+        """Make the note at the end of a shortened list, of the same type as the items."""
         what = f"{left} of {len(value)} items" if left else "a part of the last item"
         if outermost:
-            note = self.mark.outer(f"{what} are" if left else f"{what} is", start if left else None)
+            note = self.note.outer(f"{what} are" if left else f"{what} is", start if left else None)
         else:
-            note = self.mark.inner(what, path, start)
+            note = self.note.inner(what, path, start)
         if value and all(isinstance(item, Mapping) for item in value[:1]):
             return {CUT if outermost else _ELLIPSIS: note}
         return note
 
 
-def shared(wanted: Sequence[int], room: int) -> list[int]:
-    """Share room so that all get what they want, or those that want most get equally much."""
-    given = [0] * len(wanted)
+def share_room(sizes: Sequence[int], room: int) -> list[int]:
+    """Divide room so that each gets its size; those for which it is too small get equal shares."""
+    shares = [0] * len(sizes)
     left = max(0, room)
-    order = sorted(range(len(wanted)), key=wanted.__getitem__)
+    order = sorted(range(len(sizes)), key=sizes.__getitem__)
     for done, position in enumerate(order):
-        fair = math.floor(left / (len(wanted) - done))
-        given[position] = min(wanted[position], fair)
-        left -= given[position]
-    return given
+        shares[position] = min(sizes[position], left // (len(sizes) - done))
+        left -= shares[position]
+    return shares

@@ -1,4 +1,4 @@
-"""Cutting a whole result: every block gets its share, and what is left out leaves a line."""
+"""Cuts a whole result: each block gets a share of the size, or a line that it is left out."""
 
 from __future__ import annotations
 
@@ -9,42 +9,43 @@ from typing import Any
 import mcp_types as types
 
 from plait.client.calls.outcome import ToolResult
-from plait.client.calls.result_budget.cut_json import cut_json, parsed_json, shared, written_json
-from plait.client.calls.result_budget.cut_text import cut_text, size_of_text
-from plait.client.calls.result_budget.marks import CUT, Mark
+from plait.client.calls.result_budget.cut_json import (
+    cut_json,
+    parsed_json,
+    share_room,
+    written_json,
+)
+from plait.client.calls.result_budget.cut_text import CUT, CutNote, cut_text, size_of_text
 from plait.client.calls.result_budget.parts import (
     cost_of,
     data_of,
-    said_by,
+    repeating_text,
     structured_text,
     text_of,
 )
 from plait.client.config.budgets import Limit
 
 _STRUCTURED_SHARE = 4
-"""Structured content that says something else than the blocks gets at least one part in so many."""
+"""Structured content that the blocks do not repeat gets at least one part in so many."""
 
 _LEAST_TEXT = 500
-"""Where texts would get less, the last of them are left out instead."""
+"""If texts would get less, the last of them are left out instead."""
 
 _LONGEST_LABEL = 60
 
 
-def cut_result(result: ToolResult, limit: Limit, allowed_bytes: int, mark: Mark) -> ToolResult:
-    """Shorten a result until its content and its structured content take so many bytes.
-
-    Pure: the same result and mark make the same answer.
-    """
-    same = said_by(result)
+def cut_result(result: ToolResult, limit: Limit, allowed_bytes: int, note: CutNote) -> ToolResult:
+    """Shorten content and structured content of a result to at most so many bytes."""
+    same = repeating_text(result)
     blocks = result.content
     several = len(blocks) + (result.structured_content is not None and same is None) > 1
-    cutter = _BlockCutter(limit, mark, several=several)
+    cutter = _BlockCutter(limit, note, several=several)
     if result.structured_content is None or same is not None:
         content = cutter.blocks(blocks, allowed_bytes)
         structured = result.structured_content
         if same is not None and content[same[0] :][:1] != blocks[same[0] :][:1]:
-            index, wrapped = same
-            structured = _said(content, index, wrapped, cutter, structured, allowed_bytes)
+            index, wrap = same
+            structured = _cut_alike(content, index, wrap, cutter, structured, allowed_bytes)
         return _slim(replace(result, content=content, structured_content=structured), allowed_bytes)
     structured = result.structured_content
     if not blocks:
@@ -60,20 +61,20 @@ def cut_result(result: ToolResult, limit: Limit, allowed_bytes: int, mark: Mark)
     return _slim(replace(result, content=content, structured_content=structured), allowed_bytes)
 
 
-def _said(
+def _cut_alike(
     content: Sequence[types.ContentBlock],
     index: int,
-    wrapped: Any,
+    wrap: Any,
     cutter: _BlockCutter,
     structured: Any,
     allowed: int,
 ) -> Any:
-    """Shorten structured content as its text was shortened, so that both still say the same."""
+    """Shorten structured content like the text that repeats it."""
     block = content[index] if index < len(content) else None
     value = parsed_json(block.text) if isinstance(block, types.TextContent) else None
     if value is not None:
-        return wrapped(value)
-    if isinstance(block, types.TextContent) and wrapped("") == {"result": ""}:
+        return wrap(value)
+    if isinstance(block, types.TextContent) and wrap("") == {"result": ""}:
         return {"result": block.text}
     return cutter.structured(structured, allowed // _STRUCTURED_SHARE, block=index)
 
@@ -81,7 +82,7 @@ def _said(
 @dataclass(frozen=True, slots=True)
 class _BlockCutter:
     limit: Limit
-    mark: Mark
+    note: CutNote
     several: bool
 
     def blocks(
@@ -103,28 +104,28 @@ class _BlockCutter:
             )
         ]
         if end < len(blocks):
-            kept.append(types.TextContent(text=self.mark.blocks_line(end, len(blocks))))
+            kept.append(types.TextContent(text=self.note.blocks_line(end, len(blocks))))
         return tuple(kept)
 
     def structured(self, structured: Any, allowed: int, *, block: int) -> Any:
-        mark = replace(self.mark, block=block if self.several else None)
+        note = replace(self.note, block=block if self.several else None)
         if isinstance(structured, dict | list):
             try:
-                return cut_json(structured, allowed, mark)
+                return cut_json(structured, allowed, note)
             except ValueError:
-                return {CUT: mark.outer("everything is", None)}
-        return {CUT: mark.outer("everything is", None)}
+                return {CUT: note.outer("everything is", None)}
+        return {CUT: note.outer("everything is", None)}
 
     def _least(self, block: types.ContentBlock, cost: int, index: int) -> int:
-        """Say what a block must have: a line, or so much of a text that it is worth reading."""
+        """Return the least room for a block: a line, or a useful piece of its text."""
         line = size_of_text(self._line(block, index))
         return min(cost, line if text_of(block) is None else max(line, _LEAST_TEXT))
 
     def _that_fit(self, least: Sequence[int], allowed: int) -> tuple[int, int]:
-        """Say how many blocks can leave at least a line, and what room there is for them."""
+        """Return how many blocks get at least a line, and the room for them."""
         if sum(least) <= allowed:
             return len(least), allowed
-        room = allowed - size_of_text(self.mark.blocks_line(len(least), len(least) * 2))
+        room = allowed - size_of_text(self.note.blocks_line(len(least), len(least) * 2))
         used = 0
         for index, size in enumerate(least):
             used += size
@@ -139,13 +140,13 @@ class _BlockCutter:
         least: Sequence[int],
         room: int,
     ) -> list[int]:
-        """Share the room: texts by need, data in order, half of it for each where both want it."""
+        """Divide the room: texts by need, data in order, and at most half for each of the two."""
         texts = [index for index, block in enumerate(blocks) if text_of(block) is not None]
         others = [index for index in range(len(blocks)) if text_of(blocks[index]) is None]
         free = room - sum(least[: len(blocks)])
-        wish_of_texts = sum(costs[index] - least[index] for index in texts)
-        wish_of_others = sum(costs[index] - least[index] for index in others)
-        for_texts = min(wish_of_texts, max(free // 2, free - wish_of_others))
+        need_of_texts = sum(costs[index] - least[index] for index in texts)
+        need_of_others = sum(costs[index] - least[index] for index in others)
+        for_texts = min(need_of_texts, max(free // 2, free - need_of_others))
         for_others = free - for_texts
         shares = list(least[: len(blocks)])
         for index in others:
@@ -153,20 +154,20 @@ class _BlockCutter:
             if more <= for_others:
                 shares[index] += more
                 for_others -= more
-        wanted = [costs[index] - least[index] for index in texts]
-        for index, more in zip(texts, shared(wanted, for_texts + for_others), strict=True):
+        needs = [costs[index] - least[index] for index in texts]
+        for index, more in zip(texts, share_room(needs, for_texts + for_others), strict=True):
             shares[index] += more
         return shares
 
     def _cut(self, block: types.ContentBlock, share: int, index: int) -> types.ContentBlock:
-        mark = replace(self.mark, block=index if self.several else None)
+        note = replace(self.note, block=index if self.several else None)
         match block:
             case types.TextContent():
-                text = _shortened(block.text, share, mark)
+                text = _shortened(block.text, share, note)
                 if text is not None:
                     return block.model_copy(update={"text": text})
             case types.EmbeddedResource(resource=types.TextResourceContents() as resource):
-                text = _shortened(resource.text, share - size_of_text(resource.uri), mark)
+                text = _shortened(resource.text, share - size_of_text(resource.uri), note)
                 if text is not None:
                     shorter = resource.model_copy(update={"text": text})
                     return block.model_copy(update={"resource": shorter})
@@ -175,23 +176,23 @@ class _BlockCutter:
         return types.TextContent(text=self._line(block, index))
 
     def _line(self, block: types.ContentBlock, index: int) -> str:
-        return self.mark.block_line(label_of(block), index)
+        return self.note.block_line(label_of(block), index)
 
 
-def _shortened(text: str, share: int, mark: Mark) -> str | None:
+def _shortened(text: str, share: int, note: CutNote) -> str | None:
     value = parsed_json(text)
     if value is not None:
         try:
-            written = written_json(cut_json(value, share, mark))
+            written = written_json(cut_json(value, share, note))
         except ValueError:
             written = None
         if written is not None and size_of_text(written) <= share:
             return written
-    return cut_text(text, share, mark)
+    return cut_text(text, share, note)
 
 
 def label_of(block: types.ContentBlock) -> str:
-    """Describe a block in few words: what it is, and how large."""
+    """Describe the type and size of a block."""
     match block:
         case types.TextContent():
             return f"text of {len(block.text)} characters"
@@ -208,7 +209,7 @@ def label_of(block: types.ContentBlock) -> str:
 
 
 def _slim(result: ToolResult, allowed: int) -> ToolResult:
-    """Leave out metadata that is larger than everything else may be."""
+    """Drop metadata that is larger than the limit."""
     metas = [result.meta, *(block.meta for block in result.content)]
     if sum(size_of_text(structured_text(meta)) for meta in metas if meta) <= allowed:
         return result

@@ -1,4 +1,4 @@
-"""What a result is made of, as texts and data: how large each part is, and what it says."""
+"""The parts of a result as text and data, and their sizes."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from plait.client.catalog.tokens import TokenCounter
 from plait.client.config.budgets import Limit
 
 _MOST_IMAGE_BYTES = 6400
-"""A picture counts as 1,600 tokens at most: models scale it down, and look at no bytes."""
+"""An image counts as 1,600 tokens at most, since models scale it down."""
 
 _MOST_BYTES_PER_TOKEN = 32
-"""No text has tokens so long on average; some tokenizers take minutes to find that out."""
+"""A bound for the average token, to spare slow tokenizers texts that are surely too long."""
 
 _UNSENDABLE = "a value that cannot be written as JSON"
 
 
 def text_of(block: types.ContentBlock) -> str | None:
-    """Return what can be read of a block, or `None` if it is data."""
+    """Return the text of a block, or `None` if it is binary data."""
     match block:
         case types.TextContent():
             return block.text
         case types.EmbeddedResource(resource=types.TextResourceContents(text=text)):
             return text
         case types.ResourceLink():
-            told = block.model_dump(by_alias=True, exclude_none=True, mode="json", exclude={"meta"})
-            return json.dumps(told, ensure_ascii=False)
+            link = block.model_dump(by_alias=True, exclude_none=True, mode="json", exclude={"meta"})
+            return json.dumps(link, ensure_ascii=False)
         case _:
             return None
 
 
 def data_of(block: types.ContentBlock) -> str:
-    """Return the base64 text of a block with data, as the server sent it."""
+    """Return the base64 text of a block with binary data."""
     match block:
         case types.ImageContent() | types.AudioContent():
             return block.data
@@ -49,7 +49,7 @@ def data_of(block: types.ContentBlock) -> str:
 
 
 def raw_text_of(result: ToolResult, part: int) -> str:
-    """Return a part of a result as one text: data as base64, structured content as JSON."""
+    """Return a part of a result as text: data as base64, structured content as JSON."""
     if part == len(result.content):
         return structured_text(result.structured_content)
     block = result.content[part]
@@ -66,12 +66,12 @@ def structured_text(structured: Any) -> str:
 
 
 def count_of_parts(result: ToolResult) -> int:
-    """Count the blocks; structured content is one more, the last."""
+    """Count the blocks, and structured content as the last one."""
     return len(result.content) + (result.structured_content is not None)
 
 
 def cost_of(block: types.ContentBlock, limit: Limit) -> int:
-    """Say how many bytes of a limit a block takes."""
+    """Return how many bytes of a limit a block takes."""
     text = text_of(block)
     if text is not None:
         uri = block.resource.uri if isinstance(block, types.EmbeddedResource) else ""
@@ -81,7 +81,7 @@ def cost_of(block: types.ContentBlock, limit: Limit) -> int:
 
 
 def is_image(block: types.ContentBlock) -> bool:
-    """Say whether a block is a picture."""
+    """Say whether a block is an image."""
     if isinstance(block, types.ImageContent):
         return True
     kind = block.resource.mime_type if isinstance(block, types.EmbeddedResource) else None
@@ -89,11 +89,11 @@ def is_image(block: types.ContentBlock) -> bool:
 
 
 def is_within(result: ToolResult, limit: Limit, counter: TokenCounter | None = None) -> bool:
-    """Say whether the content of a result, and its structured content, are within a limit."""
+    """Say whether the content and structured content of a result are within a limit."""
     size = sum(cost_of(block, limit) for block in result.content)
     if size > limit.most_bytes and counter is None:
         return False
-    shown = structured_text_beside(result)
+    shown = unrepeated_structured_text(result)
     size += size_of_text(shown)
     if limit.bytes is not None and size > limit.bytes:
         return False
@@ -104,9 +104,9 @@ def is_within(result: ToolResult, limit: Limit, counter: TokenCounter | None = N
     return _tokens(result, shown, limit, counter) <= limit.tokens
 
 
-def structured_text_beside(result: ToolResult) -> str:
-    """Write the structured content, or nothing if a text of the result says the same."""
-    if result.structured_content is None or said_by(result) is not None:
+def unrepeated_structured_text(result: ToolResult) -> str:
+    """Write the structured content, or nothing if a text of the result repeats it."""
+    if result.structured_content is None or repeating_text(result) is not None:
         return ""
     return structured_text(result.structured_content)
 
@@ -119,11 +119,11 @@ def _tokens(result: ToolResult, shown: str, limit: Limit, counter: TokenCounter)
     return total
 
 
-def said_by(result: ToolResult) -> tuple[int, Callable[[Any], Any]] | None:
-    """Find the only text, if it says the same as the structured content, and what wraps it.
+def repeating_text(result: ToolResult) -> tuple[int, Callable[[Any], Any]] | None:
+    """Return the index of the only text if it repeats the structured content, and its wrapper.
 
-    Servers repeat structured content as JSON; where it is no object they wrap it as
-    `{"result": value}`, and write the bare value.
+    Servers repeat structured content as JSON; a value that is no object they wrap as
+    `{"result": value}`, and write it without the wrapper.
     """
     texts = [
         (index, block.text)

@@ -1,4 +1,4 @@
-"""Paths into JSON, as a model writes them: `$.rows[100:200].name`."""
+"""JSON paths as models write them: `$.rows[100:200].name`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Step = str | int | slice
 
 
 class PathError(ValueError):
-    """A path makes no sense, or leads nowhere."""
+    """A path is invalid, or has no value."""
 
 
 def path_to(path: str | None, step: str | int) -> str | None:
-    """Return the path of something inside a value."""
+    """Return the path of an item or key of a value."""
     if path is None:
         return None
     if isinstance(step, int):
@@ -36,10 +36,10 @@ def path_to(path: str | None, step: str | int) -> str | None:
 
 
 def steps_of(path: str) -> list[Step]:
-    """Read a path; the `$` at its beginning may be left out.
+    """Parse a path; the leading `$` may be left out.
 
     Raises:
-        PathError: It cannot be read.
+        PathError: It is invalid.
     """
     rest = path.strip()
     if rest.startswith("$"):
@@ -81,21 +81,21 @@ def _key(quoted: str) -> str:
 
 
 def is_single(path: str) -> bool:
-    """Say whether a path leads to one value, and not to a list made of several.
+    """Say whether a path selects one value, not a list of several.
 
     Raises:
-        PathError: It cannot be read.
+        PathError: It is invalid.
     """
     return not any(isinstance(step, slice) for step in steps_of(path))
 
 
 def select(value: Any, path: str) -> Any:
-    """Return what a path leads to; behind a range or `[*]`, a list of what it leads to in each.
+    """Return the value of a path, or the list of values after a range or `[*]`.
 
-    Items that lack what the rest of the path asks for are left out of such a list.
+    Items without a value for the rest of the path are left out of the list.
 
     Raises:
-        PathError: The path cannot be read, or leads nowhere.
+        PathError: The path is invalid, or has no value.
     """
     return _select(value, steps_of(path), "$")
 

@@ -10,11 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plait.client.calls.result_budget.cut_json import cut_json, parsed_json, shared, written_json
-from plait.client.calls.result_budget.marks import CUT, Mark
+from plait.client.calls.result_budget.cut_json import (
+    cut_json,
+    parsed_json,
+    share_room,
+    written_json,
+)
+from plait.client.calls.result_budget.cut_text import CUT, CutNote
 from plait.client.calls.result_budget.paths import select
 
-MARK = Mark("r_abcdefghijklmnop", "read_more")
+MARK = CutNote("r_abcdefghijklmnop", "read_more")
 
 leaves = (
     st.none()
@@ -52,7 +57,7 @@ def test_what_is_cut_fits_and_has_the_same_shape(value: Any, allowed: int) -> No
 
 
 def assert_same_shape(whole: Any, shorter: Any) -> None:
-    """Compare what is left with what there was: kept, shortened, or a mark."""
+    """Compare what is left with what there was: kept, shortened, or a note."""
     if isinstance(whole, dict) and isinstance(shorter, dict):
         for key in shorter.keys() & whole.keys():
             assert_same_shape(whole[key], shorter[key])
@@ -74,20 +79,20 @@ def test_rows_are_kept_whole_from_the_first_on_and_the_rest_is_counted() -> None
 
     assert list(shorter) == ["total", "rows", CUT]
     assert shorter["total"] == 1000
-    *kept, mark = shorter["rows"]
+    *kept, note = shorter["rows"]
     assert kept == rows[: len(kept)]
     assert len(kept) > 80
     left = 1000 - len(kept)
-    assert mark == {"…": f"…[{left} of 1000 items left out, path=$.rows, start={len(kept)}]"}
+    assert note == {"…": f"…[{left} of 1000 items left out, path=$.rows, start={len(kept)}]"}
 
 
 def test_a_list_at_the_root_ends_with_the_call_that_reads_on() -> None:
     shorter = cut_json(list(range(10_000)), 1000, MARK)
 
-    *kept, mark = shorter
+    *kept, note = shorter
     assert kept == list(range(len(kept)))
     read = f'read_more(handle="r_abcdefghijklmnop", path="$", start={len(kept)})'
-    assert mark == f"{10_000 - len(kept)} of 10000 items are left out; to read on: {read}"
+    assert note == f"{10_000 - len(kept)} of 10000 items are left out; to read on: {read}"
 
 
 def test_paths_of_marks_lead_to_what_is_left_out() -> None:
@@ -156,7 +161,7 @@ def test_what_is_no_object_or_list_is_not_taken_for_json(text: str) -> None:
 
 @given(st.lists(st.integers(0, 100)), st.integers(0, 1000))
 def test_room_is_shared_fairly(wanted: list[int], room: int) -> None:
-    given_out = shared(wanted, room)
+    given_out = share_room(wanted, room)
 
     assert sum(given_out) <= room
     assert all(got <= want for got, want in zip(given_out, wanted, strict=True))

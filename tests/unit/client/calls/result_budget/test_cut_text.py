@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.client.calls.result_budget.cut_text import cut_text, head_of, size_of_text, tail_of
-from plait.client.calls.result_budget.marks import Mark
+from plait.client.calls.result_budget.cut_text import CutNote
 
-MARK = Mark("r_abcdefghijklmnop", "read_more")
+MARK = CutNote("r_abcdefghijklmnop", "read_more")
 LINE = re.compile(
     r"\n\[… (\d+) of (\d+) characters are left out here; to read on: "
     r'read_more\(handle="r_abcdefghijklmnop", start=(\d+)\) …\]\n'

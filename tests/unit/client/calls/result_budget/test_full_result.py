@@ -89,8 +89,8 @@ def test_handles_differ_and_are_long() -> None:
 def test_a_result_belongs_to_credentials_and_to_a_conversation_where_it_is_known() -> None:
     ann = Owner("ann", "1")
 
-    assert ann.is_also(Owner("ann", "1"))
-    assert not ann.is_also(Owner("ann", "2"))
-    assert not ann.is_also(Owner("ann", None))
-    assert not ann.is_also(Owner("bob", "1"))
-    assert Owner("ann", None).is_also(ann)
+    assert ann.may_be_read_by(Owner("ann", "1"))
+    assert not ann.may_be_read_by(Owner("ann", "2"))
+    assert not ann.may_be_read_by(Owner("ann", None))
+    assert not ann.may_be_read_by(Owner("bob", "1"))
+    assert Owner("ann", None).may_be_read_by(ann)

@@ -370,7 +370,7 @@ async def test_find_lists_where_a_text_stands() -> None:
     assert [lines[start : start + 5] for start in starts] == ["ERROR"] * 5
     assert answer.text.endswith("[5 places]")
     nothing = await limiter.answer_read_more(reading(str(shorter.full_result), find="panic"))
-    assert nothing.text == "It stands nowhere.\n[0 places]"
+    assert nothing.text == "There is no match.\n[0 places]"
 
 
 @pytest.mark.parametrize(
