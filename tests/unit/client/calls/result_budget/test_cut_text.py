@@ -7,8 +7,13 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.client.calls.result_budget.cut_text import cut_text, head_of, size_of_text, tail_of
-from plait.client.calls.result_budget.cut_text import CutNote
+from plait.client.calls.result_budget.cut_text import (
+    CutNote,
+    cut_text,
+    head_of,
+    size_of_text,
+    tail_of,
+)
 
 MARK = CutNote("r_abcdefghijklmnop", "read_more")
 LINE = re.compile(
