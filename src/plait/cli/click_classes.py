@@ -14,14 +14,16 @@ from typing import Any
 import click
 
 from plait.cli.exits import Exit, exit_code_for
+from plait.cli.options import common_options
 from plait.cli.suggestions import did_you_mean
 
 
 class ExampleCommand(click.Command):
-    """A command whose help ends with examples, one per line."""
+    """A command with the common options, whose help ends with examples, one per line."""
 
     def __init__(self, *args: Any, examples: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.params.extend(common_options())
         self.examples = tuple(cleandoc(examples).splitlines())
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -35,7 +37,9 @@ class ExampleCommand(click.Command):
 
 
 class ExampleGroup(ExampleCommand, click.Group):
-    """A command group whose help ends with examples."""
+    """A command group whose help ends with examples, as does that of its commands."""
+
+    command_class = ExampleCommand
 
 
 @dataclass(frozen=True, slots=True)

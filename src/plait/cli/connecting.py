@@ -9,7 +9,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from plait.cli.ask_servers import reason_for
+from plait.cli.query_servers import error_line
 from plait.cli.terminal import console_for, is_terminal, seconds_label, visible
 
 if TYPE_CHECKING:
@@ -84,6 +84,6 @@ def _line(server: ServerStatus, elapsed_seconds: float) -> tuple[str, str, str]:
     if server.state == "ready":
         return "✓", "green", f"ready in {seconds_label(server.connect_seconds)}"
     if server.error is not None:
-        return "✗", "red", reason_for(server.name, server.error).removeprefix(f"{server.name}: ")
+        return "✗", "red", error_line(server.name, server.error).removeprefix(f"{server.name}: ")
     frame = _FRAMES[int(elapsed_seconds / _PERIOD_SECONDS) % len(_FRAMES)]
     return frame, "cyan", f"{server.state} over {server.transport} … {elapsed_seconds:.0f} s"

@@ -1,4 +1,4 @@
-"""Options that every command takes, before or after its name."""
+"""Options and arguments that commands share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @dataclass(slots=True)
 class Settings:
-    """What the common options say; filled in while the command line is parsed."""
+    """The values of the common options, set while the command line is parsed."""
 
     config: str | None = None
 
@@ -31,43 +31,53 @@ class Settings:
 
 
 def settings_of(ctx: click.Context) -> Settings:
-    """Return the settings that this command line shares with its group."""
+    """Return the settings that a command shares with its group."""
     return ctx.ensure_object(Settings)
 
 
-def common_options(command: Command) -> Command:
-    """Add `--config`, `--verbose` and `--quiet`."""
-    command = click.option(
-        "-q",
-        "--quiet",
-        is_flag=True,
-        expose_value=False,
-        callback=_set_quiet,
-        help="Print results only: no progress, no notes.",
-    )(command)
-    command = click.option(
-        "-v",
-        "--verbose",
-        count=True,
-        expose_value=False,
-        callback=_set_verbosity,
-        help="Show plait's own log on stderr; -vv adds the libraries below it.",
-    )(command)
-    return click.option(
-        "-c",
-        "--config",
-        metavar="PATH",
-        expose_value=False,
-        callback=_set_config,
-        help="The mcp.json to use.",
-    )(command)
+def common_options() -> list[click.Parameter]:
+    """Make `--config`, `--verbose` and `--quiet`, which every command takes."""
+    return [
+        click.Option(
+            ["-c", "--config"],
+            metavar="PATH",
+            expose_value=False,
+            callback=_set_config,
+            help="The mcp.json to use.",
+        ),
+        click.Option(
+            ["-v", "--verbose"],
+            count=True,
+            expose_value=False,
+            callback=_set_verbosity,
+            help="Log to stderr; -vv includes the libraries.",
+        ),
+        click.Option(
+            ["-q", "--quiet"],
+            is_flag=True,
+            expose_value=False,
+            callback=_set_quiet,
+            help="Print only results: no progress, no notes.",
+        ),
+    ]
 
 
 def json_option(command: Command) -> Command:
     """Add `--json`, passed to the command as `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print only JSON on stdout.")(
+        command
+    )
+
+
+def timeout_option(help_text: str) -> Callable[[Command], Command]:
+    """Add `--timeout`, passed to the command as `timeout_seconds`."""
     return click.option(
-        "--json", "as_json", is_flag=True, help="Print JSON on stdout, and nothing else."
-    )(command)
+        "--timeout",
+        "timeout_seconds",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="SECONDS",
+        help=help_text,
+    )
 
 
 def server_arguments(command: Command) -> Command:

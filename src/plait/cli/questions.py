@@ -49,7 +49,7 @@ class Questioner:
     tool: str | None = None
     """The tool whose call it answers for; `None` where it is not known."""
 
-    given: Sequence[str] | None = ()
+    answers: Sequence[str] | None = ()
     """Answers from the command line, as `KEY=VALUE`; `None` where none can be given."""
 
     read_text: ReadText
@@ -107,7 +107,7 @@ class Questioner:
         """Take what was answered on the command line; what does not fit ends the question."""
         known = {one.name: one for one in fields}
         # A server may ask several questions; each takes the answers that are meant for it.
-        words = [word for word in self.given or () if word.partition("=")[0].rstrip(":") in known]
+        words = [word for word in self.answers or () if word.partition("=")[0].rstrip(":") in known]
         content: dict[str, Any] = {}
         try:
             for name, value in parse_arguments(words, schema, self.read_text).items():
@@ -195,7 +195,7 @@ class Questioner:
     def _say_how(self, message: str, fields: Sequence[FormField]) -> None:
         wanted = [one.name for one in fields if one.required] or [one.name for one in fields]
         answers = " ".join(f"--answer {name}=VALUE" for name in wanted)
-        beforehand = wanted and self.given is not None
+        beforehand = wanted and self.answers is not None
         how = f"answer beforehand with {answers}" if beforehand else "answer it on a terminal"
         text = f"{self._who} asks {one_line(message)!r}; declined: {how}"
         print_aside("question", text, colour="yellow")

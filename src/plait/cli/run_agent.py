@@ -20,7 +20,7 @@ from plait.agents.factory import get_agent
 from plait.agents.result import AgentResult, result_from_trace
 from plait.cli.approval import TerminalApproval
 from plait.cli.arguments import reader_for
-from plait.cli.ask_servers import reason_for
+from plait.cli.query_servers import error_line
 from plait.cli.questions import Questioner, person_at_terminal
 from plait.cli.run_screen import RunScreen
 from plait.client.calls.approval import Approval, ApprovalRequest
@@ -206,7 +206,7 @@ def _callbacks(plan: RunPlan, screen: RunScreen) -> Mapping[str, Any]:
 
 def _asker(screen: RunScreen, server: str) -> ElicitationFnT:
     questioner = Questioner(
-        server=server, given=None, read_text=reader_for(()), read_line=person_at_terminal()
+        server=server, answers=None, read_text=reader_for(()), read_line=person_at_terminal()
     )
 
     async def ask(
@@ -233,4 +233,4 @@ class _Missing:
         if len(self._missing) == self._servers:
             raise error
         if not known:
-            self._screen.warn(f"going on without {reason_for(server, error)}")
+            self._screen.warn(f"going on without {error_line(server, error)}")

@@ -1,11 +1,12 @@
-"""The one place where a command reads the configuration and opens the toolbox."""
+"""Read the configuration and open the toolbox of a command."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -13,8 +14,11 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import click
 
 from plait._support.logs import hide_in_logs
+from plait.cli.exits import Exit, exit_code_for
 from plait.cli.options import settings_of
+from plait.cli.query_servers import ServerResults, print_errors, query_each
 from plait.cli.suggestions import did_you_mean
+from plait.cli.terminal import print_json
 from plait.errors import CircuitOpenError, PlaitError, UnknownServerError
 
 if TYPE_CHECKING:
@@ -31,22 +35,22 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What a command works with."""
+    """The open toolbox of a command, and its configuration."""
 
     box: Toolbox
 
     config: ClientConfig
 
     connecting: Progress
-    """A context that shows on a terminal how the connecting goes."""
+    """A context that shows connection progress on a terminal."""
 
 
 def load_config(
     ctx: click.Context, servers: Sequence[str] = (), *, heal: bool = False
 ) -> ClientConfig:
-    """Find and read the configuration, keeping only the named servers; none named is all.
+    """Find and read the configuration, and keep the named servers; no names keeps all.
 
-    With `heal`, a connection that breaks is opened again; otherwise the first failure stands.
+    With `heal`, a broken connection is reopened; otherwise the first failure is final.
 
     Raises:
         ConfigError: There is no configuration, or it is wrong.
@@ -56,7 +60,7 @@ def load_config(
 
 
 def read_configuration(ctx: click.Context) -> ClientConfig:
-    """Find and read the configuration as it is, and keep its secrets out of the log.
+    """Find and read the whole configuration, and redact its secrets in the log.
 
     Raises:
         ConfigError: There is no configuration, or it is wrong.
@@ -74,7 +78,7 @@ def read_configuration(ctx: click.Context) -> ClientConfig:
 
 
 def has_configuration(ctx: click.Context) -> bool:
-    """Say whether a configuration is named, or lies in one of the usual places."""
+    """Return whether a configuration is named, or exists in a default location."""
     from plait.client.config.locate import ENVIRONMENT_VARIABLE, config_places
 
     named = settings_of(ctx).config is not None or bool(os.environ.get(ENVIRONMENT_VARIABLE))
@@ -82,21 +86,21 @@ def has_configuration(ctx: click.Context) -> bool:
 
 
 def narrowed(config: ClientConfig, servers: Sequence[str], *, heal: bool) -> ClientConfig:
-    """Keep the named servers, for a person who wants to see everything, and now.
+    """Keep the named servers, with settings for one command: complete results, no waiting.
 
     Raises:
         UnknownServerError: A named server is not in the configuration.
     """
     config = with_servers(config, servers)
     kept = {name: _for_one_command(one, heal=heal) for name, one in config.servers.items()}
-    # A person reads everything, and nobody could read on later.
+    # The terminal shows complete results; there is no later call to read on.
     unused = {"result_budget", "defer"}
     options = {name: one for name, one in config.options.items() if name not in unused}
     return replace(config, servers=kept, options=options)
 
 
 def with_servers(config: ClientConfig, servers: Sequence[str]) -> ClientConfig:
-    """Keep the named servers, in the order of the configuration; none named is all.
+    """Keep the named servers, in the order of the configuration; no names keeps all.
 
     Raises:
         UnknownServerError: A named server is not in the configuration.
@@ -120,7 +124,7 @@ def with_servers(config: ClientConfig, servers: Sequence[str]) -> ClientConfig:
 
 
 def _for_one_command(server: ServerConfig, *, heal: bool) -> ServerConfig:
-    """Report a missing server, required or not, and do not wait for it to come back."""
+    """Report an unreachable server, required or not, without waiting for it to recover."""
     enabled = server.reconnect.enabled and heal
     reconnect = replace(server.reconnect, enabled=enabled, max_attempts=1)
     return replace(server, required=False, reconnect=reconnect, result_budget=None, defer=None)
@@ -136,9 +140,9 @@ def run(
     on_elicitation: ElicitationFnT | None = None,
     on_approval: OnApproval | None = None,
 ) -> T:
-    """Open the toolbox, do the work in it, and close everything, also after Ctrl-C.
+    """Open the toolbox, run `work`, and close everything, also after Ctrl-C.
 
-    Servers are told that questions are answered if `on_elicitation` answers them.
+    The elicitation capability is declared if `on_elicitation` is set.
     """
     config = load_config(ctx, servers, heal=heal)
     if on_approval is not None:
@@ -154,32 +158,66 @@ def run_with(
     show_progress: bool = True,
     on_elicitation: ElicitationFnT | None = None,
 ) -> T:
-    """Do the work in a toolbox of a configuration that has been read already."""
+    """Run `work` in a toolbox of a configuration that was already read."""
     from plait.cli.connecting import Progress
     from plait.client.toolbox import Toolbox
 
     show_progress = show_progress and not settings_of(ctx).quiet
 
     async def main() -> T:
-        asked = None if on_elicitation is None else partial(_same_for_all, on_elicitation)
-        async with Toolbox(config, on_elicitation=asked) as box:
+        callbacks = None if on_elicitation is None else partial(_for_every_server, on_elicitation)
+        async with Toolbox(config, on_elicitation=callbacks) as box:
             return await work(Opened(box, config, Progress(box, enabled=show_progress)))
 
     try:
         return asyncio.run(main())
     except CircuitOpenError as error:
-        # Within one command the breaker only repeats what the command has just seen.
+        # Within one command the circuit breaker only repeats an earlier error.
         seen = error.__cause__ if isinstance(error.__cause__, PlaitError) else error
         raise seen from seen.__cause__
 
 
-def _same_for_all(on_elicitation: ElicitationFnT, server: str) -> ElicitationFnT:
-    del server
+def _for_every_server(on_elicitation: ElicitationFnT, _: str) -> ElicitationFnT:
     return on_elicitation
 
 
+def query_servers(
+    ctx: click.Context,
+    config: ClientConfig,
+    query: Callable[[Toolbox, str], Awaitable[T]],
+    *,
+    show_progress: bool = True,
+) -> ServerResults[T]:
+    """Open the toolbox, and query every server of the configuration concurrently."""
+
+    async def query_all(opened: Opened) -> ServerResults[T]:
+        async with opened.connecting:
+            return await query_each(opened.config.servers, partial(query, opened.box))
+
+    return run_with(ctx, config, query_all, show_progress=show_progress)
+
+
+def exit_if_missing(ctx: click.Context, queried: ServerResults[T]) -> None:
+    """Print which servers are missing from a result; exit with code 3 if there are any."""
+    print_errors(queried.errors)
+    if queried.errors:
+        ctx.exit(Exit.UNREACHABLE)
+
+
+@contextmanager
+def json_errors(ctx: click.Context, as_json: bool, **fields: object) -> Generator[None]:
+    """With `--json`, print an error as a JSON object with these fields, and exit with its code."""
+    try:
+        yield
+    except PlaitError as error:
+        if not as_json:
+            raise
+        print_json({**fields, "error": error.to_dict()})
+        ctx.exit(exit_code_for(error))
+
+
 def _ask(request: InputRequest) -> str:
-    """Ask for an `${input:…}` on the terminal."""
+    """Prompt for an `${input:…}` on the terminal."""
     answer: str = click.prompt(
         request.description or request.id,
         hide_input=request.password,

@@ -1,4 +1,4 @@
-"""The two streams a command writes to: results on stdout, everything else on stderr."""
+"""Terminal output: results on stdout, everything else on stderr; labels for counts and sizes."""
 
 from __future__ import annotations
 
@@ -16,29 +16,30 @@ from plait._support.sanitize import escaped, on_terminal
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.table import Table
 
 
 _PIPE_WIDTH = 2000
-"""Columns for output that is not a terminal: wide enough that no cell is ever cut."""
+"""Columns for output that is not a terminal: wide enough for every cell."""
 
 
 def visible(text: str) -> str:
-    """Make what hides or acts visible, so that a server cannot drive the terminal or the reader."""
+    """Sanitize text of a server for the terminal: show control and hidden characters."""
     return on_terminal(text.replace("\r\n", "\n"))
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Say whether a person is likely to look at the stream."""
+    """Return whether a stream is a terminal."""
     return stream.isatty()
 
 
 def colour_allowed() -> bool:
-    """Say whether the environment lets us use colour: https://no-color.org."""
+    """Return whether `NO_COLOR` is unset: https://no-color.org."""
     return not os.environ.get("NO_COLOR")
 
 
 def console_for(stream: TextIO) -> Console:
-    """Make a rich console that is plain and never wraps when the stream is not a terminal."""
+    """Make a rich console; plain and without wrapping when the stream is not a terminal."""
     from rich.console import Console
 
     plain = not is_terminal(stream)
@@ -54,7 +55,7 @@ def console_for(stream: TextIO) -> Console:
 def print_rich(
     renderable: RenderableType, *, err: bool = False, console: Console | None = None
 ) -> None:
-    """Print on stdout, or on stderr; what goes to a pipe has no trailing blanks."""
+    """Print on stdout, or on stderr; without trailing spaces if it is not a terminal."""
     console = console or console_for(sys.stderr if err else sys.stdout)
     if console.is_terminal:
         console.print(renderable)
@@ -66,16 +67,16 @@ def print_rich(
 
 
 def print_text(text: str, *, err: bool = False) -> None:
-    """Print text a server sent: exactly as it is into a pipe, harmless on a terminal."""
+    """Print text of a server: unchanged into a pipe, sanitized on a terminal."""
     stream = sys.stderr if err else sys.stdout
     shown = _encodable(visible(text) if is_terminal(stream) else text, stream)
-    # Not click.echo: it takes colour codes out of what goes into a pipe.
+    # Not click.echo: it removes colour codes from piped output.
     stream.write(shown if shown.endswith("\n") else f"{shown}\n")
     stream.flush()
 
 
 def print_json(value: object) -> None:
-    """Print one JSON value on stdout: indented for a person, one line for a program."""
+    """Print a JSON value on stdout: indented on a terminal, else on one line."""
     indent = 2 if is_terminal(sys.stdout) else None
     text = json.dumps(value, indent=indent, ensure_ascii=False, default=str)
     try:
@@ -86,7 +87,7 @@ def print_json(value: object) -> None:
 
 
 def print_aside(label: str, text: str, *, colour: str) -> None:
-    """Print one labelled remark on stderr: `note: …`, `warning: …`."""
+    """Print a labelled message on stderr: `note: …`, `warning: …`."""
     shown = _encodable(visible(text), sys.stderr)
     folded = wrapped(f"{label}: {shown}", sys.stderr, indent=len(label) + 2)
     start = click.style(f"{label}:", fg=colour, bold=True)
@@ -94,7 +95,7 @@ def print_aside(label: str, text: str, *, colour: str) -> None:
 
 
 def wrapped(text: str, stream: TextIO, *, indent: int = 2) -> str:
-    """Fold one line to the width of a terminal, words kept whole; other streams get it as it is."""
+    """Wrap a line to the width of the terminal; unchanged for other streams."""
     if not is_terminal(stream):
         return text
     return textwrap.fill(
@@ -111,8 +112,25 @@ def _encodable(text: str, stream: TextIO) -> str:
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
+def plain_table(*columns: str) -> Table:
+    """Make a table without borders, whose cells are folded."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def print_heading(server: str, facts: str) -> None:
+    """Print the heading of the section of a server."""
+    from rich.text import Text
+
+    print_rich(Text.assemble((visible(server), "bold"), (f"  {facts}", "dim")))
+
+
 def size_label(size: int) -> str:
-    """Write a number of bytes for a person: `12.3 kB`."""
+    """Format a number of bytes: `12.3 kB`."""
     amount = float(size)
     for unit in ("bytes", "kB", "MB"):
         if amount < 1000:
@@ -122,7 +140,7 @@ def size_label(size: int) -> str:
 
 
 def seconds_label(seconds: float | None) -> str:
-    """Write a duration for a person: `4 ms`, `0.92 s`, `12.4 s`; a dash when it is not known."""
+    """Format a duration: `4 ms`, `0.92 s`, `12.4 s`; a dash for `None`."""
     if seconds is None:
         return "–"
     if seconds < 0.1:
@@ -131,7 +149,7 @@ def seconds_label(seconds: float | None) -> str:
 
 
 def count_label(count: int, noun: str) -> str:
-    """Write a number of things: `1 tool`, `2 tools`."""
+    """Format a count: `1 tool`, `2 tools`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
@@ -143,17 +161,17 @@ def and_list(words: Sequence[str]) -> str:
 
 
 def some_of(words: Sequence[str], most: int = 3) -> str:
-    """Join the first few words, and say how many more there are."""
+    """Join the first few words, and add how many more there are."""
     if len(words) <= most:
         return and_list(words)
     return and_list([*words[:most], f"{len(words) - most} more"])
 
 
 def tokens_label(tokens: int) -> str:
-    """Write an estimated number of tokens: `about 1,650 tokens`."""
+    """Format an estimated token count: `about 1,650 tokens`."""
     return f"about {tokens:,} token{'' if tokens == 1 else 's'}"
 
 
 def share_label(part: int, whole: int, noun: str) -> str:
-    """Write a part of something: `8 of 12 tools`, or `12 tools` if nothing is missing."""
+    """Format a share: `8 of 12 tools`, or `12 tools` for all."""
     return count_label(whole, noun) if part == whole else f"{part} of {count_label(whole, noun)}"

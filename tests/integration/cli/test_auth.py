@@ -106,7 +106,7 @@ def test_signing_out_forgets_the_login(with_login: Plait, server: OAuthServer) -
     with_login("auth", "login", "shop", **browser_in(with_login))
 
     done = with_login("auth", "logout", "shop")
-    assert done.stderr == ("signed out of shop; the authorization server has ended the login\n")
+    assert done.stderr == ("signed out of shop; the tokens are revoked\n")
     assert server.counts["revoke"] == 2
     assert with_login("auth", "logout", "shop").stderr == "not signed in to shop\n"
     assert with_login("call", "shop", "whoami").returncode == 5

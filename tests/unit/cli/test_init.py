@@ -101,7 +101,7 @@ def test_two_servers_of_one_name_are_both_kept(folder: Path) -> None:
     written = json.loads((folder / "mcp.json").read_text())["mcpServers"]
     assert {server["command"] for server in written.values()} == {"sh", "bash"}
     assert len(written) == 2
-    assert "is called" in result.stderr
+    assert "is renamed to" in result.stderr
 
 
 def test_without_a_terminal_nothing_is_imported_unasked(folder: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_broken_file_of_an_editor_is_named_and_left_out(folder: Path) -> None:
     result = run("--yes")
 
     assert result.exit_code == 0
-    assert f"warning: left out: {path}" in result.stderr
+    assert f"warning: skipped: {path}" in result.stderr
 
 
 def test_a_path_elsewhere_is_named_in_what_to_do_next(folder: Path) -> None:

@@ -36,14 +36,14 @@ def person(*lines: str | None) -> ReadLine:
 
 async def asked(
     *lines: str | None,
-    given: Sequence[str] = (),
+    answers: Sequence[str] = (),
     schema: dict[str, Any] | None = None,
     nobody: bool = False,
 ) -> ElicitResult:
     questioner = Questioner(
         server="desk",
         tool="order",
-        given=given,
+        answers=answers,
         read_text=lambda path: f"text of {path}",
         read_line=None if nobody else person(*lines),
     )
@@ -89,7 +89,7 @@ async def test_a_person_may_go_at_any_time(lines: Any, action: str) -> None:
 
 
 async def test_answers_beforehand_leave_only_what_is_needed() -> None:
-    result = await asked("Ann", "y", given=["sizes=large", "sizes=small", "other=1"])
+    result = await asked("Ann", "y", answers=["sizes=large", "sizes=small", "other=1"])
 
     assert result.content == {"name": "Ann", "sizes": ["large", "small"]}
 
@@ -97,7 +97,7 @@ async def test_answers_beforehand_leave_only_what_is_needed() -> None:
 async def test_with_all_that_is_needed_beforehand_nobody_is_asked(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    result = await asked(given=["name=@who.txt"])
+    result = await asked(answers=["name=@who.txt"])
 
     assert result.content == {"name": "text of who.txt", "sizes": ["small"]}
     assert capsys.readouterr().err == ""
@@ -107,17 +107,17 @@ async def test_with_all_that_is_needed_beforehand_nobody_is_asked(
 async def test_an_answer_that_does_not_fit_cancels_the_question(
     word: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    result = await asked(given=["name=Ann", word] if not word.startswith("name") else [word])
+    result = await asked(answers=["name=Ann", word] if not word.startswith("name") else [word])
 
     assert result.action == "cancel"
     assert capsys.readouterr().err.startswith("error: --answer ")
 
 
-@pytest.mark.parametrize("given", [[], ["other=1"], ["note=x"]])
+@pytest.mark.parametrize("answers", [[], ["other=1"], ["note=x"]])
 async def test_where_nobody_is_what_is_missing_declines(
-    given: list[str], capsys: pytest.CaptureFixture[str]
+    answers: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    result = await asked(given=given, nobody=True)
+    result = await asked(answers=answers, nobody=True)
 
     assert result.action == "decline"
     assert capsys.readouterr().err.endswith("answer beforehand with --answer name=VALUE\n")
@@ -126,8 +126,8 @@ async def test_where_nobody_is_what_is_missing_declines(
 async def test_where_nobody_is_an_answer_to_another_question_agrees_to_nothing() -> None:
     optional = {"type": "object", "properties": {"sure": {"type": "boolean", "default": True}}}
 
-    assert (await asked(given=["name=Ann"], schema=optional, nobody=True)).action == "decline"
-    assert (await asked(given=["sure=true"], schema=optional, nobody=True)).action == "accept"
+    assert (await asked(answers=["name=Ann"], schema=optional, nobody=True)).action == "decline"
+    assert (await asked(answers=["sure=true"], schema=optional, nobody=True)).action == "accept"
 
 
 async def test_a_question_without_fields_is_a_matter_of_yes_or_no() -> None:
@@ -166,7 +166,7 @@ async def test_what_is_no_page_is_not_even_offered(
 async def test_where_no_answers_can_be_given_beforehand_none_are_asked_for(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    questioner = Questioner(server="desk", given=None, read_text=str)
+    questioner = Questioner(server="desk", answers=None, read_text=str)
     params = ElicitRequestFormParams(message="Your order?", requested_schema=SCHEMA)
 
     assert (await questioner(CONTEXT, params)).action == "decline"

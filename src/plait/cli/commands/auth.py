@@ -1,21 +1,25 @@
-"""`plait auth`: sign in to servers, see how the logins stand, and sign out."""
+"""`plait auth`: sign in to servers, show login status, and sign out."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
+from rich.table import Table
+from rich.text import Text
 
-from plait.cli.click_classes import ExampleCommand, ExampleGroup
+from plait.cli import session
+from plait.cli.click_classes import ExampleGroup
 from plait.cli.exits import Exit
-from plait.cli.options import common_options, json_option, server_arguments
+from plait.cli.options import json_option, server_arguments
+from plait.cli.terminal import plain_table, print_json, print_rich, visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from rich.table import Table
 
     from plait.client.transports.auth.login import LoginStatus, SignedOut
     from plait.client.transports.auth.prompts import AskPerson
@@ -25,59 +29,52 @@ if TYPE_CHECKING:
     cls=ExampleGroup,
     examples="""
     plait auth login linear        sign in, in the browser
-    plait auth status              who is signed in where?
-    plait auth logout linear       forget the login
+    plait auth status              show all logins
+    plait auth logout linear       remove the login
     """,
 )
-@common_options
 def auth() -> None:
-    """Sign in to servers that want OAuth, and see how the logins stand.
+    """Sign in to servers with OAuth, and show login status.
 
-    A server is signed in to when its configuration says "auth": "oauth".
+    OAuth is used for servers with "auth": "oauth" in the configuration.
     """
 
 
-_user_option = click.option("--user", metavar="NAME", help="Whose login, where several are kept.")
+_user_option = click.option("--user", metavar="NAME", help="The user, where several have a login.")
 
 
 @auth.command(
-    cls=ExampleCommand,
     examples="""
     plait auth login linear
-    plait auth login linear --no-browser    show the address, and paste what comes back
+    plait auth login linear --no-browser    show the URL, and paste the redirect
     plait auth login linear --scope "issues:write"
     """,
 )
 @click.argument("server")
-@click.option("--no-browser", is_flag=True, help="Show the address; paste the answer here.")
-@click.option("--scope", metavar="SCOPES", help="Ask for these scopes too; blanks between them.")
+@click.option("--no-browser", is_flag=True, help="Show the URL; paste the redirect URL here.")
+@click.option("--scope", metavar="SCOPES", help="Request these scopes too, separated by spaces.")
 @_user_option
-@common_options
 @click.pass_context
 def login(
     ctx: click.Context, server: str, no_browser: bool, scope: str | None, user: str | None
 ) -> None:
-    """Sign in to SERVER, whether or not there is a login.
+    """Sign in to SERVER, even if there is a login already.
 
-    The one there is stands until the new one is saved.
+    An existing login is kept until the new one is saved.
     """
-    import asyncio
-
-    from plait.cli import session
     from plait.client.transports.auth.login import as_user, sign_in
 
     config = session.load_config(ctx, [server])
-    wanted = as_user(config.servers[server], user)
-    made = asyncio.run(sign_in(server, wanted, _asking(no_browser=no_browser), scope))
-    if made is None:
-        click.echo(f"{server} asks for no credentials", err=True)
+    target = as_user(config.servers[server], user)
+    token = asyncio.run(sign_in(server, target, _prompt_for(no_browser=no_browser), scope))
+    if token is None:
+        click.echo(f"{server} needs no credentials", err=True)
         return
-    granted = f" with {made.scope}" if made.scope else ""
+    granted = f" with {token.scope}" if token.scope else ""
     click.echo(f"signed in to {server}{granted}", err=True)
 
 
 @auth.command(
-    cls=ExampleCommand,
     examples="""
     plait auth status
     plait auth status linear --json
@@ -86,132 +83,117 @@ def login(
 @server_arguments
 @_user_option
 @json_option
-@common_options
 @click.pass_context
 def status(ctx: click.Context, servers: tuple[str, ...], user: str | None, as_json: bool) -> None:
-    """Show how the logins stand, without asking any server.
+    """Show login status, without contacting servers.
 
-    Ends with code 5 when somebody has to sign in first.
+    Exits with code 5 if a server needs a login.
     """
-    import asyncio
-
-    from plait.cli import session
-    from plait.cli.terminal import print_json, print_rich
     from plait.client.transports.auth.login import as_user, login_status
 
     config = session.load_config(ctx, servers)
 
-    async def look() -> list[LoginStatus]:
-        found = [
-            await login_status(name, as_user(one, user)) for name, one in config.servers.items()
+    async def read_logins() -> list[LoginStatus]:
+        statuses = [
+            await login_status(name, as_user(server, user))
+            for name, server in config.servers.items()
         ]
-        return [one for one in found if one is not None]
+        return [login for login in statuses if login is not None]
 
-    logins = asyncio.run(look())
+    logins = asyncio.run(read_logins())
     if as_json:
-        print_json([one.to_dict() for one in logins])
+        print_json([login.to_dict() for login in logins])
     elif logins:
         print_rich(status_table(logins, time.time()))
     else:
-        click.echo("no server is signed in to with OAuth", err=True)
-    if any(_lacks_person(one, time.time()) for one in logins):
+        click.echo("no server uses OAuth", err=True)
+    if any(_needs_login(login, time.time()) for login in logins):
         ctx.exit(Exit.AUTH)
 
 
-@auth.command(cls=ExampleCommand, examples="plait auth logout linear")
+@auth.command(examples="plait auth logout linear")
 @click.argument("server")
 @_user_option
-@common_options
 @click.pass_context
 def logout(ctx: click.Context, server: str, user: str | None) -> None:
-    """Forget the login of SERVER, and the client that was registered for it.
+    """Remove the login of SERVER, and the client that was registered for it.
 
-    The authorization server is told to end the login too, where it knows how;
-    whatever it says, the login is gone from this machine.
+    The tokens are revoked at the authorization server, if it supports that; they
+    are removed from this machine in any case.
     """
-    import asyncio
-
-    from plait.cli import session
     from plait.client.transports.auth.login import as_user, sign_out
 
     config = session.load_config(ctx, [server])
-    done = asyncio.run(sign_out(server, as_user(config.servers[server], user)))
-    click.echo(_farewell(server, done), err=True)
+    result = asyncio.run(sign_out(server, as_user(config.servers[server], user)))
+    click.echo(_sign_out_message(server, result), err=True)
 
 
-def _farewell(server: str, done: SignedOut) -> str:
-    if not done.was_signed_in:
+def _sign_out_message(server: str, result: SignedOut) -> str:
+    if not result.was_signed_in:
         return f"not signed in to {server}"
-    if done.revoked:
-        return f"signed out of {server}; the authorization server has ended the login"
-    if done.failure is not None:
+    if result.revoked:
+        return f"signed out of {server}; the tokens are revoked"
+    if result.failure is not None:
         return (
-            f"signed out of {server} on this machine only: {done.failure}; until it ends by "
-            "itself, the login can be ended where you manage your account"
+            f"signed out of {server} on this machine only: {result.failure}; "
+            "revoke the tokens in your account, or wait until they expire"
         )
-    return f"signed out of {server}; the authorization server offers no way to end a login early"
+    return f"signed out of {server}; the authorization server cannot revoke tokens"
 
 
 def status_table(logins: Sequence[LoginStatus], now: float) -> Table:
-    """Draw the logins, one line each."""
-    from rich.table import Table
-    from rich.text import Text
-
-    from plait.cli.terminal import visible
-
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for column in ("", "server", "user", "login", "scopes", "authorization server"):
-        table.add_column(column, overflow="fold")
-    for one in logins:
-        fine = not _lacks_person(one, now)
+    """Make a table of the logins."""
+    table = plain_table("", "server", "user", "login", "scopes", "authorization server")
+    for login in logins:
+        valid = not _needs_login(login, now)
         table.add_row(
-            Text("✓" if fine else "✗", "green" if fine else "red"),
-            Text(one.server, "bold"),
-            one.user or "–",
-            state_of(one, now),
-            Text(visible(" ".join(one.scopes)) or "–"),
-            Text(visible(one.issuer or "–")),
+            Text("✓" if valid else "✗", "green" if valid else "red"),
+            Text(login.server, "bold"),
+            login.user or "–",
+            state_of(login, now),
+            Text(visible(" ".join(login.scopes)) or "–"),
+            Text(visible(login.issuer or "–")),
         )
     return table
 
 
-def state_of(one: LoginStatus, now: float) -> str:
-    """Say in a few words how a login stands."""
-    if one.grant == "client_credentials":
-        return "with its own credentials"
-    if not one.signed_in:
+def state_of(login: LoginStatus, now: float) -> str:
+    """Describe the state of a login in a few words."""
+    if login.grant == "client_credentials":
+        return "client credentials"
+    if not login.signed_in:
         return "not signed in"
-    if one.expires_at is None:
+    if login.expires_at is None:
         return "signed in"
-    if one.expires_at <= now:
-        return "renewed on next use" if one.renewable else "over"
-    minutes = int((one.expires_at - now) // 60)
+    if login.expires_at <= now:
+        return "renewed on next use" if login.renewable else "expired"
+    minutes = int((login.expires_at - now) // 60)
     left = f"{minutes} min" if minutes < 120 else f"{minutes // 60} h"
-    return f"signed in, renewed in {left}" if one.renewable else f"signed in for {left}"
+    return f"signed in, renewed in {left}" if login.renewable else f"signed in for {left}"
 
 
-def _lacks_person(one: LoginStatus, now: float) -> bool:
-    if one.grant == "client_credentials":
+def _needs_login(login: LoginStatus, now: float) -> bool:
+    if login.grant == "client_credentials":
         return False
-    over = one.expires_at is not None and one.expires_at <= now and not one.renewable
-    return not one.signed_in or over
+    expired = login.expires_at is not None and login.expires_at <= now and not login.renewable
+    return not login.signed_in or expired
 
 
-def _asking(*, no_browser: bool) -> AskPerson:
-    """Choose how to ask: where no browser can be opened, the terminal does."""
-    from dataclasses import replace
-
+def _prompt_for(*, no_browser: bool) -> AskPerson:
+    """Return how the user is sent to the authorization server: browser or terminal."""
     from mcp.client.auth import OAuthFlowError
 
     from plait.client.transports.auth.loopback import open_browser
     from plait.client.transports.auth.prompts import by_browser, by_terminal
 
     def show(address: str) -> None:
-        click.echo(f"Open this address in a browser, and sign in:\n\n{address}\n", err=True)
+        click.echo(f"Open this URL in a browser, and sign in:\n\n{address}\n", err=True)
 
     def show_and_ask(address: str) -> None:
         show(address)
-        click.echo("Then paste the address of the page you end on (it need not load):", err=True)
+        click.echo(
+            "Then paste the URL of the page you are redirected to (it need not load):", err=True
+        )
 
     async def show_and_open(address: str) -> None:
         show(address)

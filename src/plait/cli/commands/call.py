@@ -1,28 +1,32 @@
-"""`plait call`: call a tool and print what it returns."""
+"""`plait call`: call a tool and print its result."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from plait.cli import session
+from plait.cli.arguments import ReadText, parse_arguments, reader_for
 from plait.cli.click_classes import ExampleCommand
-from plait.cli.exits import Exit, exit_code_for
-from plait.cli.options import common_options, json_option, settings_of
-from plait.errors import PermissionDeniedError, PlaitError, ToolNotFoundError
+from plait.cli.exits import Exit
+from plait.cli.options import json_option, settings_of, timeout_option
+from plait.cli.suggestions import did_you_mean
+from plait.cli.terminal import print_aside, print_json, print_text
+from plait.errors import PermissionDeniedError, ToolNotFoundError
 
 if TYPE_CHECKING:
+    from mcp.client.session import ElicitationFnT
+
     from plait.cli.content import Part
     from plait.cli.session import Opened
     from plait.client.calls.outcome import ToolResult
+    from plait.client.calls.tool_call import OnProgress
     from plait.client.catalog.tool import Tool
-
-
-def _positive(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
-    if value is not None and not value > 0:
-        raise click.BadParameter("must be more than 0 seconds")
-    return value
 
 
 @click.command(
@@ -39,14 +43,7 @@ def _positive(_: click.Context, __: click.Parameter, value: float | None) -> flo
 @click.argument("server")
 @click.argument("tool")
 @click.argument("arguments", nargs=-1, metavar="[JSON | KEY=VALUE]…")
-@click.option(
-    "--timeout",
-    "timeout_seconds",
-    type=float,
-    callback=_positive,
-    metavar="SECONDS",
-    help="How long the tool may take.",
-)
+@timeout_option("Timeout of the call.")
 @click.option(
     "--save",
     "folder",
@@ -59,16 +56,15 @@ def _positive(_: click.Context, __: click.Parameter, value: float | None) -> flo
     "answers",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Answer a question of the server beforehand; may be repeated.",
+    help="Answer an elicitation request of the server in advance; may be repeated.",
 )
 @click.option(
     "--no-input",
     is_flag=True,
-    help="Ask nobody: decline what --answer or --yes does not settle.",
+    help="Never prompt: decline what --answer or --yes does not settle.",
 )
-@click.option("--yes", is_flag=True, help="Approve calls that the policy asks about.")
+@click.option("--yes", is_flag=True, help="Approve calls for which the policy requires approval.")
 @json_option
-@common_options
 @click.pass_context
 def call(
     ctx: click.Context,
@@ -82,81 +78,95 @@ def call(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Call a tool and print what it returns.
+    """Call a tool and print its result.
 
-    Arguments are one JSON object, or pairs. The tool's schema decides what a
-    pair means: text where it wants a string, else JSON. KEY:=JSON is always
-    JSON, KEY=@FILE the text of a file, A.B=VALUE goes inside A, and a repeated
-    KEY makes a list. A single "-" reads the JSON object from stdin.
+    Arguments are one JSON object, or pairs. The input schema of the tool sets
+    the type of a pair: text for a string, else JSON. KEY:=JSON is always JSON,
+    KEY=@FILE the text of a file, A.B=VALUE sets B inside A, and a repeated KEY
+    makes a list. A single "-" reads the JSON object from stdin.
 
-    A server may ask something back during the call. On a terminal the question
-    is put to you; elsewhere it is declined, unless --answer answers it.
+    A server may send an elicitation request during the call. On a terminal you
+    are prompted; elsewhere it is declined, unless --answer answers it.
 
-    What the policy denies is not called; what it asks about is called when you
-    say so on the terminal, or with --yes.
+    Calls that the policy denies are not made; calls that need approval are made
+    if you confirm them on the terminal, or with --yes.
 
-    With --json stdout holds one JSON object, also when the call fails.
+    With --json, stdout holds one JSON object, also if the call fails.
     """
-    from plait.cli import session
     from plait.cli.approval import TerminalApproval
-    from plait.cli.arguments import parse_arguments, reader_for
     from plait.cli.questions import Questioner, person_at_terminal
 
+    quiet = settings_of(ctx).quiet
     read_text = reader_for([*arguments, *answers])
-    questioner = Questioner(
+    request = _CallRequest(
         server=server,
         tool=tool,
-        given=answers,
+        words=arguments,
         read_text=read_text,
-        read_line=None if no_input else person_at_terminal(),
+        timeout_seconds=timeout_seconds,
+        on_progress=None if as_json or quiet else _print_progress,
+        on_elicitation=Questioner(
+            server=server,
+            tool=tool,
+            answers=answers,
+            read_text=read_text,
+            read_line=None if no_input else person_at_terminal(),
+        ),
     )
-
-    async def call_it(opened: Opened) -> ToolResult:
-        async with opened.connecting:
-            found = await find_tool(opened, server, tool)
-        parsed = parse_arguments(arguments, found.input_schema, read_text)
-        on_progress = None if as_json or settings_of(ctx).quiet else _print_progress
-        return await opened.box.call(
-            server,
-            found.wire_name,
-            parsed,
-            timeout_seconds=timeout_seconds,
-            on_progress=on_progress,
-            on_elicitation=questioner,
-        )
-
-    try:
+    with session.json_errors(ctx, as_json, server=server, tool=tool, **_NO_RESULT):
         result = session.run(
             ctx,
-            call_it,
+            request.send,
             servers=[server],
             heal=True,
             show_progress=not as_json,
-            on_elicitation=questioner,
+            on_elicitation=request.on_elicitation,
             on_approval=TerminalApproval(yes=yes, ask=not no_input),
         )
-    except PlaitError as error:
-        if not as_json:
-            raise
-        _print_failure(server, tool, error)
-        ctx.exit(exit_code_for(error))
     if as_json:
         _print_object(result, folder)
     else:
-        _print_result(result, folder, quiet=settings_of(ctx).quiet)
+        _print_result(result, folder, quiet=quiet)
     if result.is_error:
         ctx.exit(Exit.TOOL_FAILED)
 
 
+_NO_RESULT: dict[str, object] = {"is_error": True, "content": [], "structured_content": None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CallRequest:
+    """A tool call as it is written on the command line."""
+
+    server: str
+    tool: str
+    words: Sequence[str]
+    """The arguments; the schema of the tool decides what they mean."""
+    read_text: ReadText
+    timeout_seconds: float | None
+    on_progress: OnProgress | None
+    on_elicitation: ElicitationFnT
+
+    async def send(self, opened: Opened) -> ToolResult:
+        async with opened.connecting:
+            tool = await find_tool(opened, self.server, self.tool)
+        return await opened.box.call(
+            self.server,
+            tool.wire_name,
+            parse_arguments(self.words, tool.input_schema, self.read_text),
+            timeout_seconds=self.timeout_seconds,
+            on_progress=self.on_progress,
+            on_elicitation=self.on_elicitation,
+        )
+
+
 async def find_tool(opened: Opened, server: str, name: str) -> Tool:
-    """Find a tool by either of its names.
+    """Find a tool by its wire name or its public name.
 
     Raises:
         PermissionDeniedError: The policy denies every call of it.
-        ToolNotFoundError: There is none.
+        ToolNotFoundError: The server has no such tool.
     """
-    from plait.cli.suggestions import did_you_mean
-
     tools = await opened.box.tools(server)
     for tool in tools:
         if name in {tool.wire_name, tool.name}:
@@ -170,8 +180,6 @@ async def find_tool(opened: Opened, server: str, name: str) -> Tool:
 
 
 async def _print_progress(done: float, total: float | None, message: str | None) -> None:
-    from plait.cli.terminal import print_aside
-
     amount = f"{done:g} of {total:g}" if total else f"{done:g}"
     print_aside("progress", f"{amount} {message or ''}".rstrip(), colour="blue")
 
@@ -184,10 +192,7 @@ def _parts_of(result: ToolResult, folder: Path | None) -> list[Part]:
 
 
 def _print_result(result: ToolResult, folder: Path | None, *, quiet: bool) -> None:
-    import json
-
     from plait.cli.content import has_text
-    from plait.cli.terminal import print_aside, print_text
 
     parts = _parts_of(result, folder)
     if result.is_error:
@@ -202,25 +207,8 @@ def _print_result(result: ToolResult, folder: Path | None, *, quiet: bool) -> No
 
 
 def _print_object(result: ToolResult, folder: Path | None) -> None:
-    from plait.cli.terminal import print_json
-
     described = result.to_dict()
     if folder is not None:
         saved = [part.saved for part in _parts_of(result, folder) if part.saved]
         described = {**described, "saved": [str(path) for path in saved]}
     print_json(described)
-
-
-def _print_failure(server: str, tool: str, error: PlaitError) -> None:
-    from plait.cli.terminal import print_json
-
-    print_json(
-        {
-            "server": server,
-            "tool": tool,
-            "is_error": True,
-            "content": [],
-            "structured_content": None,
-            "error": error.to_dict(),
-        }
-    )

@@ -1,7 +1,8 @@
-"""`plait doctor`: check every server and say how to fix what is wrong."""
+"""`plait doctor`: check every server, and show how to fix problems."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -9,9 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from plait.cli import session
 from plait.cli.click_classes import ExampleCommand
 from plait.cli.exits import Exit
-from plait.cli.options import common_options, json_option, server_arguments, settings_of
+from plait.cli.options import json_option, server_arguments, settings_of
+from plait.cli.query_servers import query_each
+from plait.cli.terminal import print_json
 from plait.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -26,41 +30,36 @@ if TYPE_CHECKING:
     from plait.errors import PlaitError
 
 _ROUND_TRIPS = 5
-"""Enough for a median that one hiccup does not move."""
+"""Enough for a median that one outlier does not move."""
 
 
 @click.command(
     cls=ExampleCommand,
     examples="""
     plait doctor                   every server
-    plait doctor files -v          one server: all cases, stderr, log
+    plait doctor files -v          one server, with details, stderr and log
     plait doctor --json | jq '.findings[] | select(.level == "error")'
     plait doctor --json | jq '.tokens.servers'
     """,
 )
 @server_arguments
 @json_option
-@common_options
 @click.pass_context
 def doctor(ctx: click.Context, servers: tuple[str, ...], as_json: bool) -> None:
-    """Check every server and say how to fix what is wrong.
+    """Check every server, and show how to fix problems.
 
-    Looks at the configuration, whether each server can be reached, the
-    transport and protocol it speaks, how fast it answers, what it prints,
-    what in its answers had to be mended, and how one signs in to it: nobody is
-    asked, and no login is shown.
-    Then at the tools: what each provider's models are not told of their
-    schemas, which names clash or have to change, what they take of a model's
-    context, and which filters, overrides, fallbacks and rules of the policy fit
-    none of them.
-    Tokens are estimated: one for every four bytes.
-    Where there is a lockfile, what is not as it was locked.
+    Checks the configuration; then for each server the connection, transport and
+    protocol, latency, output on stdout and stderr, malformed responses, and
+    login status (without signing in or printing secrets).
+    Then the tools: what each provider loses of their schemas, conflicting and
+    changed names, the size in a model's context, and filters, overrides,
+    fallbacks and policy rules that match no tool. Token counts are estimates:
+    four bytes per token.
+    If there is a lockfile, differences from it.
 
-    Ends with code 3 when a server has an error, with 4 when the configuration
-    has one or cannot be read; warnings alone end with 0.
+    Exits with code 3 if a server has an error, with 4 if the configuration has
+    one or cannot be read; warnings alone exit with 0.
     """
-    from plait.cli import session
-    from plait.cli.ask_servers import ask_each
     from plait.cli.doctor import findings as found_in
     from plait.cli.doctor.diagnosis import diagnose
 
@@ -72,23 +71,23 @@ def doctor(ctx: click.Context, servers: tuple[str, ...], as_json: bool) -> None:
 
     async def examine_all(opened: Opened) -> list[Examined]:
         async with opened.connecting:
-            answers = await ask_each(config.servers, partial(_examine, opened))
-            seen = await _look_at_all(config, answers.failed)
+            answers = await query_each(config.servers, partial(_examine, opened))
+            seen = await _look_at_all(config, answers.errors)
         status = opened.box.status()
         nothing: tuple[None, tuple[float, ...]] = (None, ())
         return [
             found_in.Examined(
                 config=server,
                 status=status[name],
-                listed=answers.found.get(name, nothing)[0],
-                round_trips=answers.found.get(name, nothing)[1],
-                error=answers.failed.get(name),
+                listed=answers.results.get(name, nothing)[0],
+                round_trips=answers.results.get(name, nothing)[1],
+                error=answers.errors.get(name),
                 auth=seen[name],
             )
             for name, server in config.servers.items()
         ]
 
-    seen = session.run_with(ctx, _without_wishes(config), examine_all, show_progress=not as_json)
+    seen = session.run_with(ctx, _without_options(config), examine_all, show_progress=not as_json)
     locked = _lock_findings(config, seen)
     diagnosis = diagnose(config, seen, settings_of(ctx).servers, [*locked])
     _report(ctx, seen, diagnosis, as_json)
@@ -98,10 +97,10 @@ def doctor(ctx: click.Context, servers: tuple[str, ...], as_json: bool) -> None:
         ctx.exit(Exit.UNREACHABLE if by_server else Exit.CONFIG)
 
 
-def _without_wishes(config: ClientConfig) -> ClientConfig:
-    """Return the configuration without filters and other options, to see what is really there.
+def _without_options(config: ClientConfig) -> ClientConfig:
+    """Return the configuration without filters and other options, to list every tool.
 
-    What the client wants is held against it afterwards, and may be wrong.
+    The options are checked against the result afterwards.
     """
     servers = {
         name: replace(server, include=None, exclude=()) for name, server in config.servers.items()
@@ -110,7 +109,7 @@ def _without_wishes(config: ClientConfig) -> ClientConfig:
 
 
 def _lock_findings(config: ClientConfig, seen: Sequence[Examined]) -> Sequence[Finding]:
-    """Hold what was listed against the lockfile, if there is one."""
+    """Compare the listed tools with the lockfile, if there is one."""
     from plait.cli.doctor.diagnosis import check_lock
     from plait.cli.doctor.findings import findings_from_config_error
     from plait.client.catalog.lock.file import read_lockfile
@@ -134,9 +133,7 @@ async def _examine(opened: Opened, name: str) -> tuple[tuple[Tool, ...], tuple[f
 async def _look_at_all(
     config: ClientConfig, failed: Mapping[str, PlaitError]
 ) -> dict[str, AuthSeen | None]:
-    """Look at how each server is signed in to, all at the same time."""
-    import asyncio
-
+    """Inspect the login of each server, concurrently."""
     from plait.cli.doctor.auth import look_at_auth
 
     written = _written(config.source)
@@ -148,7 +145,7 @@ async def _look_at_all(
 
 
 def _written(source: str | None) -> str:
-    """Return the text of the configuration, to see what stands in it as it is."""
+    """Return the text of the configuration, to find secrets in it."""
     try:
         return Path(source).read_text(encoding="utf-8") if source is not None else ""
     except (OSError, ValueError):
@@ -156,9 +153,7 @@ def _written(source: str | None) -> str:
 
 
 def _report_config(findings: Sequence[Finding], as_json: bool) -> None:
-    """Say why the configuration cannot be read."""
-    from plait.cli.terminal import print_json
-
+    """Print why the configuration cannot be read."""
     if as_json:
         described = [finding.to_dict() for finding in findings]
         print_json({"ok": False, "servers": [], "tokens": None, "findings": described})
@@ -173,7 +168,6 @@ def _report(
     ctx: click.Context, seen: Sequence[Examined], diagnosis: Diagnosis, as_json: bool
 ) -> None:
     from plait.cli.doctor.findings import worst_level
-    from plait.cli.terminal import print_json
 
     if as_json:
         print_json(

@@ -1,22 +1,34 @@
-"""`plait gateway send-history` and `plait gateway outbox`: chat history by hand."""
+"""`plait gateway send-history` and `plait gateway outbox`: send chat history manually."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
+import uuid
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 import click
+from rich.table import Table
+from rich.text import Text
 
 from plait.cli.click_classes import ExampleCommand
 from plait.cli.exits import Exit
-from plait.cli.options import common_options, json_option
+from plait.cli.options import json_option
+from plait.cli.terminal import (
+    plain_table,
+    print_json,
+    print_rich,
+    seconds_label,
+    size_label,
+    visible,
+)
+from plait.errors import ConfigError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from plait.gateway.history import ChatHistory
     from plait.gateway.outbox_store import Letter
 
@@ -31,10 +43,11 @@ if TYPE_CHECKING:
     """,
 )
 @click.argument("file", type=click.File("r", encoding="utf-8"))
-@click.option("--endpoint", metavar="URL", help="The gateway; else $MCP_PLATFORM_ENDPOINT.")
-@click.option("--outbox", metavar="PATH", help="Store it there, and send it from there.")
-@click.option("--redact", is_flag=True, help="Take out what looks like a secret.")
-@common_options
+@click.option("--endpoint", metavar="URL", help="The gateway; by default $MCP_PLATFORM_ENDPOINT.")
+@click.option(
+    "--outbox", metavar="PATH", help="Queue the history in this file, and send it from there."
+)
+@click.option("--redact", is_flag=True, help="Redact likely secrets.")
 @click.pass_context
 def send_history(
     ctx: click.Context, file: IO[str], endpoint: str | None, outbox: str | None, redact: bool
@@ -42,11 +55,9 @@ def send_history(
     """Send the chat history of one turn to the gateway.
 
     FILE is JSON: {"conversationId", "messageId", "userMessage", "chatHistory": [{"role",
-    "content"}, …]}. Messages without id or timestamp get them. Ends with code 3 when it does not
-    arrive.
+    "content"}, …]}. Messages without id or timestamp get them. Exits with code 3 if it is not
+    delivered.
     """
-    import asyncio
-
     from plait.gateway.configuration import McpToolServerConfigurationService
     from plait.gateway.headers import GatewayRequestOptions, history_headers
     from plait.gateway.outbox import Outbox
@@ -60,7 +71,7 @@ def send_history(
     if box is not None:
         with box:
             if not box.flush(_FLUSH_SECONDS):
-                click.echo(f"stored in {outbox}; it is not delivered yet", err=True)
+                click.echo(f"queued in {outbox}; not delivered yet", err=True)
                 ctx.exit(Exit.UNREACHABLE)
     click.echo(f"sent {len(history.messages)} messages", err=True)
 
@@ -73,12 +84,8 @@ def history_from(text: str, name: str) -> ChatHistory:
     """Read the history of a turn.
 
     Raises:
-        ConfigError: It is not written right.
+        ConfigError: It has the wrong format.
     """
-    import uuid
-    from datetime import UTC, datetime
-
-    from plait.errors import ConfigError
     from plait.gateway.history import ChatHistory, ChatHistoryMessage
 
     try:
@@ -101,40 +108,38 @@ def history_from(text: str, name: str) -> ChatHistory:
             ),
         )
     except (ValueError, AttributeError, TypeError) as error:
-        raise ConfigError(f"{name} is not the history of a turn: {error}") from error
+        raise ConfigError(f"{name} is not a chat history: {error}") from error
 
 
 def _text(fields: Mapping[str, Any], key: str) -> str:
     value = fields.get(key)
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{key} is missing, or not a text")
+        raise ValueError(f"{key} is missing, or not a string")
     return value
 
 
 @click.command(
     cls=ExampleCommand,
     examples="""
-    plait gateway outbox outbox.db                  what waits there, and why
-    plait gateway outbox outbox.db --deliver        send it now
-    plait gateway outbox outbox.db --retry          send also what was refused
-    plait gateway outbox outbox.db --drop-refused   give up what was refused
+    plait gateway outbox outbox.db                  list queued entries
+    plait gateway outbox outbox.db --deliver        send them now
+    plait gateway outbox outbox.db --retry          send refused entries, too
+    plait gateway outbox outbox.db --drop-refused   delete refused entries
     """,
 )
 @click.argument("path", type=click.Path(exists=True, dir_okay=False))
-@click.option("--deliver", is_flag=True, help="Send what waits, and wait until it is sent.")
-@click.option("--retry", is_flag=True, help="The same, for what was refused too.")
-@click.option("--drop-refused", is_flag=True, help="Take out what the gateway will not have.")
+@click.option("--deliver", is_flag=True, help="Send queued entries, and wait until they are sent.")
+@click.option("--retry", is_flag=True, help="The same, including refused entries.")
+@click.option("--drop-refused", is_flag=True, help="Delete entries that the gateway refused.")
 @json_option
-@common_options
 @click.pass_context
 def outbox(
     ctx: click.Context, path: str, deliver: bool, retry: bool, drop_refused: bool, as_json: bool
 ) -> None:
-    """Show the chat history that waits in the file PATH, and send it.
+    """Show the chat history queued in the file PATH, or send it.
 
-    Ends with code 3 when something is left after --deliver or --retry.
+    Exits with code 3 if entries are left after --deliver or --retry.
     """
-    from plait.cli.terminal import print_json, print_rich
     from plait.gateway.outbox import Outbox
 
     with Outbox(Path(path)) as box:
@@ -149,13 +154,13 @@ def outbox(
     elif letters:
         print_rich(letters_table(letters, time.time()))
     else:
-        click.echo("nothing waits", err=True)
+        click.echo("the outbox is empty", err=True)
     if not done or ((deliver or retry) and letters):
         ctx.exit(Exit.UNREACHABLE)
 
 
 def letter_object(letter: Letter) -> dict[str, object]:
-    """Describe a letter as plain data, without what it says."""
+    """Return a queued entry as JSON, without its content."""
     return {
         "id": letter.id,
         "conversation": letter.conversation,
@@ -169,15 +174,8 @@ def letter_object(letter: Letter) -> dict[str, object]:
 
 
 def letters_table(letters: Sequence[Letter], now: float) -> Table:
-    """Draw the letters, one line each."""
-    from rich.table import Table
-    from rich.text import Text
-
-    from plait.cli.terminal import seconds_label, size_label, visible
-
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for column in ("id", "conversation", "size", "age", "attempts", "state", "last error"):
-        table.add_column(column, overflow="fold")
+    """Make a table of the queued entries."""
+    table = plain_table("id", "conversation", "size", "age", "attempts", "state", "last error")
     for one in letters:
         table.add_row(
             str(one.id),
@@ -185,7 +183,7 @@ def letters_table(letters: Sequence[Letter], now: float) -> Table:
             size_label(len(one.body)),
             seconds_label(max(0.0, now - one.stored_at)),
             str(one.attempts),
-            Text("refused", "red") if one.refused else "waits",
+            Text("refused", "red") if one.refused else "queued",
             Text(visible(one.last_error or "–")),
         )
     return table

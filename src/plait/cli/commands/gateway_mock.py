@@ -1,4 +1,4 @@
-"""`plait gateway mock`: a gateway on this machine, for work without an account."""
+"""`plait gateway mock`: a mock gateway on this machine, for work without an account."""
 
 from __future__ import annotations
 
@@ -8,24 +8,28 @@ from pathlib import Path
 import click
 
 from plait.cli.click_classes import ExampleCommand
-from plait.cli.options import common_options
+from plait.errors import ConfigError
 
 
 @click.command(
     cls=ExampleCommand,
     examples="""
-    plait gateway mock --init                     write two servers to begin with
+    plait gateway mock --init                     write two sample servers
     plait gateway mock --port 0                   any free port
     plait gateway mock --fail discovery=429:2x1   refuse once, for two seconds
     plait gateway mock --fail mcp_MailTools=500 --fail history=slow:5
     """,
 )
 @click.option(
-    "--mocks", metavar="DIR", default="mocks", show_default=True, help="A file for each server."
+    "--mocks",
+    metavar="DIR",
+    default="mocks",
+    show_default=True,
+    help="Folder with a file per server.",
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=5309, show_default=True)
-@click.option("--init", is_flag=True, help="Write files to begin with, where there are none.")
-@click.option("--require-token", is_flag=True, help="Refuse requests without a token that holds.")
+@click.option("--init", is_flag=True, help="Write sample files, if there are none.")
+@click.option("--require-token", is_flag=True, help="Refuse requests without a valid token.")
 @click.option(
     "--fail",
     "faults",
@@ -34,21 +38,18 @@ from plait.cli.options import common_options
     help="TARGET=KIND[:SECONDS][xTIMES]. Targets: discovery, history, a server. "
     "Kinds: an HTTP status, slow, garbage, malformed, duplicate.",
 )
-@common_options
 def mock(mocks: str, port: int, init: bool, require_token: bool, faults: tuple[str, ...]) -> None:
-    """Serve a gateway on this machine: discovery, mock servers and chat history.
+    """Serve a mock gateway on this machine: discovery, mock servers and chat history.
 
-    Each file in the folder is a list of tools, and the name of the file that of the server. What is
-    asked can be seen on the first page of the address.
+    Each file in the folder holds the tools of the server with its name. The index page of the URL
+    shows the received requests.
     """
-    from plait.errors import ConfigError
-
     folder = Path(mocks)
     if init:
         for path in write_samples(folder):
             click.echo(f"wrote {path}", err=True)
     if not folder.is_dir():
-        raise ConfigError(f"there is no folder {mocks}: --init makes one")
+        raise ConfigError(f"there is no folder {mocks}: --init creates it")
     from plait.gateway.mock.run import MockGateway
 
     gateway = MockGateway(folder, port=port, fail=faults, require_token=require_token)
@@ -61,7 +62,7 @@ def _announce(url: str) -> None:
 
 
 def write_samples(folder: Path) -> list[Path]:
-    """Write files to begin with; those that are there stay as they are."""
+    """Write sample files; existing files are kept."""
     folder.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
     for name, tools in _SAMPLES.items():

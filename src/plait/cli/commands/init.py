@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ import click
 
 from plait.cli.advice import command_fix
 from plait.cli.click_classes import ExampleCommand
-from plait.cli.options import common_options
+from plait.cli.terminal import count_label, print_aside
 from plait.client.config.editors import EditorConfig, RawServer
 from plait.client.config.raw_value import as_mapping
 from plait.client.config.read import read_config
@@ -31,39 +32,39 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A configuration that is about to be written."""
+    """A configuration to write."""
 
     text: str = field(repr=False)
 
     servers: tuple[str, ...]
 
     notes: tuple[str, ...] = ()
-    """What the reader should know about it."""
+    """Messages for the user."""
 
     is_private: bool = False
-    """Whether others on this machine should not read it."""
+    """Whether the file must be readable by its owner only."""
 
 
 def starter_draft() -> Draft:
-    """Make a first configuration."""
+    """Make a starter configuration."""
     document = starter_config()
     servers = as_mapping(document.get("mcpServers")) or {}
     text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
     return Draft(text=text, servers=tuple(map(str, servers)))
 
 
-def draft_from_editors(found: Iterable[EditorConfig], *, lift: bool = False) -> Draft:
-    """Put the servers of several programs into one configuration; none replaces another."""
+def draft_from_editors(editors: Iterable[EditorConfig], *, lift: bool = False) -> Draft:
+    """Merge the servers of several programs into one configuration, without replacing any."""
     servers: dict[str, RawServer] = {}
     inputs: dict[str, RawServer] = {}
     notes: list[str] = []
-    for one in found:
-        merged = merge_servers(servers, one.servers, label=_slug(one.editor))
+    for config in editors:
+        label = config.editor.lower().replace(" ", "-")
+        merged = merge_servers(servers, config.servers, label=label)
         servers = merged.servers
-        notes.extend(
-            f"{old} of {one.editor} is called {new}" for old, new in merged.renamed.items()
-        )
-        for entry in one.inputs:
+        renamed = merged.renamed.items()
+        notes.extend(f"{old} of {config.editor} is renamed to {new}" for old, new in renamed)
+        for entry in config.inputs:
             inputs.setdefault(str(entry.get("id")), entry)
     if lift:
         servers, lifted = lift_secrets(servers)
@@ -78,12 +79,8 @@ def draft_from_editors(found: Iterable[EditorConfig], *, lift: bool = False) -> 
     )
 
 
-def _slug(editor: str) -> str:
-    return editor.lower().replace(" ", "-")
-
-
 def open_points(path: Path) -> Iterator[str]:
-    """Say what still has to be done before the configuration at the path works here."""
+    """Yield what must be done before the configuration at the path works on this machine."""
     try:
         config = read_config(path, ask=lambda request: request.default or "")
     except ConfigError as error:
@@ -106,15 +103,15 @@ EDITORS = {
     "cursor": "Cursor",
     "vscode": "VS Code",
 }
-"""What `--from` takes, and the program it means."""
+"""The values of `--from`, and the programs."""
 
 
 @click.command(
     cls=ExampleCommand,
     examples="""
-    plait init                     a starter mcp.json, or the servers it finds
+    plait init                     a starter, or the servers of other programs
     plait init --from cursor       the servers of Cursor
-    plait init --from all --yes    of every program, without asking
+    plait init --from all --yes    the servers of every program, without a prompt
     plait init --path ~/.config/plait/mcp.json
     """,
 )
@@ -133,50 +130,49 @@ EDITORS = {
     help="The file to write.",
 )
 @click.option("--force", is_flag=True, help="Replace the file if it exists.")
-@click.option("--yes", "-y", is_flag=True, help="Import without asking.")
+@click.option("--yes", "-y", is_flag=True, help="Import without confirmation.")
 @click.option(
     "--lift-secrets",
     is_flag=True,
-    help="Write ${VARIABLES} in place of secrets, and say which to set.",
+    help="Replace secrets with ${VARIABLES}, and list the variables to set.",
 )
-@common_options
 def init(source: str | None, path: Path, force: bool, yes: bool, lift_secrets: bool) -> None:
-    """Write an mcp.json: a starter, or your editor's servers.
+    """Write an mcp.json: a starter, or the servers of your editor.
 
-    Without --from it looks for servers of other programs and, in a terminal,
-    asks whether to import them. An existing file is never replaced without
-    --force. A file that holds credentials is readable only by you.
+    Without --from it looks for servers of other programs and, on a terminal,
+    offers to import them. An existing file is replaced only with --force. A
+    file with credentials is readable only by you.
     """
     from plait.client.config.editors import discover_editor_configs
 
     path = path.expanduser()
     if path.exists() and not force:
         raise ConfigError(f"{path} exists already; --force replaces it, --path writes elsewhere")
-    found = discover_editor_configs(Path.home(), Path.cwd(), os.environ)
-    found = [one for one in found if one.path.resolve() != path.resolve()]
-    chosen = _chosen(found, source, path, yes=yes)
-    draft = draft_from_editors(chosen, lift=lift_secrets) if chosen else starter_draft()
+    editors = discover_editor_configs(Path.home(), Path.cwd(), os.environ)
+    editors = [config for config in editors if config.path.resolve() != path.resolve()]
+    selected = _select(editors, source, path, yes=yes)
+    draft = draft_from_editors(selected, lift=lift_secrets) if selected else starter_draft()
     _write(draft, path)
-    _tell(draft, path)
+    _report(draft, path)
 
 
-def _chosen(
-    found: Sequence[EditorConfig], source: str | None, path: Path, *, yes: bool
+def _select(
+    editors: Sequence[EditorConfig], source: str | None, path: Path, *, yes: bool
 ) -> list[EditorConfig]:
-    """Decide what to import; nothing means a starter."""
-    from plait.cli.terminal import print_aside
-
+    """Select what to import; an empty list means a starter."""
     program = EDITORS.get(source or "all")
-    wanted = [one for one in found if program in {None, one.editor}]
-    for one in wanted:
-        for problem in one.problems:
-            print_aside("warning", f"left out: {problem}", colour="yellow")
-    usable = [one for one in wanted if one.servers]
+    matching = [config for config in editors if program in {None, config.editor}]
+    for config in matching:
+        for problem in config.problems:
+            print_aside("warning", f"skipped: {problem}", colour="yellow")
+    usable = [config for config in matching if config.servers]
     if not usable:
         if source is not None:
             raise ConfigError(f"found no servers of {program or 'any program'} on this machine")
         return []
-    _list(usable)
+    for config in usable:
+        editor = click.style(config.editor, bold=True)
+        click.echo(f"{editor} ({_short(config.path)}): {', '.join(config.servers)}", err=True)
     if yes:
         return usable
     if not sys.stdin.isatty():
@@ -191,16 +187,8 @@ def _chosen(
     return []
 
 
-def _list(found: Sequence[EditorConfig]) -> None:
-    for one in found:
-        names = ", ".join(one.servers)
-        click.echo(f"{click.style(one.editor, bold=True)} ({_short(one.path)}): {names}", err=True)
-
-
 def _write(draft: Draft, path: Path) -> None:
-    """Write the file in one step, with its final permissions from the start."""
-    import tempfile
-
+    """Write the file atomically, with its final permissions from the start."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(
@@ -214,18 +202,16 @@ def _write(draft: Draft, path: Path) -> None:
         raise ConfigError(f"cannot write {path}: {error.strerror}") from error
 
 
-def _tell(draft: Draft, path: Path) -> None:
-    from plait.cli.terminal import count_label, print_aside
-
+def _report(draft: Draft, path: Path) -> None:
     names = ", ".join(draft.servers)
     click.echo(f"wrote {path}: {count_label(len(draft.servers), 'server')} ({names})")
     for note in (*draft.notes, *open_points(path)):
         print_aside("note", note, colour="yellow")
-    option = "" if _is_found_by_itself(path) else f" --config {path}"
+    option = "" if _is_default_location(path) else f" --config {path}"
     click.echo(f"\nNext:\n  plait servers{option}\n  plait tools{option}")
 
 
-def _is_found_by_itself(path: Path) -> bool:
+def _is_default_location(path: Path) -> bool:
     from plait.client.config.locate import config_places
 
     return path.resolve() in {place.resolve() for place in config_places()}

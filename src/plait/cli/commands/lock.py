@@ -1,4 +1,4 @@
-"""`plait lock`: write down what the tools are like, and find out when they change."""
+"""`plait lock`: record the tools in a lockfile, and detect changes."""
 
 from __future__ import annotations
 
@@ -12,60 +12,59 @@ import click
 from rich.padding import Padding
 from rich.text import Text
 
+from plait.cli import session
 from plait.cli.click_classes import ExampleCommand
 from plait.cli.exits import Exit
-from plait.cli.options import common_options, json_option, server_arguments, settings_of
-from plait.cli.terminal import count_label, print_rich, visible
+from plait.cli.options import json_option, server_arguments, settings_of
+from plait.cli.query_servers import print_errors
+from plait.cli.terminal import count_label, print_heading, print_json, print_rich, visible
 from plait.client.catalog.lock.changes import Change
 from plait.client.catalog.lock.drift import Drift
 from plait.client.catalog.lock.entries import LockedServer
+from plait.client.catalog.lock.identity import identity_of
 from plait.client.catalog.lock.text_diff import word_diff
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from plait.cli.ask_servers import Answers
-    from plait.cli.session import Opened
-    from plait.client.catalog.lock.drift import Drift
-    from plait.client.catalog.lock.entries import LockedServer, Lockfile
+    from plait.cli.query_servers import ServerResults
+    from plait.client.catalog.lock.entries import Lockfile
     from plait.client.config.read import ClientConfig
+    from plait.client.toolbox import Toolbox
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcome:
-    """What a run of the command came to."""
+    """The result of the command."""
 
     path: Path
-    seen: Mapping[str, LockedServer]
-    found: Sequence[Drift]
-    """What was different from the lockfile."""
+    listed: Mapping[str, LockedServer]
+    drift: Sequence[Drift]
+    """The differences from the lockfile."""
 
     written: Lockfile | None = None
-    left: Sequence[Drift] = ()
-    """What is different still."""
+    remaining: Sequence[Drift] = ()
+    """The differences that were not accepted."""
 
 
 @click.command(
     cls=ExampleCommand,
     examples="""
     plait lock                     lock the tools of every server
-    plait lock --check             has anything changed? (for CI)
-    plait lock --update shop/pay   accept what became of one tool
-    plait lock --update shop       accept what became of one server
+    plait lock --check             detect changes (for CI)
+    plait lock --update shop/pay   accept the changes of one tool
+    plait lock --update shop       accept the changes of one server
     """,
 )
 @server_arguments
-@click.option("--check", is_flag=True, help="Write nothing; end with code 8 if tools changed.")
+@click.option("--check", is_flag=True, help="Write nothing; exit with code 8 if tools changed.")
 @click.option(
     "--update",
     "updates",
     metavar="SERVER[/TOOL]",
     multiple=True,
-    help="Accept what became of this one only; may be given several times.",
+    help="Accept the changes of this server or tool only; may be repeated.",
 )
-@click.option("--file", "file", metavar="PATH", help="The lockfile; usually plait.lock.json.")
+@click.option("--file", "file", metavar="PATH", help="The lockfile; by default plait.lock.json.")
 @json_option
-@common_options
 @click.pass_context
 def lock(
     ctx: click.Context,
@@ -75,50 +74,48 @@ def lock(
     file: str | None,
     as_json: bool,
 ) -> None:
-    """Write down what the tools are like, and find out when they change.
+    """Record the tools in a lockfile, and detect changes.
 
     The lockfile holds the name, description, schemas and annotations of every
-    tool, and who its server is. Commit it: a client with "lockfile": true
-    offers only tools that are as they were locked.
+    tool, and the identity of its server. Commit it: a client with
+    "lockfile": true offers only tools that match it.
 
-    Ends with code 8 when --check finds a difference, with 3 when a server could
-    not be asked; what was locked of it is kept.
+    Exits with code 8 if --check finds a difference, with 3 if a server cannot be
+    reached; its entries are kept.
     """
-    from plait.cli import session
-    from plait.cli.ask_servers import warn_about
     from plait.client.catalog.lock.entries import Lockfile
     from plait.client.catalog.lock.file import read_lockfile, write_lockfile
     from plait.client.catalog.lock.update import file_drift, relocked, updated
 
     if check and updates:
-        raise click.UsageError("--check writes nothing, so --update makes no sense with it")
+        raise click.UsageError("--check writes nothing: it cannot be combined with --update")
     named = (*servers, *dict.fromkeys(name.partition("/")[0] for name in updates))
     config = session.load_config(ctx, named)
-    everything = settings_of(ctx).servers
     path = _path(config, file)
     old = read_lockfile(path) if check or updates or path.exists() else Lockfile({})
-    answers = _look(ctx, config, path.parent, show_progress=not as_json)
-    configured = {*everything, *config.disabled} if not named else old.servers.keys()
-    drift = file_drift(old, answers.found, configured)
-    outcome = _Outcome(path=path, seen=answers.found, found=drift)
+    queried = _list_tools(ctx, config, path.parent, show_progress=not as_json)
+    listed = queried.results
+    all_servers = {*settings_of(ctx).servers, *config.disabled}
+    configured = old.servers.keys() if named else all_servers
+    drift = file_drift(old, listed, configured)
+    outcome = _Outcome(path=path, listed=listed, drift=drift)
     if not check:
         accept = (
             partial(updated, names=updates) if updates else partial(relocked, configured=configured)
         )
-        new = accept(old, answers.found)
+        new = accept(old, listed)
         write_lockfile(new, path)
-        left = file_drift(new, answers.found, configured)
-        outcome = replace(outcome, written=new, left=left)
+        remaining = file_drift(new, listed, configured)
+        outcome = replace(outcome, written=new, remaining=remaining)
     _report(outcome, as_json=as_json)
-    warn_about(answers.failed)
     if check and drift:
+        print_errors(queried.errors)
         ctx.exit(Exit.DRIFT)
-    if answers.failed:
-        ctx.exit(Exit.UNREACHABLE)
+    session.exit_if_missing(ctx, queried)
 
 
 def _path(config: ClientConfig, file: str | None) -> Path:
-    """Find the lockfile: the one that is named, the one of the client, or the usual one."""
+    """Return the path of the lockfile: from `--file`, the configuration, or the default."""
     from plait.client.options import lockfile_path
 
     if file is not None:
@@ -126,67 +123,53 @@ def _path(config: ClientConfig, file: str | None) -> Path:
     return lockfile_path(config.options, config.source)
 
 
-def _look(
+def _list_tools(
     ctx: click.Context, config: ClientConfig, folder: Path, *, show_progress: bool
-) -> Answers[LockedServer]:
-    """List the tools of every server exactly as they come."""
-    from plait.cli import session
-    from plait.cli.ask_servers import ask_each
-
+) -> ServerResults[LockedServer]:
+    """List the tools of every server unchanged: no filters, overrides or sanitizing."""
     plain = {
         name: replace(server, include=None, exclude=()) for name, server in config.servers.items()
     }
-    as_they_are = replace(config, servers=plain, options={"sanitize": False})
+    unchanged = replace(config, servers=plain, options={"sanitize": False})
 
-    async def look(opened: Opened) -> Answers[LockedServer]:
-        async with opened.connecting:
-            return await ask_each(config.servers, partial(_look_at, opened, folder))
+    async def lock_server(box: Toolbox, name: str) -> LockedServer:
+        tools = await box.tools(name)
+        info = await box.server_info(name)
+        return LockedServer.of(identity_of(plain[name], info.identity, folder), tools)
 
-    return session.run_with(ctx, as_they_are, look, show_progress=show_progress)
-
-
-async def _look_at(opened: Opened, folder: Path, name: str) -> LockedServer:
-    from plait.client.catalog.lock.entries import LockedServer
-    from plait.client.catalog.lock.identity import identity_of
-
-    tools = await opened.box.tools(name)
-    facts = await opened.box.server_info(name)
-    identity = identity_of(opened.config.servers[name], facts.identity, folder)
-    return LockedServer.of(identity, tools)
+    return session.query_servers(ctx, unchanged, lock_server, show_progress=show_progress)
 
 
 def _report(outcome: _Outcome, *, as_json: bool) -> None:
-    from plait.cli.terminal import print_json
-
     written = outcome.written
     if as_json:
         described = {
-            "ok": not outcome.found,
+            "ok": not outcome.drift,
             "file": str(outcome.path),
             "written": written is not None,
-            "servers": {name: sorted(server.tools) for name, server in outcome.seen.items()},
-            "drift": [one.to_dict() for one in outcome.found],
-            "left": [one.to_dict() for one in outcome.left],
+            "servers": {name: sorted(server.tools) for name, server in outcome.listed.items()},
+            "drift": [drift.to_dict() for drift in outcome.drift],
+            "left": [drift.to_dict() for drift in outcome.remaining],
         }
         print_json(described)
         return
-    from plait.cli.terminal import count_label
 
     if written is None:
-        print_drift(outcome.found, outcome.seen)
-        click.echo(summary(outcome.found, outcome.seen.values()))
-        if outcome.found:
-            click.echo(way_out(outcome.found), err=True)
+        print_drift(outcome.drift, outcome.listed)
+        click.echo(summary(outcome.drift, outcome.listed.values()))
+        if outcome.drift:
+            click.echo(accept_hint(outcome.drift), err=True)
         return
-    # Of a server that is locked for the first time, nothing has changed.
-    accepted = [one for one in outcome.found if one.kind != "server_added"]
-    print_drift([one for one in accepted if one not in outcome.left], outcome.seen)
+    # A server that is locked for the first time has no changes.
+    accepted = [drift for drift in outcome.drift if drift.kind != "server_added"]
+    accepted = [drift for drift in accepted if drift not in outcome.remaining]
+    print_drift(accepted, outcome.listed)
     tools = sum(len(server.tools) for server in written.servers.values())
     counts = f"{count_label(len(written.servers), 'server')}, {count_label(tools, 'tool')}"
     click.echo(f"wrote {outcome.path}: {counts}")
-    if outcome.left:
-        verb = "is" if len(outcome.left) == 1 else "are"
-        click.echo(f"{summary(outcome.left, ())} {verb} left: plait lock --check", err=True)
+    if outcome.remaining:
+        verb = "remains" if len(outcome.remaining) == 1 else "remain"
+        click.echo(f"{summary(outcome.remaining, ())} {verb}: plait lock --check", err=True)
 
 
 _MARKS: Final = {
@@ -203,22 +186,22 @@ _MARKS: Final = {
 _DIFF: Final = {"same": ("", "", ""), "gone": ("[-", "-]", "red"), "new": ("{+", "+}", "green")}
 
 
-def print_drift(drift: Sequence[Drift], seen: Mapping[str, LockedServer]) -> None:
-    """Print what changed, server by server."""
-    for server in dict.fromkeys(one.server for one in drift):
-        tools = count_label(len(seen[server].tools), "tool") if server in seen else ""
-        print_rich(Text.assemble((visible(server), "bold"), (f"  {tools}", "dim")))
-        for one in drift:
-            if one.server == server:
-                _print_one(one)
+def print_drift(changes: Sequence[Drift], listed: Mapping[str, LockedServer]) -> None:
+    """Print the changes by server."""
+    for server in dict.fromkeys(drift.server for drift in changes):
+        tools = count_label(len(listed[server].tools), "tool") if server in listed else ""
+        print_heading(server, tools)
+        for drift in changes:
+            if drift.server == server:
+                _print_change(drift)
         click.echo()
 
 
-def _print_one(drift: Drift) -> None:
+def _print_change(drift: Drift) -> None:
     mark, style = _MARKS[drift.kind]
     print_rich(Text.assemble((f"  {mark} ", style), visible(drift.headline)))
     if drift.loud and drift.tool is not None:
-        alarm = "DANGER: it was said to destroy nothing, and may destroy something now"
+        alarm = "DANGER: it was declared non-destructive, and may now be destructive"
         print_rich(Padding(Text(alarm, "bold red"), (0, 0, 0, 6)))
     for change in drift.changes:
         print_rich(Padding(_change_text(change), (0, 0, 0, 6)))
@@ -234,19 +217,19 @@ def _change_text(change: Change) -> Text:
     return text
 
 
-def summary(drift: Sequence[Drift], seen: Iterable[LockedServer]) -> str:
-    """Say in one line how the tools stand to the lockfile."""
-    servers = list(seen)
+def summary(drift: Sequence[Drift], listed: Iterable[LockedServer]) -> str:
+    """Summarize the differences from the lockfile in one line."""
+    servers = list(listed)
     tools = count_label(sum(len(server.tools) for server in servers), "tool")
     if not drift:
-        verb = "is" if tools == "1 tool" else "are"
-        return f"{tools} of {count_label(len(servers), 'server')} {verb} as locked"
+        verb = "matches" if tools == "1 tool" else "match"
+        return f"{tools} of {count_label(len(servers), 'server')} {verb} the lockfile"
     return f"{count_label(len(drift), 'difference')} from the lockfile"
 
 
-def way_out(drift: Sequence[Drift]) -> str:
-    """Say how to accept what changed."""
-    known = [one for one in drift if one.kind != "server_removed"]
-    first = next((one.where for one in sorted(known, key=lambda one: one.tool is None)), None)
-    single = "" if first is None else f"one by one: plait lock --update {visible(first)}; "
-    return f"to accept them, {single}all: plait lock"
+def accept_hint(changes: Sequence[Drift]) -> str:
+    """Describe how to accept the changes."""
+    known = [drift for drift in changes if drift.kind != "server_removed"]
+    known.sort(key=lambda drift: drift.tool is None)
+    single = f"one: plait lock --update {visible(known[0].where)}; " if known else ""
+    return f"to accept {single}all: plait lock"

@@ -1,4 +1,4 @@
-"""`plait policy`: see what a policy decides, and which of its rules decide nothing."""
+"""`plait policy`: show what a policy decides, and which of its rules match nothing."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
+from rich.table import Table
+from rich.text import Text
 
-from plait.cli.click_classes import ExampleCommand, ExampleGroup
-from plait.cli.exits import Exit
-from plait.cli.options import common_options, json_option
+from plait.cli import session
+from plait.cli.arguments import parse_arguments, reader_for
+from plait.cli.click_classes import ExampleGroup
+from plait.cli.options import json_option
+from plait.cli.terminal import count_label, print_aside, print_json, print_rich, visible
 from plait.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from plait.cli.ask_servers import Answers
     from plait.cli.session import Opened
     from plait.client.catalog.tool import Tool
     from plait.client.config.policy import Policy
@@ -25,22 +28,20 @@ if TYPE_CHECKING:
 @click.group(
     cls=ExampleGroup,
     examples="""
-    plait policy check                  what becomes of calls of each tool?
-    plait policy check policy.toml      the same with a policy of another file
-    plait policy explain bank/pay       which rule decides, and why?
+    plait policy check                  the verdict for each tool
+    plait policy check policy.toml      the same with the policy of another file
+    plait policy explain bank/pay       the rule that decides about a call
     """,
 )
-@common_options
 def policy() -> None:
-    """See what the policy allows, asks about and denies.
+    """Show which calls the policy allows, and why.
 
-    The policy is the one that the configuration names as "policy". The first
-    rule that fits a call decides.
+    The policy is the one under "policy" in the configuration. The first rule
+    that matches a call decides: allow, ask or deny.
     """
 
 
 @policy.command(
-    cls=ExampleCommand,
     examples="""
     plait policy check
     plait policy check policy.json --json | jq '.idle_rules'
@@ -48,38 +49,27 @@ def policy() -> None:
 )
 @click.argument("file", required=False)
 @json_option
-@common_options
 @click.pass_context
 def check(ctx: click.Context, file: str | None, as_json: bool) -> None:
-    """Check a policy, and show what it decides about the tools of every server.
+    """Check a policy, and show its verdict for the tools of every server.
 
-    Rules that decide about no tool are named; where a server is missing they
-    cannot be known, and the command ends with code 3. A policy that cannot be
-    read ends with 4.
+    Reports rules that match no tool. If a server cannot be reached these are not
+    known, and the exit code is 3; it is 4 for a policy that cannot be read.
     """
-    from plait.cli import session
-    from plait.cli.ask_servers import ask_each, warn_about
-
-    config, found = _policy_and_config(ctx, file)
-
-    async def list_tools(opened: Opened) -> Answers[list[Tool]]:
-        async with opened.connecting:
-            return await ask_each(opened.config.servers, opened.box.tools)
-
-    answers = session.run_with(ctx, config, list_tools, show_progress=not as_json)
-    tools = [tool for listed in answers.found.values() for tool in listed]
-    idle = [] if answers.failed else found.idle_rules(tools)
+    config, checked = _policy_and_config(ctx, file)
+    queried = session.query_servers(
+        ctx, config, lambda box, server: box.tools(server), show_progress=not as_json
+    )
+    tools = [tool for listed in queried.results.values() for tool in listed]
+    idle = [] if queried.errors else checked.idle_rules(tools)
     if as_json:
-        _print_json(found, tools, idle)
+        _print_json(checked, tools, idle)
     else:
-        _print_table(found, tools, idle)
-    warn_about(answers.failed)
-    if answers.failed:
-        ctx.exit(Exit.UNREACHABLE)
+        _print_table(checked, tools, idle)
+    session.exit_if_missing(ctx, queried)
 
 
 @policy.command(
-    cls=ExampleCommand,
     examples="""
     plait policy explain bank/pay
     plait policy explain files/write_file path=/etc/passwd
@@ -88,41 +78,39 @@ def check(ctx: click.Context, file: str | None, as_json: bool) -> None:
 )
 @click.argument("tool", metavar="SERVER/TOOL")
 @click.argument("arguments", nargs=-1, metavar="[JSON | KEY=VALUE]…")
-@click.option("--policy", "file", metavar="PATH", help="Another policy than the configuration's.")
+@click.option(
+    "--policy", "file", metavar="PATH", help="Use this policy instead of the configured one."
+)
 @json_option
-@common_options
 @click.pass_context
 def explain(
     ctx: click.Context, tool: str, arguments: tuple[str, ...], file: str | None, as_json: bool
 ) -> None:
-    """Say what becomes of a call, and which rule decides.
+    """Show the verdict for a call, and the rule that decides.
 
     The tool is not called. Arguments are written as for plait call; without
-    them, rules that look at arguments are shown as those that may decide.
+    them, rules that depend on arguments are listed separately.
     """
-    from plait.cli import session
-    from plait.cli.arguments import parse_arguments, reader_for
     from plait.cli.commands.call import find_tool
-    from plait.cli.terminal import print_json
 
     server, slash, name = tool.partition("/")
     if not slash or not name:
         raise click.BadParameter("write SERVER/TOOL", param_hint="SERVER/TOOL")
     read_text = reader_for(arguments)
-    config, found = _policy_and_config(ctx, file)
+    config, explained = _policy_and_config(ctx, file)
 
     async def find(opened: Opened) -> Tool:
         async with opened.connecting:
             return await find_tool(opened, server, name)
 
-    wanted = session.narrowed(config, [server], heal=False)
-    listed = session.run_with(ctx, wanted, find, show_progress=not as_json)
-    given = parse_arguments(arguments, listed.input_schema, read_text)
-    decision = found.decide(listed, given)
+    only_server = session.narrowed(config, [server], heal=False)
+    listed = session.run_with(ctx, only_server, find, show_progress=not as_json)
+    values = parse_arguments(arguments, listed.input_schema, read_text)
+    decision = explained.decide(listed, values)
     others = [
         f"{rule.do}: rule {number} ({rule})"
-        for number, rule in found.reached(listed)
-        if rule is not None and rule.when and number != decision.number and not given
+        for number, rule in explained.reached(listed)
+        if rule is not None and rule.when and number != decision.number and not values
     ]
     if as_json:
         print_json(
@@ -137,32 +125,26 @@ def explain(
         return
     click.echo(f"{decision.verdict}: {listed.full_name}, by {decision.reason}")
     for other in others:
-        click.echo(f"  but, by its arguments, {other}")
+        click.echo(f"  depending on arguments, {other}")
 
 
 def _policy_and_config(ctx: click.Context, file: str | None) -> tuple[ClientConfig, Policy]:
-    """Read the policy, and the configuration without it, so that nothing is hidden."""
-    from plait.cli import session
+    """Read the policy, and the configuration without it, so that no tool is hidden."""
     from plait.client.config.policy import Policy
     from plait.client.config.policy_file import read_policy
 
     named = None if file is None else read_policy(file)
     config = session.load_config(ctx)
-    found = named or config.options.get("policy")
-    if not isinstance(found, Policy):
+    policy = named or config.options.get("policy")
+    if not isinstance(policy, Policy):
         raise ConfigError(
             f'{config.source} has no policy: add "policy": "policy.json", or name a file'
         )
     rest = {name: value for name, value in config.options.items() if name != "policy"}
-    return replace(config, options=rest), found
+    return replace(config, options=rest), policy
 
 
 def _print_table(policy: Policy, tools: Sequence[Tool], idle: Sequence[tuple[int, str]]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from plait.cli.terminal import count_label, print_aside, print_rich, visible
-
     click.echo(f"{policy.title}: {count_label(len(policy.rules), 'rule')}, else {policy.default}")
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     for tool in tools:
@@ -184,8 +166,6 @@ _STYLES = {"allow": "green", "ask": "yellow", "deny": "red"}
 
 
 def _print_json(policy: Policy, tools: Sequence[Tool], idle: Sequence[tuple[int, str]]) -> None:
-    from plait.cli.terminal import print_json
-
     print_json(
         {
             "policy": policy.source,
@@ -208,9 +188,9 @@ def _print_json(policy: Policy, tools: Sequence[Tool], idle: Sequence[tuple[int,
 
 
 def _verdicts(policy: Policy, tool: Tool) -> list[str]:
-    """Name what may become of a call, in the order of the rules."""
-    found = [rule.do if rule else policy.default for _, rule in policy.reached(tool)]
-    return list(dict.fromkeys(found))
+    """Return the possible verdicts, in the order of the rules."""
+    verdicts = [rule.do if rule else policy.default for _, rule in policy.reached(tool)]
+    return list(dict.fromkeys(verdicts))
 
 
 def _named(number: int | None) -> str:

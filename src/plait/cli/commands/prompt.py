@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from plait.cli import session
+from plait.cli.arguments import parse_arguments, reader_for
 from plait.cli.click_classes import ExampleCommand
-from plait.cli.exits import exit_code_for
-from plait.cli.options import common_options, json_option
-from plait.errors import PlaitError
+from plait.cli.options import json_option
+from plait.cli.terminal import print_json, print_text
 
 if TYPE_CHECKING:
     from mcp import types
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from plait.cli.session import Opened
 
 _ALL_TEXT = {"type": "object", "additionalProperties": {"type": "string"}}
-"""The arguments of a prompt are text, always."""
+"""The arguments of a prompt are always text."""
 
 
 @click.command(
@@ -31,7 +32,6 @@ _ALL_TEXT = {"type": "object", "additionalProperties": {"type": "string"}}
 @click.argument("name")
 @click.argument("arguments", nargs=-1, metavar="[JSON | KEY=VALUE]…")
 @json_option
-@common_options
 @click.pass_context
 def prompt(
     ctx: click.Context, server: str, name: str, arguments: tuple[str, ...], as_json: bool
@@ -40,23 +40,16 @@ def prompt(
 
     Arguments are text: KEY=VALUE, KEY=@FILE, or one JSON object.
     """
-    from plait.cli import session
-    from plait.cli.arguments import parse_arguments, reader_for
-    from plait.cli.terminal import print_json
-
     parsed = parse_arguments(arguments, _ALL_TEXT, reader_for(arguments))
 
-    async def get_it(opened: Opened) -> types.GetPromptResult:
+    async def get_prompt(opened: Opened) -> types.GetPromptResult:
         async with opened.connecting:
             return await opened.box.prompt(server, name, parsed)
 
-    try:
-        result = session.run(ctx, get_it, servers=[server], heal=True, show_progress=not as_json)
-    except PlaitError as error:
-        if not as_json:
-            raise
-        print_json({"server": server, "prompt": name, "messages": [], "error": error.to_dict()})
-        ctx.exit(exit_code_for(error))
+    with session.json_errors(ctx, as_json, server=server, prompt=name, messages=[]):
+        result = session.run(
+            ctx, get_prompt, servers=[server], heal=True, show_progress=not as_json
+        )
     if as_json:
         wire = result.model_dump(mode="json", by_alias=True, exclude_none=True)
         described = {"description": wire.get("description"), "messages": wire["messages"]}
@@ -67,7 +60,6 @@ def prompt(
 
 def _print_messages(result: types.GetPromptResult) -> None:
     from plait.cli.content import part_from_block
-    from plait.cli.terminal import print_text
 
     for number, message in enumerate(result.messages):
         if number:

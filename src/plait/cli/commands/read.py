@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from plait.cli import session
 from plait.cli.click_classes import ExampleCommand
-from plait.cli.exits import exit_code_for
-from plait.cli.options import common_options, json_option
-from plait.errors import PlaitError
+from plait.cli.options import json_option
+from plait.cli.terminal import is_terminal, print_aside, print_json, print_text, size_label
 
 if TYPE_CHECKING:
     from mcp import types
@@ -38,28 +38,22 @@ if TYPE_CHECKING:
     help="Write the contents to this file.",
 )
 @json_option
-@common_options
 @click.pass_context
 def read(ctx: click.Context, server: str, uri: str, file: Path | None, as_json: bool) -> None:
     """Read one resource and print it.
 
-    Text is printed as it is. Other data is written to a file or a pipe, never
-    to a terminal.
+    Text is printed unchanged. Binary data is written to a file or a pipe,
+    never to a terminal.
     """
-    from plait.cli import session
-    from plait.cli.terminal import print_json
 
-    async def read_it(opened: Opened) -> types.ReadResourceResult:
+    async def read_resource(opened: Opened) -> types.ReadResourceResult:
         async with opened.connecting:
             return await opened.box.read(server, uri)
 
-    try:
-        result = session.run(ctx, read_it, servers=[server], heal=True, show_progress=not as_json)
-    except PlaitError as error:
-        if not as_json:
-            raise
-        print_json({"server": server, "uri": uri, "contents": [], "error": error.to_dict()})
-        ctx.exit(exit_code_for(error))
+    with session.json_errors(ctx, as_json, server=server, uri=uri, contents=[]):
+        result = session.run(
+            ctx, read_resource, servers=[server], heal=True, show_progress=not as_json
+        )
     if file is not None:
         _save(result, file)
     if as_json:
@@ -76,8 +70,6 @@ def _parts(result: types.ReadResourceResult) -> list[Part]:
 
 
 def _save(result: types.ReadResourceResult, file: Path) -> None:
-    from plait.cli.terminal import print_aside, size_label
-
     data = b"".join(_bytes_of(part) for part in _parts(result))
     file.write_bytes(data)
     print_aside("saved", f"{file} ({size_label(len(data))})", colour="green")
@@ -88,8 +80,6 @@ def _bytes_of(part: Part) -> bytes:
 
 
 def _print(result: types.ReadResourceResult) -> None:
-    from plait.cli.terminal import is_terminal, print_text
-
     for part in _parts(result):
         if part.data is not None and not is_terminal(sys.stdout):
             sys.stdout.buffer.write(part.data)

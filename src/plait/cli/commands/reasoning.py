@@ -1,18 +1,24 @@
-"""`plait reasoning`: serve the reasoning tools, and look at what was thought."""
+"""`plait reasoning`: serve the reasoning tools, and inspect sessions."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
+from rich.table import Table
 
-from plait.cli.click_classes import ExampleCommand, ExampleGroup
-from plait.cli.options import common_options, json_option
+from plait.cli.click_classes import ExampleGroup
+from plait.cli.options import json_option
 from plait.cli.reasoning_install import CLIENTS
+from plait.cli.terminal import print_json, print_rich, print_text, visible
+from plait.errors import ConfigError, RefusedError
 
 if TYPE_CHECKING:
     from plait.reasoning.backends.settings import BackendName, ReasoningSettings, Wish
@@ -42,13 +48,11 @@ def read_reasoning_settings(wish: Wish | None = None) -> ReasoningSettings:
 
 
 def chosen_database(db: str | None) -> Database:
-    """Say which database the options and settings mean.
+    """Return the database of the options and settings.
 
     Raises:
         ConfigError: The packages for it are not installed.
     """
-    from plait.errors import ConfigError
-
     try:
         from plait.reasoning.serving.service import database_for
     except ImportError as error:
@@ -60,8 +64,7 @@ def chosen_database(db: str | None) -> Database:
 
 @asynccontextmanager
 async def opened_store(db: str | None) -> AsyncGenerator[SqlStorage]:
-    """Open the store; one that is not there is not made by looking for something in it."""
-    from plait.errors import ConfigError
+    """Open an existing store; a missing one is an error, not created."""
     from plait.reasoning.storage.sql import SqlStorage
 
     database = chosen_database(db)
@@ -80,19 +83,17 @@ def _is_missing(database: Database) -> bool:
 
 
 async def session_named(store: SqlStorage, name: str) -> Session:
-    """Find a session by its id or the beginning of it; `last` is the one that changed last.
+    """Find a session by its id or a prefix of it; `last` is the most recently changed.
 
     Raises:
-        RefusedError: There is none, or more than one.
+        RefusedError: No session matches, or several do.
     """
-    from plait.errors import RefusedError
-
     if (found := await store.get_session(name)) is not None:
         return found
     lines = await store.list_sessions(limit=1 if name == "last" else 10_000)
     fitting = [line.session for line in lines if name == "last" or line.session.id.startswith(name)]
     if len(fitting) != 1:
-        many = f"{len(fitting)} sessions begin with" if fitting else "there is no session"
+        many = f"{len(fitting)} sessions start with" if fitting else "there is no session"
         raise RefusedError(f"{many} {name!r}; plait reasoning sessions lists them")
     return fitting[0]
 
@@ -105,17 +106,15 @@ _FORMATS = ("json", "markdown", "mermaid", "dot", "svg")
     cls=ExampleGroup,
     examples="""
     plait reasoning serve                 an MCP server on stdio
-    plait reasoning install cursor        let Cursor start it
-    plait reasoning show last             what was thought, as a tree
+    plait reasoning install cursor        add it to Cursor
+    plait reasoning show last             the last session as a tree
     """,
 )
-@common_options
 def reasoning() -> None:
-    """Serve tools for structured reasoning, and look at what was thought."""
+    """Serve the reasoning tools, and inspect sessions."""
 
 
 @reasoning.command(
-    cls=ExampleCommand,
     examples="""
     plait reasoning serve
     plait reasoning serve --model anthropic:claude-sonnet-4-5
@@ -129,14 +128,15 @@ def reasoning() -> None:
     "allowed_hosts",
     multiple=True,
     metavar="NAME",
-    help="A name under which the HTTP server is reached; may be repeated.",
+    help="A host name of the HTTP server; may be repeated.",
 )
-@click.option("--backend", type=click.Choice(_BACKENDS), help="Who writes the thoughts.")
+@click.option(
+    "--backend", type=click.Choice(_BACKENDS), help="The backend that generates thoughts."
+)
 @click.option("--model", metavar="NAME", help="provider:name, or the model of --base-url.")
-@click.option("--base-url", metavar="URL", help="An endpoint that speaks OpenAI's protocol.")
+@click.option("--base-url", metavar="URL", help="An OpenAI-compatible endpoint.")
 @click.option("--script", metavar="FILE", help="Replies of the scripted backend, for tests.")
 @db_option
-@common_options
 def serve(
     http: str | None,
     allowed_hosts: tuple[str, ...],
@@ -148,11 +148,9 @@ def serve(
 ) -> None:
     """Serve the reasoning tools to MCP clients.
 
-    Without a model the calling model writes the thoughts itself.
-    HTTP that others can reach needs a token, in PLAIT_REASONING_TOKEN.
+    Without a model, the calling model generates the thoughts.
+    HTTP beyond this machine needs a token in PLAIT_REASONING_TOKEN.
     """
-    import asyncio
-
     from plait.reasoning.backends.settings import Wish
 
     wish = Wish(
@@ -185,24 +183,19 @@ async def _serve(wish: Wish, db: str | None, http: str | None, hosts: tuple[str,
 
 
 @reasoning.command(
-    cls=ExampleCommand,
     examples="""
     plait reasoning sessions
     plait reasoning sessions --status concluded --json
     """,
 )
-@click.option("--limit", default=20, show_default=True, help="How many to list.")
-@click.option("--status", type=click.Choice(("open", "concluded")), help="Only these.")
+@click.option("--limit", default=20, show_default=True, help="Maximum number of sessions.")
+@click.option(
+    "--status", type=click.Choice(("open", "concluded")), help="Only sessions with this status."
+)
 @db_option
 @json_option
-@common_options
 def sessions(limit: int, status: str | None, db: str | None, as_json: bool) -> None:
-    """List sessions, the one that changed last first."""
-    import asyncio
-
-    from rich.table import Table
-
-    from plait.cli.terminal import print_json, print_rich, visible
+    """List sessions, the most recently changed first."""
 
     async def read() -> list[dict[str, object]]:
         from plait.reasoning.modes.sessions import session_shown
@@ -227,7 +220,6 @@ def sessions(limit: int, status: str | None, db: str | None, as_json: bool) -> N
 
 
 @reasoning.command(
-    cls=ExampleCommand,
     examples="""
     plait reasoning show last
     plait reasoning show 3f2a
@@ -235,16 +227,12 @@ def sessions(limit: int, status: str | None, db: str | None, as_json: bool) -> N
 )
 @click.argument("session")
 @db_option
-@common_options
 def show(session: str, db: str | None) -> None:
-    """Draw SESSION: its thoughts as a tree and its graphs, with scores.
+    """Show SESSION: its thoughts as a tree and its graphs, with scores.
 
     SESSION is an id, the beginning of one, or "last".
     """
-    import asyncio
-
     from plait.cli.reasoning_draw import drawn
-    from plait.cli.terminal import print_rich
     from plait.reasoning.export.document import WholeSession, whole_session
 
     async def read() -> WholeSession:
@@ -254,17 +242,13 @@ def show(session: str, db: str | None) -> None:
     print_rich(drawn(asyncio.run(read())))
 
 
-@reasoning.command(cls=ExampleCommand, examples='plait reasoning search "cache invalidation"')
+@reasoning.command(examples='plait reasoning search "cache invalidation"')
 @click.argument("text")
-@click.option("--limit", default=20, show_default=True, help="How many to find.")
+@click.option("--limit", default=20, show_default=True, help="Maximum number of thoughts.")
 @db_option
 @json_option
-@common_options
 def search(text: str, limit: int, db: str | None, as_json: bool) -> None:
-    """Find thoughts that hold TEXT, newest first."""
-    import asyncio
-
-    from plait.cli.terminal import print_json, visible
+    """Find thoughts that contain TEXT, newest first."""
     from plait.reasoning.values import Thought, thought_json
 
     async def read() -> list[Thought]:
@@ -281,7 +265,6 @@ def search(text: str, limit: int, db: str | None, as_json: bool) -> None:
 
 
 @reasoning.command(
-    cls=ExampleCommand,
     examples="""
     plait reasoning export last > session.md
     plait reasoning export last --format svg --output session.svg
@@ -291,12 +274,8 @@ def search(text: str, limit: int, db: str | None, as_json: bool) -> None:
 @click.option("--format", "kind", type=click.Choice(_FORMATS), default="markdown")
 @click.option("--output", metavar="FILE", help="Write to this file instead of stdout.")
 @db_option
-@common_options
 def export(session: str, kind: str, output: str | None, db: str | None) -> None:
-    """Write SESSION as a document."""
-    import asyncio
-
-    from plait.cli.terminal import print_text
+    """Export SESSION as a document."""
     from plait.reasoning.export.formats import EXPORTERS, whole_session
 
     async def read() -> str:
@@ -311,16 +290,14 @@ def export(session: str, kind: str, output: str | None, db: str | None) -> None:
         print_text(document)
 
 
-@reasoning.command(cls=ExampleCommand, examples="plait reasoning delete 3f2a --yes")
+@reasoning.command(examples="plait reasoning delete 3f2a --yes")
 @click.argument("session")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not prompt for confirmation.")
 @db_option
-@common_options
 def delete(session: str, yes: bool, db: str | None) -> None:
-    """Throw SESSION away with everything in it."""
-    import asyncio
+    """Delete SESSION with everything in it."""
 
-    async def throw_away() -> None:
+    async def delete_session() -> None:
         async with opened_store(db) as store:
             found = await session_named(store, session)
             if not yes:
@@ -328,19 +305,14 @@ def delete(session: str, yes: bool, db: str | None) -> None:
             await store.delete_session(found.id)
             click.echo(f"deleted {found.id}", err=True)
 
-    asyncio.run(throw_away())
+    asyncio.run(delete_session())
 
 
-@reasoning.command(cls=ExampleCommand, examples="plait reasoning stats --json")
+@reasoning.command(examples="plait reasoning stats --json")
 @db_option
 @json_option
-@common_options
 def stats(db: str | None, as_json: bool) -> None:
-    """Show what calls took and how many failed: by tool, backend and model."""
-    import asyncio
-    from dataclasses import asdict
-
-    from plait.cli.terminal import print_json, print_rich
+    """Show latency, failures and token usage by tool, backend and model."""
     from plait.reasoning.storage.port import Usage
 
     async def read() -> list[Usage]:
@@ -351,7 +323,6 @@ def stats(db: str | None, as_json: bool) -> None:
     if as_json:
         print_json([asdict(one) for one in use])
         return
-    from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
     for title in (
@@ -372,13 +343,10 @@ def stats(db: str | None, as_json: bool) -> None:
     print_rich(table)
 
 
-@reasoning.command(cls=ExampleCommand, examples="plait reasoning migrate --db reasoning.db")
+@reasoning.command(examples="plait reasoning migrate --db reasoning.db")
 @db_option
-@common_options
 def migrate(db: str | None) -> None:
-    """Make the tables, or bring them to this version; a server does so by itself."""
-    import asyncio
-
+    """Create or upgrade the tables; the server does this at its start."""
     database = chosen_database(db)
 
     async def run() -> tuple[str | None, str]:
@@ -392,20 +360,16 @@ def migrate(db: str | None) -> None:
             await engine.dispose()
 
     before, after = asyncio.run(run())
-    done = "is up to date" if before == after else f"went from {before or 'nothing'} to {after}"
+    done = "is up to date" if before == after else f"upgraded from {before or 'nothing'} to {after}"
     click.echo(f"{database} {done} (version {after})", err=True)
 
 
-@reasoning.command(cls=ExampleCommand, examples="plait reasoning prune --older-than 90")
+@reasoning.command(examples="plait reasoning prune --older-than 90")
 @click.option("--older-than", "days", type=click.IntRange(0), required=True, metavar="DAYS")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not prompt for confirmation.")
 @db_option
-@common_options
 def prune(days: int, yes: bool, db: str | None) -> None:
-    """Throw away sessions that have not changed for some days."""
-    import asyncio
-    from datetime import UTC, datetime, timedelta
-
+    """Delete sessions that have not changed for some days."""
     time = (datetime.now(UTC) - timedelta(days=days)).isoformat(timespec="microseconds")
 
     async def run() -> int:
@@ -419,22 +383,19 @@ def prune(days: int, yes: bool, db: str | None) -> None:
 
 
 @reasoning.command(
-    cls=ExampleCommand,
     examples="""
     plait reasoning install claude-desktop
     plait reasoning install vscode --print
     """,
 )
 @click.argument("client", type=click.Choice(CLIENTS))
-@click.option("--print", "only_print", is_flag=True, help="Show the entry; change nothing.")
+@click.option("--print", "only_print", is_flag=True, help="Print the entry; change nothing.")
 @click.option("--force", is_flag=True, help="Replace an entry of the same name.")
 @db_option
-@common_options
 def install(client: str, only_print: bool, force: bool, db: str | None) -> None:
-    """Enter the server into the configuration of CLIENT."""
+    """Add the server to the configuration of CLIENT."""
     from plait.cli.reasoning_install import config_path, server_entry
     from plait.cli.reasoning_install import install as enter
-    from plait.cli.terminal import print_json
 
     entry = server_entry(db)
     if only_print:

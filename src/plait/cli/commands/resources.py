@@ -5,20 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 import click
+from rich.text import Text
 
+from plait.cli import session
 from plait.cli.click_classes import ExampleCommand
-from plait.cli.exits import Exit
-from plait.cli.options import common_options, json_option, server_arguments
+from plait.cli.options import json_option, server_arguments
+from plait.cli.terminal import (
+    count_label,
+    print_heading,
+    print_json,
+    print_rich,
+    size_label,
+    visible,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from mcp import types
-    from rich.text import Text
 
-    from plait.cli.ask_servers import Answers
-    from plait.cli.session import Opened
     from plait.client.features import Listed
+    from plait.client.toolbox import Toolbox
 
     Entry: TypeAlias = Listed[types.Resource] | Listed[types.ResourceTemplate]
 
@@ -33,39 +40,29 @@ if TYPE_CHECKING:
 )
 @server_arguments
 @json_option
-@common_options
 @click.pass_context
 def resources(ctx: click.Context, servers: tuple[str, ...], as_json: bool) -> None:
     """List the resources and templates of the servers.
 
     A URI with {braces} is a template: fill it in, then read it.
-    Ends with code 3 when a server is missing from the list.
+    Exits with code 3 if a server cannot be reached.
     """
-    from plait.cli import session
-    from plait.cli.ask_servers import ask_each, warn_about
-    from plait.cli.terminal import print_json
 
-    async def list_all(opened: Opened) -> Answers[list[Entry]]:
-        async def list_one(server: str) -> list[Entry]:
-            found = await opened.box.resources(server)
-            return [*found, *await opened.box.resource_templates(server)]
+    async def list_entries(box: Toolbox, server: str) -> list[Entry]:
+        return [*await box.resources(server), *await box.resource_templates(server)]
 
-        async with opened.connecting:
-            return await ask_each(opened.config.servers, list_one)
-
-    answers = session.run(ctx, list_all, servers=servers, show_progress=not as_json)
-    found = {server: listed for server, listed in answers.found.items() if listed}
+    config = session.load_config(ctx, servers)
+    queried = session.query_servers(ctx, config, list_entries, show_progress=not as_json)
+    entries = {server: listed for server, listed in queried.results.items() if listed}
     if as_json:
-        print_json([entry_object(entry) for listed in found.values() for entry in listed])
+        print_json([entry_object(entry) for listed in entries.values() for entry in listed])
     else:
-        _print_entries(found)
-    warn_about(answers.failed)
-    if answers.failed:
-        ctx.exit(Exit.UNREACHABLE)
+        _print_entries(entries)
+    session.exit_if_missing(ctx, queried)
 
 
 def entry_object(entry: Entry) -> dict[str, object]:
-    """Describe a resource or template as plain data, with the protocol's own names."""
+    """Return a resource or template as JSON, with the field names of the protocol."""
     wire = entry.item.model_dump(mode="json", by_alias=True, exclude_none=True)
     kind = "template" if _is_template(entry) else "resource"
     return {"server": entry.server, "kind": kind, **wire}
@@ -77,14 +74,10 @@ def _is_template(entry: Entry) -> bool:
     return isinstance(entry.item, types.ResourceTemplate)
 
 
-def _print_entries(found: Mapping[str, Sequence[Entry]]) -> None:
-    from rich.text import Text
-
-    from plait.cli.terminal import count_label, print_rich
-
-    if not found:
+def _print_entries(entries: Mapping[str, Sequence[Entry]]) -> None:
+    if not entries:
         click.echo("no resources", err=True)
-    for number, (server, listed) in enumerate(found.items()):
+    for number, (server, listed) in enumerate(entries.items()):
         templates = sum(map(_is_template, listed))
         counts = [
             count_label(count, noun)
@@ -93,16 +86,13 @@ def _print_entries(found: Mapping[str, Sequence[Entry]]) -> None:
         ]
         if number:
             click.echo()
-        print_rich(Text.assemble((server, "bold"), (f"  {', '.join(counts)}", "dim")))
+        print_heading(server, ", ".join(counts))
         for entry in listed:
             print_rich(_entry_text(entry))
 
 
 def _entry_text(entry: Entry) -> Text:
     from mcp import types
-    from rich.text import Text
-
-    from plait.cli.terminal import size_label, visible
 
     item = entry.item
     uri = item.uri if isinstance(item, types.Resource) else item.uri_template

@@ -1,15 +1,22 @@
-"""`plait run`: have an agent do a task with the tools of your servers."""
+"""`plait run`: run an agent on a task with the tools of your servers."""
 
 from __future__ import annotations
 
+import asyncio
+import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
+from plait.cli import session
+from plait.cli.arguments import reader_for
 from plait.cli.click_classes import ExampleCommand
 from plait.cli.exits import Exit, exit_code_for
-from plait.cli.options import common_options, json_option, settings_of
+from plait.cli.options import json_option, settings_of, timeout_option
+from plait.cli.suggestions import did_you_mean
+from plait.cli.terminal import print_aside, print_json, print_text
+from plait.errors import ConfigError
 
 if TYPE_CHECKING:
     from plait.agents.choose_model import ModelChoice
@@ -26,7 +33,6 @@ def _known_engine(_: click.Context, __: click.Parameter, value: str | None) -> s
     if value is None:
         return None
     from plait.agents.registry import REGISTRY
-    from plait.cli.suggestions import did_you_mean
 
     known = REGISTRY.names()
     if value not in known:
@@ -38,14 +44,29 @@ def _budget(_: click.Context, __: click.Parameter, value: str | None) -> object:
     if value is None:
         return None
     from plait.client.config.read import read_options
-    from plait.errors import ConfigError
 
-    wanted = False if value == "off" else int(value) if value.isdecimal() else value
+    budget = False if value == "off" else int(value) if value.isdecimal() else value
     try:
-        read_options({"result_budget": wanted})
+        read_options({"result_budget": budget})
     except ConfigError as error:
         raise click.BadParameter(f"{error.problems[0].message}; or write off") from error
-    return wanted
+    return budget
+
+
+class _Options(TypedDict):
+    """The options of the command, as click passes them."""
+
+    servers: tuple[str, ...]
+    model: str | None
+    engine: str | None
+    max_turns: int
+    timeout_seconds: float | None
+    policy: str | None
+    yes: bool
+    system: str | None
+    trace: str | None
+    result_budget: object
+    no_ollama: bool
 
 
 @click.command(
@@ -72,7 +93,7 @@ def _budget(_: click.Context, __: click.Parameter, value: str | None) -> object:
     "--model",
     metavar="MODEL",
     help="PROVIDER:NAME, ollama:NAME, URL#NAME, scripted:FILE or manual:FILE; "
-    "by default $PLAIT_MODEL, or what is found.",
+    "by default $PLAIT_MODEL, or the first model found.",
 )
 @click.option(
     "--engine",
@@ -87,98 +108,52 @@ def _budget(_: click.Context, __: click.Parameter, value: str | None) -> object:
     default=25,
     show_default=True,
     metavar="N",
-    help="How often the model may answer.",
+    help="Maximum number of model turns.",
 )
-@click.option(
-    "--timeout",
-    "timeout_seconds",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
-    help="How long the run may take.",
-)
-@click.option("--policy", metavar="PATH", help="Another policy than the configuration's.")
-@click.option("--yes", is_flag=True, help="Approve calls that the policy asks about.")
-@click.option("--system", metavar="TEXT", help="What the model is told beforehand.")
-@click.option("--trace", metavar="FILE", help="Add the trace of the run to this file.")
+@timeout_option("Timeout of the run.")
+@click.option("--policy", metavar="PATH", help="Use this policy instead of the configured one.")
+@click.option("--yes", is_flag=True, help="Approve calls for which the policy requires approval.")
+@click.option("--system", metavar="TEXT", help="System prompt.")
+@click.option("--trace", metavar="FILE", help="Append the trace of the run to this file.")
 @click.option(
     "--result-budget",
     metavar="SIZE",
     callback=_budget,
-    help="What the model reads of one result: tokens, a size such as 200kB, or off; "
-    "by default the configuration's, or 20000.",
+    help="Limit of one tool result: tokens, a size such as 200kB, or off; "
+    "by default the configured one, or 20000.",
 )
 @click.option("--no-ollama", is_flag=True, help="Do not look for Ollama on this machine.")
 @json_option
-@common_options
 @click.pass_context
-def run(
-    ctx: click.Context,
-    task: str,
-    servers: tuple[str, ...],
-    model: str | None,
-    engine: str | None,
-    max_turns: int,
-    timeout_seconds: float | None,
-    policy: str | None,
-    yes: bool,
-    system: str | None,
-    trace: str | None,
-    result_budget: object,
-    no_ollama: bool,
-    as_json: bool,
-) -> None:
-    """Have an agent do a task with the tools of your servers.
+def run(ctx: click.Context, task: str, as_json: bool, **options: Unpack[_Options]) -> None:
+    """Run an agent on a task with the tools of your servers.
 
     The task is one argument; "-" reads it from stdin. The answer goes to
-    stdout, and how the agent comes to it to stderr, step by step. Without a
-    configuration the agent has no tools.
+    stdout, progress to stderr. Without a configuration the agent has no tools.
 
-    The model is the one that --model or $PLAIT_MODEL names. Otherwise a key
-    decides (ANTHROPIC_API_KEY, OPENAI_API_KEY), then an endpoint on this machine
-    (OPENAI_BASE_URL, Ollama). The first line says which one it is, and why.
+    The model is that of --model or $PLAIT_MODEL. Otherwise a key selects it
+    (ANTHROPIC_API_KEY, OPENAI_API_KEY), then an endpoint on this machine
+    (OPENAI_BASE_URL, Ollama). The first line shows the model and the reason.
 
-    What the policy asks about is called when you say so on the terminal, or with
-    --yes. Questions of servers are put to you on the terminal.
+    Calls that need approval by the policy are made if you confirm them on the
+    terminal, or with --yes. Elicitation requests of servers prompt you on the
+    terminal.
 
-    A run that is out of turns ends with code 10, one that is out of time with
-    124; what was said so far is printed. Ctrl-C ends a run in order, too.
+    Exits with code 10 at the turn limit and with 124 after a timeout; the
+    partial answer is printed. Ctrl-C stops a run cleanly, too.
 
-    With --json stdout holds one JSON object, also when the run fails.
+    With --json, stdout holds one JSON object, also if the run fails.
     """
-    from plait.agents.config import AgentConfig
-    from plait.cli.run_agent import RunPlan, run_agent
-    from plait.cli.terminal import print_json
-    from plait.errors import PlaitError
-    from plait.traces.recorder import hash_question
+    from plait.cli.run_agent import run_agent
 
     shown = not settings_of(ctx).quiet and not (as_json and not sys.stderr.isatty())
     text = _task(task)
-    try:
-        choice = _choose(model, engine, look_for_ollama=not no_ollama)
-        plan = RunPlan(
-            task=text,
-            choice=choice,
-            config=_configuration(ctx, servers, choice),
-            settings=AgentConfig(
-                max_turns=max_turns,
-                system_prompt=system,
-                timeout=timeout_seconds,
-                question_hash=hash_question(text),
-                trace=trace,
-            ),
-            policy=_policy(policy),
-            result_budget=result_budget,
-            yes=yes,
-        )
+    with session.json_errors(ctx, as_json, status="failed"):
+        plan = _plan(ctx, text, options)
         if shown:
             _print_head(plan)
         screen = _screen(ctx, plan, shown=shown)
         outcome = run_agent(plan, screen)
-    except PlaitError as error:
-        if not as_json:
-            raise
-        print_json({"status": "failed", "error": error.to_dict()})
-        ctx.exit(exit_code_for(error))
     _print_end(plan, outcome, screen, as_json=as_json)
     if outcome.error is not None:
         if not as_json:
@@ -189,22 +164,40 @@ def run(
     ctx.exit(_ENDINGS.get(outcome.status, Exit.OK))
 
 
-def _task(task: str) -> str:
-    from plait.cli.arguments import reader_for
+def _plan(ctx: click.Context, task: str, options: _Options) -> RunPlan:
+    from plait.agents.config import AgentConfig
+    from plait.cli.run_agent import RunPlan
+    from plait.traces.recorder import hash_question
 
+    choice = _choose(options["model"], options["engine"], look_for_ollama=not options["no_ollama"])
+    return RunPlan(
+        task=task,
+        choice=choice,
+        config=_configuration(ctx, options["servers"], choice),
+        settings=AgentConfig(
+            max_turns=options["max_turns"],
+            system_prompt=options["system"],
+            timeout=options["timeout_seconds"],
+            question_hash=hash_question(task),
+            trace=options["trace"],
+        ),
+        policy=_policy(options["policy"]),
+        result_budget=options["result_budget"],
+        yes=options["yes"],
+    )
+
+
+def _task(task: str) -> str:
     try:
         text = reader_for([task])("-").strip() if task == "-" else task
     except UnicodeDecodeError as error:
         raise click.BadParameter("stdin is not UTF-8", param_hint="TASK") from error
     if not text.strip():
-        raise click.BadParameter("there is nothing to do: say what", param_hint="TASK")
+        raise click.BadParameter("the task is empty", param_hint="TASK")
     return text
 
 
 def _choose(model: str | None, engine: str | None, *, look_for_ollama: bool) -> ModelChoice:
-    import asyncio
-    import os
-
     from plait.agents.choose_model import ModelRequest, choose_here
     from plait.models.endpoints import may_look_for_ollama
 
@@ -218,11 +211,9 @@ def _choose(model: str | None, engine: str | None, *, look_for_ollama: bool) -> 
 def _configuration(
     ctx: click.Context, servers: tuple[str, ...], choice: ModelChoice
 ) -> ClientConfig | None:
-    from plait.cli import session
-
     if choice.config.interface == "manual":
         if servers:
-            raise click.BadParameter("recorded answers call no tools", param_hint="--server")
+            raise click.BadParameter("a recorded run calls no tools", param_hint="--server")
         return None
     if not servers and not session.has_configuration(ctx):
         return None
@@ -238,8 +229,6 @@ def _policy(file: str | None) -> object:
 
 
 def _print_head(plan: RunPlan) -> None:
-    from plait.cli.terminal import print_aside
-
     choice = plan.choice
     line = f"{choice.title} on {choice.config.interface} ({choice.reason})"
     print_aside("model", line, colour="cyan")
@@ -247,12 +236,10 @@ def _print_head(plan: RunPlan) -> None:
         print_aside("note", note, colour="cyan")
     if not plan.servers and choice.config.interface != "manual":
         why = "no configuration" if plan.config is None else "no server in the configuration"
-        print_aside("note", f"there is {why}, so there are no tools", colour="cyan")
+        print_aside("note", f"no tools: there is {why}", colour="cyan")
 
 
 def _screen(ctx: click.Context, plan: RunPlan, *, shown: bool) -> RunScreen:
-    import os
-
     from plait._support.redact import Redactor
     from plait.cli.run_screen import RunScreen
     from plait.client.config.secrets import secret_values
@@ -260,13 +247,12 @@ def _screen(ctx: click.Context, plan: RunPlan, *, shown: bool) -> RunScreen:
 
     secrets = [secret for server in plan.servers.values() for secret in secret_values(server)]
     redact = Redactor([*secrets, *keys_in(os.environ), *plan.choice.config.secrets()])
-    # A log would be written into the line of the wheel.
+    # Log lines would break the spinner.
     return RunScreen(plan.servers, redact, shown=shown, moving=settings_of(ctx).verbosity == 0)
 
 
 def _print_end(plan: RunPlan, outcome: RunOutcome, screen: RunScreen, *, as_json: bool) -> None:
     from plait.cli.run_screen import summary_line
-    from plait.cli.terminal import print_json, print_text
     from plait.traces.trace import NO_RESPONSE
 
     trace = plan.settings.trace
@@ -277,14 +263,14 @@ def _print_end(plan: RunPlan, outcome: RunOutcome, screen: RunScreen, *, as_json
     elif outcome.error is None and outcome.result.final_response != NO_RESPONSE:
         print_text(outcome.result.final_response)
     elif outcome.status == "completed":
-        screen.warn("the model ended without an answer")
+        screen.warn("the model gave no answer")
 
 
 def _object(plan: RunPlan, outcome: RunOutcome) -> dict[str, object]:
     from plait.traces.messages.lists import messages_to_dicts
 
     result, config = outcome.result, plan.choice.config
-    told: dict[str, object] = {
+    fields: dict[str, object] = {
         "final_response": result.final_response,
         "status": outcome.status,
         "limit_reached": result.limit_reached,
@@ -300,4 +286,4 @@ def _object(plan: RunPlan, outcome: RunOutcome) -> dict[str, object]:
         "trace": plan.settings.trace,
         "trace_messages": messages_to_dicts(result.trace_messages),
     }
-    return told if outcome.error is None else {**told, "error": outcome.error.to_dict()}
+    return fields if outcome.error is None else {**fields, "error": outcome.error.to_dict()}

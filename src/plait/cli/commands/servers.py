@@ -1,4 +1,4 @@
-"""`plait servers`: connect to every server and show how each one is."""
+"""`plait servers`: connect to every server and show its status."""
 
 from __future__ import annotations
 
@@ -6,19 +6,29 @@ import sys
 from typing import TYPE_CHECKING
 
 import click
+from rich.table import Table
+from rich.text import Text
 
+from plait.cli import session
 from plait.cli.click_classes import ExampleCommand
 from plait.cli.exits import Exit
-from plait.cli.options import common_options, json_option, server_arguments
+from plait.cli.options import json_option, server_arguments
+from plait.cli.query_servers import error_line, query_each
+from plait.cli.terminal import (
+    plain_table,
+    print_aside,
+    print_json,
+    print_rich,
+    print_text,
+    seconds_label,
+    visible,
+    wrapped,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
 
-    from rich.table import Table
-
-    from plait.cli.ask_servers import Answers
     from plait.cli.session import Opened
-    from plait.client.catalog.tool import Tool
     from plait.client.config.read import ClientConfig
     from plait.client.connections.status import Status
     from plait.errors import PlaitError
@@ -29,24 +39,19 @@ if TYPE_CHECKING:
     examples="""
     plait servers                  every server of mcp.json
     plait servers time files       only these
-    plait servers --no-connect     what is configured, without starting it
+    plait servers --no-connect     the configuration, without connecting
     plait servers --json | jq -r '.[] | select(.state != "ready") | .name'
     """,
 )
 @server_arguments
-@click.option("--no-connect", is_flag=True, help="Show what is configured; start nothing.")
+@click.option("--no-connect", is_flag=True, help="Show the configuration; start nothing.")
 @json_option
-@common_options
 @click.pass_context
 def servers(ctx: click.Context, servers: tuple[str, ...], no_connect: bool, as_json: bool) -> None:
-    """Connect to every server and show how each one is.
+    """Connect to every server and show its status.
 
-    Ends with code 3 when at least one server cannot be reached.
+    Exits with code 3 if a server cannot be reached.
     """
-    from plait.cli import session
-    from plait.cli.ask_servers import ask_each
-    from plait.cli.terminal import print_json, print_rich
-
     config = session.load_config(ctx, servers)
     if no_connect:
         if as_json:
@@ -55,28 +60,24 @@ def servers(ctx: click.Context, servers: tuple[str, ...], no_connect: bool, as_j
             print_rich(configured_table(config))
         return
 
-    async def connect(opened: Opened) -> tuple[Answers[list[Tool]], Status]:
+    async def connect(opened: Opened) -> tuple[Mapping[str, PlaitError], Status]:
         async with opened.connecting:
-            answers = await ask_each(config.servers, opened.box.tools)
-        return answers, opened.box.status()
+            queried = await query_each(config.servers, opened.box.tools)
+        return queried.errors, opened.box.status()
 
-    answers, status = session.run_with(ctx, config, connect, show_progress=not as_json)
+    errors, status = session.run_with(ctx, config, connect, show_progress=not as_json)
     if as_json:
         print_json([server.to_dict() for server in status.servers.values()])
     else:
-        print_rich(status_table(status, answers.failed))
-        _explain(answers.failed)
-    if answers.failed:
+        print_rich(status_table(status, errors))
+        _print_reasons(errors)
+    if errors:
         ctx.exit(Exit.UNREACHABLE)
 
 
 def status_table(status: Status, failed: Container[str] = ()) -> Table:
-    """Draw what is known of every server, one line each."""
-    from rich.text import Text
-
-    from plait.cli.terminal import seconds_label, visible
-
-    table = _table("", "server", "transport", "state", "protocol", "implementation")
+    """Make a table of the status of every server."""
+    table = plain_table("", "server", "transport", "state", "protocol", "implementation")
     table.add_column("tools", justify="right")
     table.add_column("connect", justify="right")
     for server in status.servers.values():
@@ -96,27 +97,22 @@ def status_table(status: Status, failed: Container[str] = ()) -> Table:
     return table
 
 
-def _explain(failed: Mapping[str, PlaitError]) -> None:
-    """Print why servers are missing, below the table."""
-    from plait.cli.ask_servers import reason_for
-    from plait.cli.terminal import print_aside, print_text, wrapped
-
-    if not failed:
+def _print_reasons(errors: Mapping[str, PlaitError]) -> None:
+    """Print why servers are not ready, below the table."""
+    if not errors:
         return
     click.echo()
-    for name, error in failed.items():
-        print_text(wrapped(reason_for(name, error), sys.stdout))
-    print_aside("hint", f"plait doctor {' '.join(failed)}", colour="cyan")
+    for name, error in errors.items():
+        print_text(wrapped(error_line(name, error), sys.stdout))
+    print_aside("hint", f"plait doctor {' '.join(errors)}", colour="cyan")
 
 
 def configured_table(config: ClientConfig) -> Table:
-    """Draw the configured servers, the disabled ones last."""
-    from rich.text import Text
-
+    """Make a table of the configured servers, the disabled ones last."""
     from plait.cli.advice import target_of
     from plait.client.config.servers import transport_of
 
-    table = _table("server", "transport", "target")
+    table = plain_table("server", "transport", "target")
     for name, server in config.servers.items():
         table.add_row(Text(name, "bold"), transport_of(server), Text(target_of(server)))
     for name in config.disabled:
@@ -125,7 +121,7 @@ def configured_table(config: ClientConfig) -> Table:
 
 
 def configured_objects(config: ClientConfig) -> list[dict[str, object]]:
-    """Describe the configured servers as plain data, without secrets."""
+    """Return the configured servers as JSON, without secrets."""
     from plait.cli.advice import target_of
     from plait.client.config.servers import transport_of
 
@@ -140,12 +136,3 @@ def configured_objects(config: ClientConfig) -> list[dict[str, object]]:
         for name, server in config.servers.items()
     ]
     return [*listed, *({"name": name, "disabled": True} for name in config.disabled)]
-
-
-def _table(*columns: str) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table

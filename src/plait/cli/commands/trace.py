@@ -1,16 +1,19 @@
-"""`plait trace`: look at what agents did."""
+"""`plait trace`: list, show and compare traces of agent runs."""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from plait.cli.click_classes import ExampleCommand, ExampleGroup
+from plait.cli.click_classes import ExampleGroup
 from plait.cli.exits import Exit
-from plait.cli.options import common_options, json_option
+from plait.cli.options import json_option
+from plait.cli.terminal import console_for, print_aside, print_json, print_rich, print_text
+from plait.errors import TraceFormatError
 
 if TYPE_CHECKING:
     from plait.traces.trace import Trace
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
 _FORMATS = ("markdown", "raw", "messages", "events", "metrics")
 
 _run_option = click.option(
-    "--run", metavar="ID", help="The run, or the beginning of its id; by default the last one."
+    "--run", metavar="ID", help="The id of the run, or its beginning; by default the last run."
 )
 
 
@@ -26,18 +29,16 @@ _run_option = click.option(
     cls=ExampleGroup,
     examples="""
     plait trace list                      the runs in *.jsonl of this folder
-    plait trace show run.jsonl            what happened, step by step
+    plait trace show run.jsonl            the steps of a run
     plait trace diff before.jsonl after.jsonl
     """,
 )
-@common_options
 def trace() -> None:
-    """Look at the traces that runs of agents leave."""
+    """List, show and compare traces of agent runs."""
 
 
 @trace.command(
     name="list",
-    cls=ExampleCommand,
     examples="""
     plait trace list
     plait trace list traces/ run.jsonl --json
@@ -45,20 +46,17 @@ def trace() -> None:
 )
 @click.argument("files", metavar="[FILE]…", nargs=-1, type=click.Path(exists=True))
 @json_option
-@common_options
 def list_runs(files: tuple[str, ...], as_json: bool) -> None:
-    """List the runs in files, or in the *.jsonl files of folders; by default, of this one.
+    """List the runs in files, or in the *.jsonl files of folders; by default, of this folder.
 
-    Files of a folder that are no traces are left out.
+    Files of a folder that are not traces are skipped.
     """
-    from plait.cli.terminal import console_for, print_aside, print_json, print_rich
-
-    runs = [found for file in files or (".",) for found in _runs_at(Path(file))]
+    runs = [run for file in files or (".",) for run in _runs_at(Path(file))]
     if as_json:
-        print_json([{"file": file, **_summary(one)} for file, one in runs])
+        print_json([{"file": file, **_summary(run)} for file, run in runs])
         return
     if not runs:
-        print_aside("note", "there are no traces here", colour="cyan")
+        print_aside("note", "no traces found", colour="cyan")
         return
     from plait.cli.trace_view import runs_table
 
@@ -66,7 +64,6 @@ def list_runs(files: tuple[str, ...], as_json: bool) -> None:
 
 
 @trace.command(
-    cls=ExampleCommand,
     examples="""
     plait trace show run.jsonl
     plait trace show run.jsonl --run 3f2a --full
@@ -74,29 +71,26 @@ def list_runs(files: tuple[str, ...], as_json: bool) -> None:
 )
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @_run_option
-@click.option("--full", is_flag=True, help="Show whole texts, arguments and results.")
+@click.option("--full", is_flag=True, help="Show full texts, arguments and results.")
 @json_option
-@common_options
 def show(file: str, run: str | None, full: bool, as_json: bool) -> None:
-    """Show what happened in a run, step by step, with times and tokens.
+    """Show the steps of a run, with times and tokens.
 
-    A run that was killed is shown as far as it came.
+    A run that was killed is shown up to its last event.
     """
-    from plait.cli.terminal import print_json, print_rich
     from plait.traces.read import read_trace
 
-    found = read_trace(file, run)
+    recorded = read_trace(file, run)
     if as_json:
-        print_json({**_summary(found), "events": _events(found)})
+        print_json({**_summary(recorded), "events": _events(recorded)})
         return
     from plait.cli.trace_view import run_view
 
-    for part in run_view(found, full=full):
+    for part in run_view(recorded, full=full):
         print_rich(part)
 
 
 @trace.command(
-    cls=ExampleCommand,
     examples="""
     plait trace diff before.jsonl after.jsonl
     plait trace diff runs.jsonl runs.jsonl --run 3f2a --other-run 9c1d
@@ -107,7 +101,6 @@ def show(file: str, run: str | None, full: bool, as_json: bool) -> None:
 @_run_option
 @click.option("--other-run", metavar="ID", help="The same for the second file.")
 @json_option
-@common_options
 @click.pass_context
 def diff(
     ctx: click.Context,
@@ -117,25 +110,23 @@ def diff(
     other_run: str | None,
     as_json: bool,
 ) -> None:
-    """Compare two runs: what was asked, said, called and answered; not ids, times and usage.
+    """Compare the messages and tool calls of two runs, without ids, times and usage.
 
-    Ends with code 1 when they differ.
+    Exits with code 1 if they differ.
     """
-    from plait.cli.terminal import print_json, print_text
     from plait.traces.compare import differences
     from plait.traces.read import read_trace
 
-    found = differences(read_trace(file, run), read_trace(other, other_run), names=(file, other))
+    lines = differences(read_trace(file, run), read_trace(other, other_run), names=(file, other))
     if as_json:
-        print_json({"same": not found, "diff": found})
-    elif found:
-        print_text("\n".join(found))
-    if found:
+        print_json({"same": not lines, "diff": lines})
+    elif lines:
+        print_text("\n".join(lines))
+    if lines:
         ctx.exit(Exit.TOOL_FAILED)
 
 
 @trace.command(
-    cls=ExampleCommand,
     examples="""
     plait trace export run.jsonl > run.md
     plait trace export run.jsonl --format raw --output run.txt
@@ -147,13 +138,11 @@ def diff(
     "--format", "kind", type=click.Choice(_FORMATS), default="markdown", show_default=True
 )
 @click.option("--output", metavar="FILE", help="Write to this file instead of stdout.")
-@common_options
 def export(file: str, run: str | None, kind: str, output: str | None) -> None:
-    """Write a run as a document.
+    """Export a run as a document.
 
-    "raw" is the text that graders read; "messages", "events" and "metrics" are JSON.
+    "raw" is the plain text for graders; "messages", "events" and "metrics" are JSON.
     """
-    from plait.cli.terminal import print_text
     from plait.traces.read import read_trace
 
     document = _document(read_trace(file, run), kind)
@@ -163,63 +152,58 @@ def export(file: str, run: str | None, kind: str, output: str | None) -> None:
         print_text(document)
 
 
-def _document(found: Trace, kind: str) -> str:
-    import json
-
+def _document(recorded: Trace, kind: str) -> str:
     from plait.traces.markdown import trace_to_markdown
     from plait.traces.messages.lists import messages_to_json
     from plait.traces.metrics import extract_agent_metrics
 
     match kind:
         case "raw":
-            return found.raw_trace
+            return recorded.raw_trace
         case "messages":
-            return messages_to_json(found.messages, indent=2)
+            return messages_to_json(recorded.messages, indent=2)
         case "events":
-            return json.dumps(_events(found), indent=2, ensure_ascii=False)
+            return json.dumps(_events(recorded), indent=2, ensure_ascii=False)
         case "metrics":
-            metrics = extract_agent_metrics(found.messages, limit_reached=found.limit_reached)
+            metrics = extract_agent_metrics(recorded.messages, limit_reached=recorded.limit_reached)
             return json.dumps(metrics.to_dict(), indent=2)
         case _:
-            return trace_to_markdown(found)
+            return trace_to_markdown(recorded)
 
 
 def _runs_at(path: Path) -> list[tuple[str, Trace]]:
-    from plait.errors import TraceFormatError
     from plait.traces.read import read_traces
 
     if not path.is_dir():
-        return [(str(path), one) for one in read_traces(path)]
-    found: list[tuple[str, Trace]] = []
+        return [(str(path), run) for run in read_traces(path)]
+    runs: list[tuple[str, Trace]] = []
     for file in sorted(path.rglob("*.jsonl")):
         try:
-            found += [(str(file), one) for one in read_traces(file)]
-        except (TraceFormatError, OSError):  # some other file of lines
+            runs += [(str(file), run) for run in read_traces(file)]
+        except (TraceFormatError, OSError):  # not a trace
             continue
-    return found
+    return runs
 
 
-def _summary(found: Trace) -> dict[str, object]:
-    started = found.started
+def _summary(recorded: Trace) -> dict[str, object]:
+    started = recorded.started
     return {
-        "run": found.run,
+        "run": recorded.run,
         "began": started.time if started else None,
         "interface": started.interface if started else None,
-        "model": found.actual_model,
+        "model": recorded.actual_model,
         "question_hash": started.question_hash if started else None,
         "task_id": started.task_id if started else None,
-        "status": found.status,
-        "turns": found.turns,
-        "tool_calls": len(found.calls),
-        "usage": found.usage.to_dict(),
-        "seconds": found.seconds,
-        "damaged": found.damaged,
+        "status": recorded.status,
+        "turns": recorded.turns,
+        "tool_calls": len(recorded.calls),
+        "usage": recorded.usage.to_dict(),
+        "seconds": recorded.seconds,
+        "damaged": recorded.damaged,
     }
 
 
-def _events(found: Trace) -> list[object]:
-    import json
-
+def _events(recorded: Trace) -> list[object]:
     from plait.traces.codec import line_from_event
 
-    return [json.loads(line_from_event(event)) for event in found.events]
+    return [json.loads(line_from_event(event)) for event in recorded.events]

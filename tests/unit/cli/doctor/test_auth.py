@@ -30,7 +30,7 @@ def login(
     [
         (login(signed_in=False), "error", "not_signed_in", "not signed in"),
         (login(), "ok", "signed_in", "signed in"),
-        (login(left=-1), "error", "login_over", "over"),
+        (login(left=-1), "error", "login_over", "expired"),
         (login(left=-1, renewable=True), "ok", "signed_in", "renewed on next use"),
         (login(left=600), "warn", "login_ends", "signed in for 10 min"),
         (login(left=600, renewable=True), "ok", "signed_in", "signed in, renewed in 10 min"),
@@ -51,4 +51,4 @@ def test_a_program_with_credentials_needs_no_person() -> None:
     status = LoginStatus(server="job", signed_in=False, user=None, grant="client_credentials")
 
     assert list(login_findings(status, NOW)) == []
-    assert state_of(status, NOW) == "with its own credentials"
+    assert state_of(status, NOW) == "client credentials"
