@@ -136,8 +136,8 @@ class AgentRun:
         known = ", ".join(self.tools) or "none"
         return f"there is no tool {name!r}; the tools are: {known}"
 
-    async def list_tools(self, static: Sequence[StaticTool]) -> None:
-        """List the tools of the run.
+    async def list_tools(self, static: Sequence[StaticTool], *, defers: bool = False) -> None:
+        """List the tools of the run; `defers` says whether the engine defers tools.
 
         Raises:
             ConfigError: Two tools have the same name.
@@ -145,9 +145,11 @@ class AgentRun:
         """
         listed = [] if self.toolbox is None else await _list_tools(self.toolbox, self._context)
         if self.toolbox is not None:
-            if deferred := self.toolbox.deferring.split(listed).deferred:
+            deferred = () if defers else self.toolbox.deferring.split(listed).deferred
+            if deferred:
                 logger.warning(
-                    "engines offer every tool: `defer` is not used for %d of them", len(deferred)
+                    "this engine offers every tool: `defer` is not used for %d of them",
+                    len(deferred),
                 )
             taken = {tool.name for tool in (*listed, *static)}
             own = self.toolbox.own_tools(taken=taken)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,10 +38,16 @@ class AgentConfig:
 
     tool_options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """How tools are listed and called: the options of a `Toolbox`, such as `policy`,
-    `on_approval` and `result_budget`."""
+    `on_approval` and `result_budget`. On the langchain engine `tool_interceptors`,
+    `before_tool_call` and `after_tool_call` wrap each call of a server's tool."""
 
     on_event: Callable[[TraceEvent], None] | None = None
     """Called with each event of the trace as it happens."""
+
+    on_interrupt: Callable[[Any], Awaitable[Any] | Any] | None = None
+    """Answers the interrupts of a graph on the langchain engine, such as those for elicitation,
+    approval and sign-in: takes the value of the interrupt, and returns the value to resume with.
+    Without it, elicitations are declined, and calls that need approval or sign-in fail."""
 
     def __post_init__(self) -> None:
         if self.max_turns < 1:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import ClassVar, Final, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final, Literal
 
 from plait._support.causes import without_secrets
 from plait.agents.agent_run import AgentRun
@@ -39,6 +39,9 @@ class LiveAgent(BaseAgent):
 
     runs_local_models: ClassVar[bool] = False
     """Whether the engine can call a model that runs in this process."""
+
+    defers_tools: ClassVar[bool] = False
+    """Whether the model can search for tools that are deferred."""
 
     def __init__(self, model_config: ModelConfig) -> None:
         """Take the model.
@@ -82,7 +85,8 @@ class LiveAgent(BaseAgent):
         if not any(message.role is not Role.SYSTEM for message in messages):
             raise AgentExecutionError("there is no message to answer: pass a user message")
         observer = RunObserver()
-        async with toolbox_of_run(self.model_config, mcp_servers, settings, observer) as toolbox:
+        options = self.toolbox_options(settings)
+        async with toolbox_of_run(self.model_config, mcp_servers, options, observer) as toolbox:
             redact = redactor_for(self.model_config, toolbox)
             with recorder_for(settings, redact) as recorder:
                 if toolbox is not None:
@@ -95,12 +99,16 @@ class LiveAgent(BaseAgent):
         """Return the time limit of a run; `None` if there is none."""
         return config.timeout or self.model_config.agent_timeout
 
+    def toolbox_options(self, settings: AgentConfig) -> Mapping[str, Any]:
+        """Return the options for the toolbox of a run; an engine may keep some to itself."""
+        return settings.tool_options
+
     async def _within_timeout(self, run: AgentRun, tools: Sequence[StaticTool]) -> Trace:
         limit = asyncio.timeout(run.seconds)
         try:
             async with limit:
                 try:
-                    await run.list_tools(tools)
+                    await run.list_tools(tools, defers=self.defers_tools)
                 finally:
                     run.begin(self.engine)
                 return run.end(await self.drive(run))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Final, Unpack
 
 from plait._support.redact import Redactor
-from plait.agents.config import AgentConfig
 from plait.agents.model_config import ModelConfig
 from plait.agents.recording import RunObserver
 from plait.agents.servers import AgentServers, convert_mcp_config, read_servers
@@ -27,7 +26,7 @@ _GUARDS: Final = ("lock", "lockfile", "policy")
 async def toolbox_of_run(
     model_config: ModelConfig,
     mcp_servers: AgentServers | None,
-    settings: AgentConfig,
+    tool_options: Mapping[str, Any],
     observer: RunObserver,
 ) -> AsyncGenerator[Toolbox | None]:
     """Open the toolbox of a run; `None` if it has no servers.
@@ -36,7 +35,7 @@ async def toolbox_of_run(
         ConfigError: A server or an option is wrong.
     """
     servers = servers_for(model_config, mcp_servers)
-    options: dict[str, Any] = dict(settings.tool_options)
+    options = dict(tool_options)
     # A run lists its tools once: only a guard needs to follow their changes.
     guards = {**servers.options, **options}
     options.setdefault("follow_tools", any(guards.get(name) for name in _GUARDS))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import uuid
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from langchain.agents import create_agent  # pyright: ignore[reportUnknownVariableType]
 from langchain.agents.middleware import AgentMiddleware
@@ -15,9 +17,11 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, Interrupt
 from typing_extensions import override
 
 from plait.agents.agent_run import AgentRun
+from plait.agents.config import AgentConfig
 from plait.agents.engines.langchain.chat_models import (
     ChatModels,
     import_provider,
@@ -26,21 +30,24 @@ from plait.agents.engines.langchain.chat_models import (
 from plait.agents.engines.langchain.failures import failure_of_model
 from plait.agents.engines.langchain.messages import messages_to_langchain, usage_from_langchain
 from plait.agents.engines.langchain.middleware import build_agent_middleware
-from plait.agents.engines.langchain.tools import takes_images, tools_for
+from plait.agents.engines.langchain.tools import HOOKS, LangChainTools, takes_images
 from plait.agents.engines.langchain.turns import Turns
 from plait.agents.live_agent import Ending, LiveAgent
 from plait.agents.model_config import ModelConfig
 from plait.errors import PlaitError
+from plait.langchain.client.loading import question_callback
+from plait.langchain.tools.callbacks import Callbacks
+from plait.langchain.tools.elicitation import ELICITATION_INTERRUPT_TYPE
 from plait.models.connections import context_tokens
 
 _STEPS_OF_A_TURN = 20
-"""More steps of a graph than a turn with all middleware takes."""
+"""More graph steps than a turn with all middleware takes."""
 
 
 class LangChainAgent(LiveAgent):
-    """Runs agents on LangGraph; also those of the interfaces `openrouter` and `openai_endpoint`.
+    """Runs agents on LangGraph; also for the engines `openrouter` and `openai_endpoint`.
 
-    With `model` it asks that chat model, and the configuration says only how.
+    `model` is called in place of the one that the configuration names.
 
     Raises:
         EngineUnavailableError: The package of the provider is missing.
@@ -48,19 +55,30 @@ class LangChainAgent(LiveAgent):
 
     engine = "langchain"
     runs_local_models = True
+    defers_tools = True
 
     def __init__(self, model_config: ModelConfig, model: BaseChatModel | None = None) -> None:
         super().__init__(model_config)
         self._model = model
-        if model is None:  # now, since it would take its time from the first run
+        if model is None:  # now, because importing takes time from the first run
             import_provider(model_config)
 
     @override
+    def toolbox_options(self, settings: AgentConfig) -> Mapping[str, Any]:
+        """Leave out the hooks, which wrap the tools, and declare elicitation for interrupts."""
+        options = {
+            name: value for name, value in settings.tool_options.items() if name not in HOOKS
+        }
+        if settings.on_interrupt is not None:
+            options.setdefault("on_elicitation", question_callback(Callbacks()))
+        return options
+
+    @override
     async def drive(self, run: AgentRun) -> Ending:
-        """Ask the model, and call tools, until there is an answer."""
+        """Call the model, and tools, until there is an answer."""
         config = run.model_config
         try:
-            # With middleware, that asks again; both would multiply.
+            # Middleware retries itself; retries of both would multiply.
             retries = config.max_retries if config.agent_middleware is None else 0
             async with contextlib.aclosing(ChatModels(config, max_retries=retries)) as models:
                 model = self._model or await asyncio.to_thread(models.make)
@@ -69,7 +87,7 @@ class LangChainAgent(LiveAgent):
             return "limit"
         except PlaitError:
             raise
-        except Exception as error:  # noqa: BLE001  # boundary: of providers there are many
+        except Exception as error:  # noqa: BLE001  # boundary: providers may raise anything
             failure = failure_of_model(error, config, run.redact)
         raise failure
 
@@ -79,13 +97,14 @@ async def _converse(run: AgentRun, model: BaseChatModel, models: ChatModels) -> 
     max_turns = run.settings.max_turns
     if middleware is not None:
         max_turns = min(max_turns, middleware.limits.model_call_limit)
-    turns = Turns(run, max_turns=max_turns, images=takes_images(model))
+    tools = LangChainTools(run, model)
+    turns = Turns(run, tools, max_turns=max_turns, images=takes_images(model))
     agent: Any = create_agent(
         model,
-        tools_for(run.tools.values(), model),
+        tools.all,
         system_prompt=run.system_prompt,
         middleware=[*await _middleware(run, model, models, turns), turns],
-        checkpointer=InMemorySaver(),
+        checkpointer=None if run.settings.on_interrupt is None else InMemorySaver(),
     )
     run.session_id = str(uuid.uuid4())
     settings: RunnableConfig = {
@@ -95,13 +114,52 @@ async def _converse(run: AgentRun, model: BaseChatModel, models: ChatModels) -> 
         },
         "recursion_limit": _STEPS_OF_A_TURN * (max_turns + 1),
     }
-    asked = {"messages": messages_to_langchain(run.messages)}
-    # Nobody continues the thread while the run goes on: saving each step would be for nothing.
-    steps = agent.astream(asked, settings, stream_mode="updates", durability="exit")
-    async with contextlib.aclosing(steps):
-        async for _ in steps:
-            pass
+    step: object = {"messages": messages_to_langchain(run.messages)}
+    while interrupts := await _advance(agent, step, settings):
+        step = Command(resume=await _answers(run, interrupts))
     return "completed"
+
+
+async def _advance(agent: Any, step: object, settings: RunnableConfig) -> list[Interrupt]:
+    """Run the graph to its end, or until it is interrupted."""
+    interrupts: list[Interrupt] = []
+    # The state is needed only where the graph stops: it is not saved after each step.
+    durability = None if agent.checkpointer is None else "exit"
+    updates = agent.astream(step, settings, stream_mode="updates", durability=durability)
+    async with contextlib.aclosing(updates):
+        async for update in updates:
+            interrupts += update.get("__interrupt__", ())
+    return interrupts
+
+
+async def _answers(run: AgentRun, interrupts: Sequence[Interrupt]) -> dict[str, Any]:
+    """Pass each interrupt to the callback of the run, and return the answers by interrupt."""
+    on_interrupt = run.settings.on_interrupt
+    assert on_interrupt is not None  # noqa: S101  # only then the graph has a checkpointer
+    answers: dict[str, Any] = {}
+    for interrupt in interrupts:
+        answer = on_interrupt(interrupt.value)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        answers[interrupt.id] = answer
+        _record_elicitation(run, interrupt.value, answer)
+    return answers
+
+
+def _record_elicitation(run: AgentRun, value: object, answer: object) -> None:
+    question = _mapping(value)
+    if question.get("type") != ELICITATION_INTERRUPT_TYPE:
+        return
+    responses = _mapping(_mapping(answer).get("responses"))
+    for request in question["requests"]:
+        response = _mapping(responses.get(request["key"]))
+        run.recorder.elicitation(
+            question["server_name"], request["message"], response.get("action")
+        )
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 async def _middleware(
@@ -111,7 +169,7 @@ async def _middleware(
     if config.agent_middleware is None:
         return []
 
-    def heard(answer: AIMessage) -> None:
+    def on_answer(answer: AIMessage) -> None:
         turns.spent(usage_from_langchain(answer))
 
     return await asyncio.to_thread(
@@ -125,7 +183,7 @@ async def _middleware(
         request_timeout=config.request_timeout,
         make_model=models.make,
         refused=turns.refused,
-        heard=heard,
+        heard=on_answer,
     )
 
 

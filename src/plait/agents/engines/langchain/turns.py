@@ -1,4 +1,4 @@
-"""Middleware that records what the model says, ends the run at its limit, and answers its calls."""
+"""Middleware that records turns and tool calls, and ends the run at its turn limit."""
 
 from __future__ import annotations
 
@@ -19,31 +19,41 @@ from typing_extensions import override
 from plait._support.exception_groups import one_line
 from plait.agents.agent_run import AgentRun
 from plait.agents.engines.langchain.messages import model_name_of, usage_from_langchain
-from plait.agents.engines.langchain.tools import message_from_answer
+from plait.agents.engines.langchain.tools import (
+    LangChainTools,
+    message_from_answer,
+    observed_call,
+)
 from plait.agents.run_tools import ToolAnswer
+from plait.client.catalog.tool import Tool
+from plait.langchain.tools.tool import MCPTool
 from plait.traces.messages.from_langchain import message_from_any
 from plait.traces.messages.usage import UsageMetadata
 
 
 class CutAnswerError(ConnectionError):
-    """An answer of the model did not come to its end."""
+    """The answer of the model is incomplete."""
 
 
 class Turns(AgentMiddleware[Any, Any, Any]):
-    """Stands next to the model, behind all other middleware of a run.
+    """The innermost middleware of a run.
 
-    The limit is held here, and not by LangChain's own middleware, because that adds two steps of
-    the graph to every turn. The hooks are plain functions that return what is to be awaited:
-    LangSmith, traced or not, gives every coroutine function a task and two trips to a thread.
+    It checks the limit in place of LangChain's own middleware, which adds two steps of the graph to
+    every turn. The hooks are plain functions that return coroutines: LangSmith wraps every
+    coroutine function in a task and two thread switches, even if tracing is off.
     """
 
-    def __init__(self, run: AgentRun, *, max_turns: int, images: bool) -> None:
+    def __init__(
+        self, run: AgentRun, agent_tools: LangChainTools, *, max_turns: int, images: bool
+    ) -> None:
         super().__init__()
         self._run = run
+        self._tools = agent_tools
         self._max_turns = max_turns
         self._images = images
         self._turns = 0
-        self._broken: dict[str, str] = {}
+        self._invalid_arguments: dict[str, str] = {}
+        self._called: set[str] = set()
 
     @override
     def wrap_model_call(
@@ -51,10 +61,10 @@ class Turns(AgentMiddleware[Any, Any, Any]):
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any]:
-        """Ask the model, and record what it says."""
-        self._hold_limit()
+        """Call the model, and record its answer."""
+        self._check_limit()
         began = time.monotonic()
-        return self._heard(handler(request), began)
+        return self._recorded(handler(self._with_visible_tools(request)), began)
 
     @override
     def awrap_model_call(
@@ -62,54 +72,96 @@ class Turns(AgentMiddleware[Any, Any, Any]):
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> CoroutineType[Any, Any, ModelResponse[Any]]:
-        """Ask the model, and record what it says."""
-        return self._ask(request, handler)
+        """Call the model, and record its answer."""
+        return self._call_model(request, handler)
 
     @override
     def awrap_tool_call(
         self,
         request: ToolCallRequest,
         handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
-    ) -> CoroutineType[Any, Any, ToolMessage]:
-        """Answer a call, also one of a tool that is not there."""
-        return self._answer(request.tool_call)
+    ) -> CoroutineType[Any, Any, ToolMessage | Command[Any]]:
+        """Call a tool, and record the call; an unknown tool gets an answer too."""
+        return self._call_tool(request, handler)
 
-    async def _ask(
+    async def _call_model(
         self,
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
-        self._hold_limit()
+        self._check_limit()
         began = time.monotonic()
-        return self._heard(await handler(request), began)
+        return self._recorded(await handler(self._with_visible_tools(request)), began)
 
-    async def _answer(self, call: ToolCall) -> ToolMessage:
+    def _with_visible_tools(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        if not self._tools.has_deferred:
+            return request
+        return request.override(tools=list(self._tools.visible(request.messages)))
+
+    async def _call_tool(
+        self,
+        request: ToolCallRequest,
+        handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
+    ) -> ToolMessage | Command[Any]:
+        call = request.tool_call
         call_id = call["id"] or ""
-        arguments = self._broken.pop(call_id, None)
-        if arguments is None:
+        invalid = self._invalid_arguments.pop(call_id, None)
+        if invalid is None and isinstance(request.tool, MCPTool):
+            return await self._call_mcp_tool(call, request.tool.tool, handler(request))
+        if invalid is None:
             answer = await self._run.call(call_id, call["name"], call["args"])
         else:
-            said = f"the arguments are not a JSON object: {one_line(arguments)}"
-            answer = ToolAnswer.of_text(said, is_error=True)
-            self._note(call, answer.text)
+            text = f"the arguments are not a JSON object: {one_line(invalid)}"
+            answer = ToolAnswer.of_text(text, is_error=True)
+            self._record_rejected(call, answer.text)
         return message_from_answer(call, answer, images=self._images)
 
+    async def _call_mcp_tool(
+        self, call: ToolCall, tool: Tool, reply: Awaitable[ToolMessage | Command[Any]]
+    ) -> ToolMessage | Command[Any]:
+        call_id, recorder = call["id"] or "", self._run.recorder
+        if call_id not in self._called:  # else the graph resumes after an interrupt
+            self._called.add(call_id)
+            recorder.tool_called(
+                call_id, call["name"], call["args"], server=tool.server, tool=tool.wire_name
+            )
+        with observed_call() as outcome:
+            message = await reply
+        answer = outcome.answer
+        if isinstance(message, ToolMessage) and answer is not None:
+            message = message_from_answer(
+                call, answer, images=self._images, artifact=message.artifact
+            )
+        elif isinstance(message, ToolMessage):
+            answer = ToolAnswer.of_text(
+                message_from_any(message).tool_results[0].content,
+                is_error=message.status == "error",
+            )
+        recorder.tool_returned(
+            call_id,
+            "" if answer is None else answer.text,
+            is_error=answer is not None and answer.is_error,
+            attempts=outcome.attempts,
+            notes=outcome.notes,
+        )
+        return message
+
     def refused(self, call: ToolCall, message: ToolMessage) -> None:
-        """Record that other middleware does not let a call be made."""
-        self._note(call, message.text)
+        """Record a call that other middleware rejects."""
+        self._record_rejected(call, message.text)
 
     def spent(self, usage: UsageMetadata | None) -> None:
-        """Add what a model needed."""
+        """Add the usage of a model."""
         if usage is not None:
             before = self._run.usage
             self._run.usage = usage if before is None else before + usage
 
-    def _hold_limit(self) -> None:
+    def _check_limit(self) -> None:
         if self._turns >= self._max_turns:
             turns, limit = self._turns, self._max_turns
             raise ModelCallLimitExceededError(turns, turns, thread_limit=None, run_limit=limit)
 
-    def _heard(self, response: ModelResponse[Any], began: float) -> ModelResponse[Any]:
+    def _recorded(self, response: ModelResponse[Any], began: float) -> ModelResponse[Any]:
         first, *rest = response.result
         if not isinstance(first, AIMessage):
             return response
@@ -128,10 +180,10 @@ class Turns(AgentMiddleware[Any, Any, Any]):
         return response if message is first else replace(response, result=[message, *rest])
 
     def _with_usable_calls(self, message: AIMessage) -> AIMessage:
-        """Return a message in which every call has an id of its own and arguments.
+        """Return a message in which every call has a unique id and arguments.
 
-        A graph goes on only after calls that can be made; so what is wrong with one is noted, and
-        answered when its time has come.
+        The graph continues only after valid calls; so invalid arguments are kept aside, and
+        answered when the call is made.
         """
         ids = [call["id"] for call in message.tool_calls]
         if not message.invalid_tool_calls and all(ids) and len(set(ids)) == len(ids):
@@ -149,12 +201,12 @@ class Turns(AgentMiddleware[Any, Any, Any]):
     def _usable(self, call: ToolCall | InvalidToolCall, call_id: str) -> ToolCall:
         arguments = call["args"]
         if not isinstance(arguments, dict):
-            self._broken[call_id] = arguments or ""
+            self._invalid_arguments[call_id] = arguments or ""
             arguments = {}
         return ToolCall(name=call["name"] or "", args=arguments, id=call_id, type="tool_call")
 
-    def _note(self, call: ToolCall, text: str) -> None:
-        """Record a call that is made by nobody, and the error that answers it."""
+    def _record_rejected(self, call: ToolCall, text: str) -> None:
+        """Record a call that is not made, and the error that answers it."""
         call_id, name = call["id"] or "", call["name"]
         tool = self._run.tools.get(name)
         recorder = self._run.recorder
@@ -169,15 +221,17 @@ class Turns(AgentMiddleware[Any, Any, Any]):
 
 
 def _check_end(message: AIMessage) -> None:
-    """Refuse an answer that was cut off: one that does not say why it ends."""
-    told = message.response_metadata
-    match told.get("model_provider"):
+    """Reject an incomplete answer: one without a reason to stop."""
+    metadata = message.response_metadata
+    match metadata.get("model_provider"):
         case "anthropic":
-            whole = bool(told.get("stop_reason"))
+            complete = bool(metadata.get("stop_reason"))
         case "openai":
-            # What came in one piece is whole; some endpoints leave the reason out of it.
-            whole = any(told.get(name) for name in ("finish_reason", "status", "token_usage"))
+            # An answer that was not streamed is complete; some endpoints send no reason.
+            complete = any(
+                metadata.get(name) for name in ("finish_reason", "status", "token_usage")
+            )
         case _:
-            whole = True
-    if not whole:
-        raise CutAnswerError("the answer broke off before its end")
+            complete = True
+    if not complete:
+        raise CutAnswerError("the answer is incomplete")
