@@ -91,3 +91,21 @@ class Redactor:
 
 def _is_long_enough(secret: str) -> bool:
     return len(secret.strip()) >= _SHORTEST_SECRET
+
+
+_SECRET_WORDS = frozenset(
+    {"key", "keys", "auth", "authorization", "authentication", "bearer", "cookie", "jwt"}
+    | {"pass", "passphrase", "pat", "pin", "private", "pwd", "sig", "signature"}
+)
+
+_SECRET_PARTS = re.compile(r"token|secret|passw|api_?key|credential", re.IGNORECASE)
+"""Recognized inside a longer word too, as in `GITHUBTOKEN`."""
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+
+def looks_secret(name: str) -> bool:
+    """Return whether a variable, header, flag or query parameter of this name holds a secret."""
+    if _SECRET_PARTS.search(name.replace("-", "_")):
+        return True
+    return any(word.lower() in _SECRET_WORDS for word in _WORD.findall(name))

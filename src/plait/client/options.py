@@ -21,7 +21,7 @@ from plait.client.catalog.options import CatalogOptions
 from plait.client.catalog.overrides import read_overrides
 from plait.client.catalog.tokens import TokenCounter
 from plait.client.config.document import workspace_of
-from plait.client.config.policy_file import PolicySource
+from plait.client.config.read_policy import PolicySource
 from plait.client.connections.pool import unknown_server
 from plait.errors import ConfigError
 from plait.traces.observer import Observer

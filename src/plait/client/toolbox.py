@@ -22,8 +22,8 @@ from plait.client.catalog.filters import ToolFilter
 from plait.client.catalog.lock.guard import LockReport
 from plait.client.catalog.tool import Tool
 from plait.client.client_identity import VoiceMaker
-from plait.client.config.defaults import server_with_defaults
 from plait.client.config.read import ClientConfig, ConfigSource, read_config, read_options
+from plait.client.config.servers import server_with_defaults
 from plait.client.connections.credentials import Access
 from plait.client.options import (
     ClientOptions,

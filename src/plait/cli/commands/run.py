@@ -223,7 +223,7 @@ def _configuration(
 def _policy(file: str | None) -> object:
     if file is None:
         return None
-    from plait.client.config.policy_file import read_policy
+    from plait.client.config.read_policy import read_policy
 
     return read_policy(file)
 

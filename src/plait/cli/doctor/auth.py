@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from plait._support.redact import looks_secret
 from plait.cli.doctor.findings import Examined, Finding, Level
 from plait.client.config.oauth import OAuth
-from plait.client.config.secret_names import looks_secret
 from plait.client.config.servers import HttpServer, RemoteOptions, ServerConfig, SseServer
 from plait.client.config.urls import is_private, public_url
 from plait.errors import AuthRequiredError, ConfigError, PlaitError

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Self, cast
 
 from plait.client.catalog.tool import Tool
+from plait.client.config.policy import TRAITS, Trait, trait_named
 from plait.client.config.problems import did_you_mean, nearest
 from plait.client.config.raw_value import as_list, describe
-from plait.client.config.tool_hints import TRAITS, Trait, trait_named
 from plait.errors import ConfigError
 
 logger = logging.getLogger("plait.client.catalog")

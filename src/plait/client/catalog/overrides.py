@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,11 +23,14 @@ from plait.client.catalog.argument_overrides import (
 )
 from plait.client.catalog.tool import Tool
 from plait.client.config.key_table import Key, KeyTable, read_table
+from plait.client.config.policy import TRAITS, trait_named
 from plait.client.config.problems import Location, Problems, did_you_mean, nearest
-from plait.client.config.raw_value import UNSET, RawValue, Unset
-from plait.client.config.tool_hints import TRAITS, trait_named
+from plait.client.config.raw_value import UNSET, RawValue, RejectedError
+from plait.client.config.value_types import read_bool
 from plait.client.config.variables import Variables
 from plait.errors import ConfigError
+
+logger = logging.getLogger("plait.client.catalog")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,8 +135,8 @@ async def complete_arguments(
     for name, rule in override.arguments.items():
         if name in completed or not rule.filled_in or not takes_argument(tool.wire_schema, name):
             continue
-        raw = rule.default if rule.value is UNSET else rule.value
-        completed[name] = await _worked_out(raw, context)
+        value = rule.default if rule.value is UNSET else rule.value
+        completed[name] = await _resolved(value, context)
     return completed
 
 
@@ -182,7 +187,7 @@ def _hint_name(spelling: str) -> str:
     return spelling if trait is None else f"{trait}_hint"
 
 
-async def _worked_out(value: Any, context: object) -> Any:
+async def _resolved(value: Any, context: object) -> Any:
     if not callable(value):
         # The caller may change what it gets; the next call must not see that.
         return deepcopy(value)
@@ -198,90 +203,77 @@ def _takes_context(function: Callable[..., Any]) -> bool:
     return True
 
 
-def read_overrides(raw: Mapping[str, Any]) -> Mapping[str, ToolOverride]:
+def read_overrides(overrides: Mapping[str, Any]) -> Mapping[str, ToolOverride]:
     """Read overrides by tool: plain objects, a text for a new description, or `ToolOverride`s.
 
     Raises:
         ConfigError: Something is wrong; `problems` lists all of it.
     """
     problems = Problems()
-    nothing = Variables(environ={}, folder=Path(), home=Path())
-    whole = RawValue(raw, Location(problems, path="tool_overrides"), nothing)
-    overrides: dict[str, ToolOverride] = {}
-    if whole.is_object("an object of overrides, by tool"):
-        for name, entry in whole.entries():
-            override = _read_tool(entry)
-            if override is not UNSET:
-                overrides[name] = override
-    problems.raise_errors()
-    return overrides
+    # Variables were replaced when the configuration was read.
+    variables = Variables(environ={}, folder=Path(), home=Path())
+    raw = RawValue(overrides, Location(problems, path="tool_overrides"), variables)
+    checked: dict[str, ToolOverride] = {}
+    with suppress(RejectedError):
+        checked = raw.read_entries(_read_tool, "an object of overrides, by tool")
+    problems.finish(logger)
+    return checked
 
 
-def _read_tool(raw: RawValue) -> ToolOverride | Unset:
+def _read_tool(raw: RawValue) -> ToolOverride:
     if isinstance(raw.value, ToolOverride):
         return raw.value
     if isinstance(raw.value, str):
         return ToolOverride(description=raw.value)
     unwanted = raw.value is None or raw.value is False
     hint = 'to leave the tool out, use "exclude"' if unwanted else None
-    if not raw.is_object("an object or a description", hint):
-        return UNSET
-    return ToolOverride(**read_table(raw, _TOOL_KEYS))
+    return ToolOverride(**read_table(raw, _TOOL_KEYS, "an object or a description", hint))
 
 
-def _read_arguments(raw: RawValue) -> dict[str, ArgumentOverride] | Unset:
-    if not raw.is_object("an object of overrides, by argument"):
-        return UNSET
-    read = {name: _read_argument(entry) for name, entry in raw.entries()}
-    return {name: override for name, override in read.items() if override is not UNSET}
+def _read_arguments(raw: RawValue) -> dict[str, ArgumentOverride]:
+    return raw.read_entries(_read_argument, "an object of overrides, by argument")
 
 
-def _read_argument(raw: RawValue) -> ArgumentOverride | Unset:
+def _read_argument(raw: RawValue) -> ArgumentOverride:
     if isinstance(raw.value, ArgumentOverride):
         return raw.value
     if raw.value is False:
         return ArgumentOverride(hide=True)
     hint = 'write {"value": …}, {"default": …} or {"description": …}'
-    if not raw.is_object("an object, or false to hide it", hint):
-        return UNSET
-    values = read_table(raw, _ARGUMENT_KEYS)
+    values = read_table(raw, _ARGUMENT_KEYS, "an object, or false to hide it", hint)
     if "value" in values and "default" in values:
-        return raw.reject("conflict", "has a value and a default", "keep one of them")
+        raw.reject("conflict", "has a value and a default", "keep one of them")
     return ArgumentOverride(**values)
 
 
-def _read_annotations(raw: RawValue) -> dict[str, Any] | Unset:
-    if not raw.is_object("an object of hints"):
-        return UNSET
+def _read_annotations(raw: RawValue) -> dict[str, Any]:
     hints: dict[str, Any] = {}
-    for name, entry in raw.entries():
-        if name == "title":
-            hints[name] = _read_text(entry)
-        elif trait_named(name) is None:
-            known = did_you_mean(name, TRAITS) or f"known are title, {', '.join(TRAITS)}"
-            entry.reject("unknown_key", "is not an annotation", known)
-        else:
-            hints[_hint_name(name)] = _read_flag(entry) if entry.value is not None else None
+    for name, entry in raw.entries("an object of hints"):
+        with suppress(RejectedError):
+            if name == "title":
+                hints[name] = _read_text(entry)
+            elif trait_named(name) is None:
+                known = did_you_mean(name, TRAITS) or f"known are title, {', '.join(TRAITS)}"
+                entry.reject("unknown_key", "is not an annotation", known)
+            else:
+                hints[_hint_name(name)] = None if entry.value is None else read_bool(entry)
     return hints
 
 
-def _read_text(raw: RawValue) -> str | Unset:
-    return raw.value if isinstance(raw.value, str) else raw.wrong_type("a string")
+def _read_text(raw: RawValue) -> str:
+    return raw.value if isinstance(raw.value, str) else raw.reject_type("a string")
 
 
-def _read_name(raw: RawValue) -> str | Unset:
+def _read_name(raw: RawValue) -> str:
     text = _read_text(raw)
-    if text is not UNSET and not text.strip():
-        return raw.reject("empty_value", "must not be empty")
+    if not text.strip():
+        raw.reject("empty_value", "must not be empty")
     return text
 
 
-def _read_flag(raw: RawValue) -> bool | Unset:
-    return raw.value if isinstance(raw.value, bool) else raw.wrong_type("true or false")
-
-
-def _read_schema(raw: RawValue) -> Mapping[str, Any] | Unset:
-    return cast("Mapping[str, Any]", raw.value) if raw.is_object("a JSON schema") else UNSET
+def _read_schema(raw: RawValue) -> Mapping[str, Any]:
+    raw.entries("a JSON schema")
+    return cast("Mapping[str, Any]", raw.value)
 
 
 def _read_any(raw: RawValue) -> object:
@@ -290,7 +282,7 @@ def _read_any(raw: RawValue) -> object:
 
 _ARGUMENT_KEYS = KeyTable(
     [
-        Key("hide", _read_flag, "hide"),
+        Key("hide", read_bool, "hide"),
         Key("value", _read_any, "value", takes_null=True),
         Key("default", _read_any, "default", takes_null=True),
         Key("description", _read_text, "description"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import mcp_types as types
 from mcp.shared.inbound import x_mcp_header_map
 
-from plait.client.config.tool_hints import Trait
+from plait.client.config.policy import Trait
 
 if TYPE_CHECKING:
     from plait.client.catalog.overrides import ToolOverride

@@ -6,22 +6,19 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any, TypeVar
 
-from plait.client.config.durations import read_seconds
 from plait.client.config.key_table import Key, KeyTable, read_table
-from plait.client.config.raw_value import UNSET, RawValue, Unset, as_mapping
-
-T = TypeVar("T")
+from plait.client.config.raw_value import RawValue, as_mapping
+from plait.client.config.value_types import read_seconds, read_whole_number
 
 _BYTES_PER_TOKEN = 4
 """What a token is estimated at where nothing counts them."""
 
-_LEAST_TOKENS = 250
+_MIN_TOKENS = 250
 """A smaller answer would consist of nothing but the note that it is cut."""
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(B|kB|KB|MB|GB)")
-_UNITS = {"B": 1, "kB": 1_000, "KB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(B|kB|KB|MB|GB)?")
+_UNITS = {None: 1, "B": 1, "kB": 1_000, "KB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,97 +98,65 @@ def _limit_by_tool(server: str, tool: str, tools: Mapping[str, Limit]) -> Limit 
     return next(fitting, None)
 
 
-def read_result_budget(raw: RawValue) -> ResultBudget | Unset:
+def read_result_budget(raw: RawValue) -> ResultBudget:
     """Read tokens, a size, or an object with limits for all tools and for single ones."""
     if isinstance(raw.value, ResultBudget):
         return raw.value
-    if isinstance(raw.value, Limit):
-        return ResultBudget(default=raw.value)
-    if as_mapping(raw.value) is None:
-        limit = _read_limit(raw)
-        return UNSET if limit is UNSET else ResultBudget(default=limit)
-    read = read_table(raw, _RESULT_KEYS)
-    written = {name: read.pop(name) for name in ("tokens", "bytes") if name in read}
-    budget = ResultBudget(**read)
-    return replace(budget, default=Limit(**written)) if written else budget
+    if isinstance(raw.value, Limit) or as_mapping(raw.value) is None:
+        return ResultBudget(default=_read_limit(raw))
+    values = read_table(raw, _RESULT_KEYS)
+    limit = {name: values.pop(name) for name in ("tokens", "bytes") if name in values}
+    budget = ResultBudget(**values)
+    return replace(budget, default=Limit(**limit)) if limit else budget
 
 
-def read_call_budget(raw: RawValue) -> CallBudget | Unset:
+def read_call_budget(raw: RawValue) -> CallBudget:
     """Read the number of calls, or an object with numbers for all tools and for single ones."""
     if isinstance(raw.value, CallBudget):
         return raw.value
     if as_mapping(raw.value) is None:
-        calls = _read_number(raw, least=0)
-        return UNSET if calls is UNSET else CallBudget(calls=calls)
+        return CallBudget(calls=_read_calls(raw))
     return CallBudget(**read_table(raw, _CALL_KEYS))
 
 
-def _read_limit(raw: RawValue) -> Limit | Unset:
-    """Read the limit of one result; false is none."""
+def _read_limit(raw: RawValue) -> Limit:
+    """Read the limit of one result; false is no limit."""
     if raw.value is False:
         return NO_LIMIT
     if isinstance(raw.value, Limit):
         return raw.value
     if as_mapping(raw.value) is not None:
-        written = read_table(raw, _LIMIT_KEYS)
-        return Limit(**written) if written else UNSET
+        return Limit(**read_table(raw, _LIMIT_KEYS))
     if isinstance(raw.value, str) and "${" not in raw.value:
-        size = _read_size(raw)
-        return UNSET if size is UNSET else Limit(bytes=size)
-    tokens = _read_tokens(raw)
-    return UNSET if tokens is UNSET else Limit(tokens=tokens)
+        return Limit(bytes=_read_size(raw))
+    return Limit(tokens=_read_tokens(raw))
 
 
-def _read_tokens(raw: RawValue) -> int | Unset:
-    return _read_number(raw, least=_LEAST_TOKENS)
+def _read_tokens(raw: RawValue) -> int:
+    return read_whole_number(raw, minimum=_MIN_TOKENS)
 
 
-def _read_size(raw: RawValue) -> int | Unset:
+def _read_size(raw: RawValue) -> int:
     """Read bytes: a number, or a text such as `200kB`."""
-    least = _LEAST_TOKENS * _BYTES_PER_TOKEN
-    if not isinstance(raw.value, str):
-        return _read_number(raw, least=least)
-    text = raw.text()
-    if text is UNSET:
-        return UNSET
-    if text.isdecimal():
-        return _read_number(replace(raw, value=int(text)), least=least)
-    found = _SIZE.fullmatch(text)
-    if found is None:
-        return raw.reject("bad_value", "is not a size", 'write a number, or "200kB", "2MB"')
-    size = int(float(found[1]) * _UNITS[found[2]])
-    return _read_number(replace(raw, value=size), least=least)
+    if isinstance(raw.value, str):
+        text = raw.text()
+        size = _SIZE.fullmatch(text)
+        if size is None:
+            raw.reject("bad_value", "is not a size", 'write a number, or "200kB", "2MB"')
+        raw = replace(raw, value=int(float(size[1]) * _UNITS[size[2]]))
+    return read_whole_number(raw, minimum=_MIN_TOKENS * _BYTES_PER_TOKEN)
 
 
-def _read_number(raw: RawValue, *, least: int) -> int | Unset:
-    value = raw.scalar()
-    if value is UNSET:
-        return UNSET
-    if isinstance(value, bool) or not isinstance(value, int):
-        return raw.wrong_type("a whole number")
-    if value < least:
-        return raw.reject("bad_number", f"must be at least {least}")
-    return value
+def _read_calls(raw: RawValue) -> int:
+    return read_whole_number(raw, minimum=0)
 
 
-def _read_limits(raw: RawValue) -> dict[str, Limit] | Unset:
-    if not raw.is_object("an object of tool names and limits"):
-        return UNSET
-    return _without_unset({name: _read_limit(entry) for name, entry in raw.entries()})
+def _read_limits(raw: RawValue) -> dict[str, Limit]:
+    return raw.read_entries(_read_limit, "an object of tool names and limits")
 
 
-def _read_numbers(raw: RawValue) -> dict[str, int] | Unset:
-    if not raw.is_object("an object of tool names and numbers of calls"):
-        return UNSET
-    return _without_unset({name: _read_number(entry, least=0) for name, entry in raw.entries()})
-
-
-def _without_unset(read: Mapping[str, T | Unset]) -> dict[str, T]:
-    return {name: value for name, value in read.items() if not isinstance(value, Unset)}
-
-
-def _read_calls(raw: RawValue) -> Any:
-    return _read_number(raw, least=0)
+def _read_calls_by_tool(raw: RawValue) -> dict[str, int]:
+    return raw.read_entries(_read_calls, "an object of tool names and numbers of calls")
 
 
 _LIMIT_KEYS = KeyTable(
@@ -211,5 +176,9 @@ _RESULT_KEYS = KeyTable(
 )
 
 _CALL_KEYS = KeyTable(
-    (Key("calls", _read_calls, "calls"), Key("tools", _read_numbers, "tools")), noun="call budget"
+    (
+        Key("calls", _read_calls, "calls"),
+        Key("tools", _read_calls_by_tool, "tools"),
+    ),
+    noun="call budget",
 )

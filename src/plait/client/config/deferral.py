@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from plait.client.config.raw_value import UNSET, RawValue, Unset
+from plait.client.config.raw_value import RawValue
 from plait.client.config.value_types import read_count, read_patterns
 
 AUTO_TOKENS: Final = 10_000
@@ -36,40 +36,26 @@ NO_DEFERRAL: Final = Deferral(tools=())
 _WORDS: Final = {"auto": Deferral(over_tokens=AUTO_TOKENS), "native": Deferral(native=True)}
 
 
-def read_deferral(raw: RawValue) -> Deferral | Unset:
+def read_deferral(raw: RawValue) -> Deferral:
     """Read true, false, `auto`, `native`, a number of tokens, or a list of tools."""
-    if isinstance(raw.value, Deferral):
-        return raw.value
     value = raw.scalar()
-    if value is UNSET:
-        return UNSET
-    if isinstance(value, bool):
-        return Deferral() if value else NO_DEFERRAL
-    if isinstance(value, int):
-        tokens = read_count(raw)
-        return UNSET if tokens is UNSET else Deferral(over_tokens=tokens)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Deferral(over_tokens=read_count(raw))
     if isinstance(value, str):
         if value in _WORDS:
             return _WORDS[value]
-        hint = 'true, "auto", "native", a number of tokens, or a list of tools'
-        return raw.reject("unknown_value", "is none of the ways to defer tools", f"write {hint}")
-    return _read_tools(raw)
+        hint = 'write true, "auto", "native", a number of tokens, or a list of tools'
+        raw.reject("unknown_value", "is not a way to defer tools", hint)
+    return read_server_deferral(raw)
 
 
-def read_server_deferral(raw: RawValue) -> Deferral | Unset:
-    """Read true, false, or a list of tools; the other ways are about all servers together."""
+def read_server_deferral(raw: RawValue) -> Deferral:
+    """Read true, false, or a list of tools; the other ways apply to all servers together."""
     if isinstance(raw.value, Deferral):
         return raw.value
     value = raw.scalar()
-    if value is UNSET:
-        return UNSET
     if isinstance(value, bool):
         return Deferral() if value else NO_DEFERRAL
     if isinstance(value, str | int | float):
-        return raw.wrong_type("true, false or a list of tools")
-    return _read_tools(raw)
-
-
-def _read_tools(raw: RawValue) -> Deferral | Unset:
-    patterns = read_patterns(raw)
-    return UNSET if patterns is UNSET else Deferral(tools=patterns)
+        raw.reject_type("true, false or a list of tools")
+    return Deferral(tools=read_patterns(raw))

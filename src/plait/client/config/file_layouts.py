@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from plait._support.redact import looks_secret
 from plait.client.config.keys import CLIENT_KEYS, SERVER_LISTS
 from plait.client.config.problems import Location, nearest
 from plait.client.config.raw_value import as_list, as_mapping, describe
-from plait.client.config.secret_names import looks_secret
 from plait.client.config.variables import InputRequest
 
 _APPLICATION_FILES = ("settings.json", ".claude.json", "claude_desktop_config.json")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from plait.client.config.problems import did_you_mean, is_camel_case
-from plait.client.config.raw_value import UNSET, RawValue, Reader, Unit
+from plait.client.config.raw_value import UNSET, RawValue, Reader, RejectedError, Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +79,17 @@ class KeyTable:
             entry.location.flag("misplaced_key", reason, "remove it")
 
 
-def read_table(raw: RawValue, table: KeyTable) -> dict[str, Any]:
-    """Read the values of an object, by the field they go to; problems are recorded."""
+def read_table(
+    raw: RawValue, table: KeyTable, expected: str = "an object", suggestion: str | None = None
+) -> dict[str, Any]:
+    """Read the values of an object by target field, recording problems and skipping those values.
+
+    Raises:
+        RejectedError: The value is not an object; `expected` and `suggestion` say what it is.
+    """
     values: dict[str, Any] = {}
     written: dict[str, str] = {}
-    for spelling, entry in raw.entries():
+    for spelling, entry in raw.entries(expected, suggestion):
         key = table.find(spelling)
         if spelling in table.ignored:
             continue
@@ -90,12 +97,28 @@ def read_table(raw: RawValue, table: KeyTable) -> dict[str, Any]:
             table.flag(spelling, entry)
         elif key.target in written:
             message = f'sets the same as "{written[key.target]}"'
-            entry.reject("duplicate_key", message, "keep one of them")
+            entry.location.error("duplicate_key", message, "keep one of them")
         elif entry.value is not None or key.takes_null:
             written[key.target] = spelling
-            value = key.read(replace(entry, unit=key.unit or unit_of(spelling)))
-            if value is not UNSET:
-                values[key.target] = value
+            with suppress(RejectedError):
+                value = key.read(replace(entry, unit=key.unit or unit_of(spelling)))
+                if value is not UNSET:
+                    values[key.target] = value
+    return values
+
+
+def read_valid_table(
+    raw: RawValue, table: KeyTable, expected: str = "an object", suggestion: str | None = None
+) -> dict[str, Any]:
+    """Read the values of an object by target field.
+
+    Raises:
+        RejectedError: The value is not an object, or a value in it was rejected.
+    """
+    known = len(raw.location.problems.errors)
+    values = read_table(raw, table, expected, suggestion)
+    if len(raw.location.problems.errors) > known:
+        raise RejectedError
     return values
 
 

@@ -7,21 +7,9 @@ from typing import Final
 
 from plait.client.config.budgets import read_call_budget, read_result_budget
 from plait.client.config.deferral import read_deferral, read_server_deferral
-from plait.client.config.durations import (
-    read_idle_seconds,
-    read_optional_seconds,
-    read_seconds,
-    read_seconds_by_tool,
-)
 from plait.client.config.key_table import Key, KeyTable
 from plait.client.config.oauth import read_auth
-from plait.client.config.policy_file import policy_from_raw
-from plait.client.config.server_value_types import (
-    read_env,
-    read_headers,
-    read_inherit_env,
-    read_reconnect,
-)
+from plait.client.config.read_policy import policy_from_raw
 from plait.client.config.servers import TransportName
 from plait.client.config.value_types import (
     function_or,
@@ -32,11 +20,19 @@ from plait.client.config.value_types import (
     read_data,
     read_data_map,
     read_encoding,
+    read_env,
     read_function,
+    read_headers,
+    read_idle_seconds,
+    read_inherit_env,
     read_lockfile_path,
     read_object,
+    read_optional_seconds,
     read_output_handling,
     read_patterns,
+    read_reconnect,
+    read_seconds,
+    read_seconds_by_tool,
     read_text,
     read_text_map,
     read_texts,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
-from plait.client.config.key_table import Key, KeyTable, read_table
-from plait.client.config.raw_value import UNSET, RawValue, Unset
+from plait.client.config.key_table import Key, KeyTable, read_valid_table
+from plait.client.config.raw_value import RawValue, as_mapping
 from plait.client.config.urls import LOOPBACK
 from plait.client.config.value_types import one_of, read_count, read_object, read_text, read_texts
 from plait.errors import ConfigError
@@ -161,16 +161,13 @@ def _address_fault(settings: OAuth) -> str | None:
     return None
 
 
-def _read_scopes(raw: RawValue) -> tuple[str, ...] | Unset:
-    """Read scopes: a list, or one string with blanks between them."""
-    if isinstance(raw.value, str):
-        text = raw.text()
-        return UNSET if text is UNSET else tuple(text.split())
-    return read_texts(raw)
+def _read_scopes(raw: RawValue) -> tuple[str, ...]:
+    """Read scopes: a list, or one string with spaces between them."""
+    return tuple(raw.text().split()) if isinstance(raw.value, str) else read_texts(raw)
 
 
 def _read_store(raw: RawValue) -> object:
-    """Read the name of a store, or take an object that is one."""
+    """Read the name of a token store, or take an object that is one."""
     return one_of(*STORE_NAMES)(raw) if isinstance(raw.value, str) else read_object(raw)
 
 
@@ -204,29 +201,23 @@ OAUTH_KEYS = KeyTable(
 
 
 def read_auth(raw: RawValue) -> object:
-    """Read who the client is: the word `oauth`, settings of it, or an object of a library."""
+    """Read the authentication of a client: the word `oauth`, its settings, or an object."""
     if isinstance(raw.value, str):
-        text = raw.text()
-        if text is UNSET or text == "oauth":
-            return UNSET if text is UNSET else OAuth()
-        hint = 'write "oauth"; a fixed key goes into "headers"'
-        return raw.reject("unknown_value", "is no way to sign in", hint)
-    entries = dict(raw.entries())
+        if raw.text() != "oauth":
+            hint = 'write "oauth"; a fixed key goes into "headers"'
+            raw.reject("unknown_value", "is not a way to sign in", hint)
+        return OAuth()
+    entries = as_mapping(raw.value)
     if not entries:
         return read_object(raw)
-    kind = entries.get("type")
-    if kind is not None and kind.text() != "oauth":
-        return kind.reject("unknown_value", "is no way to sign in", 'write "oauth"')
-    known = len(raw.location.problems.errors)
-    values = read_table(raw, OAUTH_KEYS)
-    if len(raw.location.problems.errors) > known:
-        return UNSET
-    if file := values.get("private_key_file"):
-        home = str(raw.variables.home)
-        values["private_key_file"] = str(
-            raw.variables.folder / (home + file[1:] if file.startswith("~/") else file)
+    if entries.get("type", "oauth") != "oauth":
+        raw.child("type", entries["type"]).reject(
+            "unknown_value", "is not a way to sign in", 'write "oauth"'
         )
+    values = read_valid_table(raw, OAUTH_KEYS)
+    if file := values.get("private_key_file"):
+        values["private_key_file"] = str(raw.path(file))
     try:
         return OAuth(**values)
     except ConfigError as error:
-        return raw.reject("bad_value", error.message)
+        raw.reject("bad_value", error.message)

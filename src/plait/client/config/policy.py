@@ -1,11 +1,12 @@
-"""Which tool calls are allowed, asked about or denied: rules as data, and what they decide.
+"""Tool call policies as data: rules that allow, ask about or deny calls, and what they decide.
 
-The first rule that fits a call decides. So exceptions stand before what they are exceptions of,
-and a rule can be narrower than the one after it.
+The first rule that matches a call decides, so an exception comes before the rule it narrows.
 """
 
 from __future__ import annotations
 
+import json
+import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,23 +14,29 @@ from fnmatch import fnmatchcase
 from pathlib import PurePath
 from typing import Any, Final, Literal, Protocol
 
-from plait.client.config.policy_conditions import argument_fits, value_at
 from plait.client.config.problems import did_you_mean
-from plait.client.config.tool_hints import TRAITS, Trait, trait_named
+from plait.client.config.raw_value import UNSET, as_list, as_mapping
 from plait.errors import ConfigError
 
 Verdict = Literal["allow", "ask", "deny"]
-"""What becomes of a call: it is made, a person is asked first, or it is refused."""
+"""What happens to a call: it is sent, a person is asked first, or it is refused."""
 
 VERDICTS: Final[tuple[Verdict, ...]] = ("allow", "ask", "deny")
+
+Trait = Literal["read_only", "destructive", "idempotent", "open_world"]
+"""A property of a tool that its server can declare in annotations."""
+
+TRAITS: Final[tuple[Trait, ...]] = ("read_only", "destructive", "idempotent", "open_world")
 
 _ONLY_DENIED: Final[frozenset[Verdict]] = frozenset({"deny"})
 
 _NOT = re.compile(r"^(!\s*|not[\s_-]+)", re.IGNORECASE)
 
+_SLASHES = re.compile(r"[\\/]+")
 
-class ToolFacts(Protocol):
-    """What a policy looks at in a tool."""
+
+class PolicyTool(Protocol):
+    """What a policy needs to know about a tool."""
 
     @property
     def server(self) -> str:
@@ -38,83 +45,84 @@ class ToolFacts(Protocol):
 
     @property
     def wire_name(self) -> str:
-        """What the server calls the tool."""
+        """The server's name for the tool."""
         ...
 
     def has_trait(self, trait: Trait) -> bool:
-        """Say whether a trait holds; hints that were not given count for the worst."""
+        """Return whether a trait holds; missing hints count as the worst case."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyRule:
-    """What to do with some calls; everything that is given must fit.
+    """What to do with some calls; every condition that is set must match.
 
     Raises:
-        ConfigError: The rule names nothing, or something that there cannot be.
+        ConfigError: The rule has no condition, or an invalid one.
     """
 
     do: Verdict
 
     tool: str | Sequence[str] | None = None
-    """Names or globs, of which one must fit; one with a slash means `server/tool`."""
+    """Names or globs, of which one must match; one with a slash means `server/tool`."""
 
     server: str | Sequence[str] | None = None
-    """Names or globs of servers, of which one must fit."""
+    """Names or globs of servers, of which one must match."""
 
     annotation: str | Sequence[str] | None = None
     """Such as `read-only` or `not destructive`; all of them must hold."""
 
     when: Mapping[str, str | Sequence[str]] | None = None
-    """Globs for arguments, by name or by JSON pointer (`/filter/path`); all must fit."""
+    """Globs for arguments, by name or by JSON pointer (`/filter/path`); all must match."""
 
     reason: str | None = None
-    """Why, for whoever is asked or refused."""
+    """Shown to the person who is asked, or to the model whose call is refused."""
 
     def __post_init__(self) -> None:
         if self.do not in VERDICTS:
             raise ConfigError(f"policy: a rule says allow, ask or deny, not {self.do!r}")
-        given = [self.tool, self.server, self.annotation, self.when]
-        if all(one is None for one in given):
-            raise ConfigError('policy: a rule names nothing (for every tool: tool="*")')
-        globs = list((self.when or {}).values())
-        if any(one is not None and not one for one in [*given, *globs]):
-            # The rule would be about more, or less, than was meant.
+        conditions = [self.tool, self.server, self.annotation, self.when]
+        if all(condition is None for condition in conditions):
+            raise ConfigError('policy: a rule has no condition (for every tool: tool="*")')
+        conditions += (self.when or {}).values()
+        if any(condition is not None and not condition for condition in conditions):
+            # The rule would match more, or fewer, calls than intended.
             raise ConfigError("policy: a condition of a rule is empty; leave it out")
-        for word in _several(self.annotation):
+        for word in _as_sequence(self.annotation):
             if signed_trait(word) is None:
                 raise ConfigError(
                     f"policy: {word!r} is not an annotation ({annotation_hint(word)})"
                 )
 
-    def names(self, tool: ToolFacts) -> bool:
-        """Say whether the rule is about a tool, whatever its arguments."""
-        servers, tools = _several(self.server), _several(self.tool)
+    def matches_tool(self, tool: PolicyTool) -> bool:
+        """Return whether the rule applies to a tool, regardless of arguments."""
+        servers, tools = _as_sequence(self.server), _as_sequence(self.tool)
         return (
-            (not servers or any(_is_like(tool.server, one) for one in servers))
-            and (not tools or any(_is_called(tool, one) for one in tools))
-            and all(_has(tool, one) for one in _several(self.annotation))
+            (not servers or any(_matches_glob(tool.server, pattern) for pattern in servers))
+            and (not tools or any(_matches_name(tool, pattern) for pattern in tools))
+            and all(_has_annotation(tool, word) for word in _as_sequence(self.annotation))
         )
 
-    def fits(self, arguments: Mapping[str, Any]) -> bool:
-        """Say whether the arguments are those that the rule is about."""
+    def matches_arguments(self, arguments: Mapping[str, Any]) -> bool:
+        """Return whether the arguments of a call match the rule."""
         return all(
-            argument_fits(value_at(arguments, path), _several(globs), strict=self.do == "allow")
+            matches_globs(value_at(arguments, path), _as_sequence(globs), strict=self.do == "allow")
             for path, globs in (self.when or {}).items()
         )
 
     def __str__(self) -> str:
         """Write the conditions in words."""
-        said = [
-            f"{label} {' or '.join(_several(given))}"
-            for label, given in (("server", self.server), ("tool", self.tool))
-            if given
+        texts = [
+            f"{label} {' or '.join(_as_sequence(names))}"
+            for label, names in (("server", self.server), ("tool", self.tool))
+            if names
         ]
-        said += [" and ".join(_several(self.annotation))] if self.annotation else []
-        said += [
-            f"{path} is {' or '.join(_several(one))}" for path, one in (self.when or {}).items()
+        texts += [" and ".join(_as_sequence(self.annotation))] if self.annotation else []
+        texts += [
+            f"{path} is {' or '.join(_as_sequence(globs))}"
+            for path, globs in (self.when or {}).items()
         ]
-        return ", ".join(said)
+        return ", ".join(texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,26 +132,26 @@ class PolicyDecision:
     verdict: Verdict
 
     reason: str
-    """Which rule decided, and why it is there, in words."""
+    """Which rule decided, and why it exists, in words."""
 
     rule: PolicyRule | None = None
     """The rule that decided; `None` is the policy's default."""
 
     number: int | None = None
-    """Which rule it is, counted from 1."""
+    """The rule's position, counted from 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Rules, of which the first that fits a call decides."""
+    """Rules, of which the first that matches a call decides."""
 
     rules: Sequence[PolicyRule] = ()
 
     default: Verdict = "ask"
-    """What becomes of calls that no rule is about."""
+    """The verdict for calls that match no rule."""
 
     hide_denied: bool = True
-    """Whether tools that are denied whatever their arguments are left out of lists."""
+    """Whether tools that are denied with any arguments are left out of lists."""
 
     source: str | None = None
     """The file it was read from."""
@@ -152,12 +160,14 @@ class Policy:
         if self.default not in VERDICTS:
             raise ConfigError(f"policy: the default is allow, ask or deny, not {self.default!r}")
 
-    def decide(self, tool: ToolFacts, arguments: Mapping[str, Any] | None = None) -> PolicyDecision:
-        """Decide about a call; its arguments are those that the server would get."""
+    def decide(
+        self, tool: PolicyTool, arguments: Mapping[str, Any] | None = None
+    ) -> PolicyDecision:
+        """Decide about a call by the arguments that the server would get."""
         for number, rule in enumerate(self.rules, start=1):
-            if rule.names(tool) and rule.fits(arguments or {}):
-                why = f": {rule.reason}" if rule.reason else ""
-                text = f"rule {number} of {self.title} ({rule}){why}"
+            if rule.matches_tool(tool) and rule.matches_arguments(arguments or {}):
+                reason = f": {rule.reason}" if rule.reason else ""
+                text = f"rule {number} of {self.title} ({rule}){reason}"
                 return PolicyDecision(rule.do, text, rule, number)
         return PolicyDecision(self.default, f"the default of {self.title}, as no rule fits")
 
@@ -166,15 +176,15 @@ class Policy:
         """What the policy is called in texts."""
         return PurePath(self.source).name if self.source else "the policy"
 
-    def verdicts(self, tool: ToolFacts) -> frozenset[Verdict]:
-        """Say what may become of calls of a tool, depending on their arguments."""
+    def verdicts(self, tool: PolicyTool) -> frozenset[Verdict]:
+        """Return the possible verdicts on calls of a tool, depending on their arguments."""
         return frozenset(rule.do if rule else self.default for _, rule in self.reached(tool))
 
-    def hides(self, tool: ToolFacts) -> bool:
-        """Say whether a tool is left out of lists, because every call of it is denied."""
+    def hides(self, tool: PolicyTool) -> bool:
+        """Return whether a tool is left out of lists, because every call of it is denied."""
         return self.hide_denied and self.verdicts(tool) == _ONLY_DENIED
 
-    def idle_rules(self, tools: Iterable[ToolFacts]) -> list[tuple[int, str]]:
+    def idle_rules(self, tools: Iterable[PolicyTool]) -> list[tuple[int, str]]:
         """List the rules that decide about none of these tools: their numbers, and why."""
         listed = list(tools)
         reached = {number for tool in listed for number, _ in self.reached(tool)}
@@ -182,24 +192,30 @@ class Policy:
             (
                 number,
                 "rules before it decide about every tool that it names"
-                if any(rule.names(tool) for tool in listed)
+                if any(rule.matches_tool(tool) for tool in listed)
                 else "it names no tool that there is",
             )
             for number, rule in enumerate(self.rules, start=1)
             if number not in reached
         ]
 
-    def reached(self, tool: ToolFacts) -> Iterator[tuple[int | None, PolicyRule | None]]:
+    def reached(self, tool: PolicyTool) -> Iterator[tuple[int | None, PolicyRule | None]]:
         """Yield the rules that may decide about a tool, with their numbers.
 
-        `None` stands for the default, which comes last, if it may decide.
+        `(None, None)` is the default; it comes last, if it may decide.
         """
         for number, rule in enumerate(self.rules, start=1):
-            if rule.names(tool):
+            if rule.matches_tool(tool):
                 yield number, rule
                 if not rule.when:
                     return
         yield None, None
+
+
+def trait_named(spelling: str) -> Trait | None:
+    """Find the trait spelled `read_only`, `readOnly`, `read_only_hint` or `readOnlyHint`."""
+    letters = re.sub(r"[\s_-]", "", spelling).lower().removesuffix("hint")
+    return next((trait for trait in TRAITS if trait.replace("_", "") == letters), None)
 
 
 def signed_trait(written: str) -> tuple[Trait, bool] | None:
@@ -211,27 +227,68 @@ def signed_trait(written: str) -> tuple[Trait, bool] | None:
 
 
 def annotation_hint(written: str) -> str:
-    """Say which annotation was probably meant."""
+    """Suggest the annotation that was probably meant."""
     known = [trait.replace("_", "-") for trait in TRAITS]
     return did_you_mean(_NOT.sub("", written), known) or f"known are {', '.join(known)}"
 
 
-def _has(tool: ToolFacts, written: str) -> bool:
-    found = signed_trait(written)
-    return found is not None and tool.has_trait(found[0]) is found[1]
+def value_at(arguments: Mapping[str, Any], path: str) -> object:
+    """Return an argument by name or by JSON pointer, or `UNSET` if there is none."""
+    if not path.startswith("/"):
+        return arguments.get(path, UNSET)
+    value: object = arguments
+    for step in path[1:].split("/"):
+        name = step.replace("~1", "/").replace("~0", "~")
+        entries, items = as_mapping(value), as_list(value)
+        if entries is not None and name in entries:
+            value = entries[name]
+        elif items is not None and name.isdecimal() and int(name) < len(items):
+            value = items[int(name)]
+        else:
+            return UNSET
+    return value
 
 
-def _is_called(tool: ToolFacts, pattern: str) -> bool:
-    """Compare names; a tool whose own name has a slash cannot pass for one of another server."""
+def matches_globs(value: object, globs: Sequence[str], *, strict: bool) -> bool:
+    """Return whether a value matches one of the globs; `UNSET` and objects never do.
+
+    With `strict`, every item of a list must match, and a path with `..` must match both as
+    written and normalized. Otherwise one item, or one form of a path, is enough, so that another
+    spelling cannot bypass a rule that denies.
+    """
+    if value is UNSET or isinstance(value, Mapping):
+        return False
+    combine = all if strict else any
+    items = as_list(value)
+    if items is not None:
+        return bool(items) and combine(matches_globs(item, globs, strict=strict) for item in items)
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return combine(any(fnmatchcase(form, glob) for glob in globs) for form in _forms(text, strict))
+
+
+def _forms(text: str, strict: bool) -> set[str]:
+    """Return a text as written and, if it can be a path, normalized."""
+    if strict and ".." not in _SLASHES.split(text):
+        return {text}
+    return {text, posixpath.normpath(_SLASHES.sub("/", text))}
+
+
+def _has_annotation(tool: PolicyTool, written: str) -> bool:
+    signed = signed_trait(written)
+    return signed is not None and tool.has_trait(signed[0]) is signed[1]
+
+
+def _matches_name(tool: PolicyTool, pattern: str) -> bool:
+    """Compare names; a slash in the tool's own name never counts as a server's."""
     server, slash, name = pattern.partition("/")
     if not slash:
-        return _is_like(tool.wire_name, pattern)
-    return _is_like(tool.server, server) and _is_like(tool.wire_name, name)
+        return _matches_glob(tool.wire_name, pattern)
+    return _matches_glob(tool.server, server) and _matches_glob(tool.wire_name, name)
 
 
-def _is_like(name: str, pattern: str) -> bool:
+def _matches_glob(name: str, pattern: str) -> bool:
     return name == pattern or fnmatchcase(name, pattern)
 
 
-def _several(given: str | Sequence[str] | None) -> Sequence[str]:
-    return (given,) if isinstance(given, str) else given or ()
+def _as_sequence(names: str | Sequence[str] | None) -> Sequence[str]:
+    return (names,) if isinstance(names, str) else names or ()

@@ -1,9 +1,10 @@
-"""Collecting everything that is wrong with a configuration, each with its place."""
+"""Collecting all problems of a configuration, each with its location."""
 
 from __future__ import annotations
 
 import difflib
 import json
+import logging
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -14,25 +15,27 @@ _PLAIN_STEP = re.compile(r"[\w$@-]+")
 
 
 class Problems:
-    """What was found wrong while reading, in the order it was found."""
+    """The problems found while reading, in order."""
 
     def __init__(self) -> None:
         self.errors: list[Problem] = []
         self.warnings: list[Problem] = []
 
-    def raise_errors(self) -> None:
-        """Raise one error that lists all of them, if there are any.
+    def finish(self, logger: logging.Logger) -> None:
+        """Log the warnings, or raise one error that lists all errors.
 
         Raises:
             ConfigError: At least one error was recorded.
         """
         if self.errors:
             raise ConfigError.from_problems(self.errors)
+        for warning in self.warnings:
+            logger.warning("%s", warning)
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A spot in a configuration, where problems can be recorded."""
+    """A place in a configuration, at which problems are recorded."""
 
     problems: Problems = field(repr=False)
 
@@ -41,7 +44,7 @@ class Location:
     path: str = ""
 
     def at(self, step: str | int) -> Location:
-        """Return the place one key, or one list index, further in."""
+        """Return the location of a key or a list index inside this one."""
         if isinstance(step, int):
             return replace(self, path=f"{self.path}[{step}]")
         if not _PLAIN_STEP.fullmatch(step):
@@ -49,27 +52,27 @@ class Location:
         return replace(self, path=f"{self.path}.{step}" if self.path else step)
 
     def error(self, code: str, message: str, suggestion: str | None = None) -> None:
-        """Record something that must be changed."""
+        """Record a problem that makes the configuration invalid."""
         self._record(self.problems.errors, code, message, suggestion)
 
     def warn(self, code: str, message: str, suggestion: str | None = None) -> None:
-        """Record something that looks wrong but can be read."""
+        """Record something suspicious that can still be read."""
         self._record(self.problems.warnings, code, message, suggestion)
 
     def flag(self, code: str, message: str, suggestion: str | None = None) -> None:
-        """Warn in a file, which other programs read too; refuse in Python, where it is a slip."""
+        """Warn in a file, which other programs may share; record an error in Python values."""
         record = self.error if self.file is None else self.warn
         record(code, message, suggestion)
 
     def _record(
-        self, found: list[Problem], code: str, message: str, suggestion: str | None
+        self, recorded: list[Problem], code: str, message: str, suggestion: str | None
     ) -> None:
         problem = Problem(
             file=self.file, path=self.path, code=code, message=message, suggestion=suggestion
         )
-        # A value that two checks look at, such as a URL, is complained about once.
-        if problem not in found:
-            found.append(problem)
+        # Two checks may report the same value, such as a URL.
+        if problem not in recorded:
+            recorded.append(problem)
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

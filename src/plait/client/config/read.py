@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -14,7 +15,7 @@ from plait.client.config.file_layouts import ConfigLayout, find_layout
 from plait.client.config.key_table import read_table
 from plait.client.config.keys import CLIENT_KEYS
 from plait.client.config.problems import Location, Problems
-from plait.client.config.raw_value import RawValue, describe
+from plait.client.config.raw_value import RawValue, RejectedError, describe
 from plait.client.config.read_server import is_disabled, read_server
 from plait.client.config.servers import ServerConfig
 from plait.client.config.variables import Ask, InputRequest, Variables
@@ -72,14 +73,12 @@ def read_config(
     document = load_document(source, problems, base)
     layout = find_layout(document.value, document.location) if document else None
     if document is None or layout is None:
-        problems.raise_errors()
+        problems.finish(logger)
         raise AssertionError("unreachable: a source that cannot be read has recorded why")
     variables = _variables_for(document, layout, environ, ask)
     options = read_table(RawValue(layout.options, document.location, variables), CLIENT_KEYS)
     servers, disabled = _read_servers(layout, variables)
-    problems.raise_errors()
-    for warning in problems.warnings:
-        logger.warning("%s", warning)
+    problems.finish(logger)
     return ClientConfig(
         servers=servers,
         disabled=disabled,
@@ -104,9 +103,7 @@ def read_options(options: Mapping[str, object]) -> dict[str, Any]:
         Document(options, location, Path()), ConfigLayout({}, location), None, None
     )
     read = read_table(RawValue(options, location, variables), CLIENT_KEYS)
-    problems.raise_errors()
-    for warning in problems.warnings:
-        logger.warning("%s", warning)
+    problems.finish(logger)
     return read
 
 
@@ -135,8 +132,9 @@ def _read_servers(
         raw = RawValue(value, layout.location.at(name), variables.for_server())
         if is_disabled(raw):
             disabled.append(name)
-        elif (server := read_server(raw)) is not None:
-            servers[name] = server
+        else:
+            with suppress(RejectedError):
+                servers[name] = read_server(raw)
     return servers, tuple(disabled)
 
 

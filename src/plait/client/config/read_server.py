@@ -1,14 +1,18 @@
-"""Reading one server: its transport, its keys, and the typed value they make."""
+"""Reading one server: its transport, its keys, and the typed value built from them."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, Final, cast
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final, NoReturn, cast
+from urllib.parse import urlsplit
 
 from plait._support.dotenv import DotenvError, parse_dotenv
 from plait.client.config.key_table import read_table
 from plait.client.config.keys import server_keys
-from plait.client.config.raw_value import RawValue, as_mapping
+from plait.client.config.problems import did_you_mean, nearest
+from plait.client.config.raw_value import RawValue, RejectedError, as_mapping
 from plait.client.config.servers import (
     HttpServer,
     InProcessServer,
@@ -19,8 +23,8 @@ from plait.client.config.servers import (
     WebSocketServer,
 )
 from plait.client.config.timing import Timeouts
-from plait.client.config.transport import choose_transport
-from plait.client.config.value_types import read_bool
+from plait.client.config.urls import url_fault
+from plait.client.config.value_types import quote, read_bool
 
 _CLASSES: Final[dict[TransportName, type[ServerConfig]]] = {
     "stdio": StdioServer,
@@ -30,11 +34,48 @@ _CLASSES: Final[dict[TransportName, type[ServerConfig]]] = {
     "in-process": InProcessServer,
 }
 
+_SPELLINGS: Final[dict[str, TransportName]] = {
+    "stdio": "stdio",
+    "http": "http",
+    "streamable_http": "http",
+    "streamable-http": "http",
+    "streamableHttp": "http",
+    "sse": "sse",
+    "websocket": "websocket",
+    "ws": "websocket",
+    "in-process": "in-process",
+}
 
-def read_server(raw: RawValue) -> ServerConfig | None:
+
+def _letters(spelling: str) -> str:
+    return re.sub(r"[^a-z]", "", spelling.lower())
+
+
+_BY_LETTERS: Final[dict[str, TransportName]] = {
+    _letters(spelling): name for spelling, name in _SPELLINGS.items()
+}
+
+_BY_SCHEME: Final[dict[str, TransportName]] = {
+    "http": "http",
+    "https": "http",
+    "ws": "websocket",
+    "wss": "websocket",
+}
+
+_NEEDED: Final[dict[TransportName, str]] = {
+    "stdio": "command",
+    "http": "url",
+    "sse": "url",
+    "websocket": "url",
+    "in-process": "server",
+}
+
+
+def read_server(raw: RawValue) -> ServerConfig:
     """Read a server from an object, a typed value, or an MCP server in this process.
 
-    Returns `None` after recording why the server cannot be used.
+    Raises:
+        RejectedError: The server cannot be used.
     """
     value = raw.value
     if isinstance(value, (StdioServer, HttpServer, SseServer, WebSocketServer, InProcessServer)):
@@ -42,73 +83,158 @@ def read_server(raw: RawValue) -> ServerConfig | None:
     if is_mcp_server(value):
         return InProcessServer(server=cast("Any", value))
     if as_mapping(value) is None:
-        hint = 'write {"command": …} or {"url": …}'
-        raw.wrong_type("a server", hint)
-        return None
+        raw.reject_type("a server", 'write {"command": …} or {"url": …}')
     known = len(raw.location.problems.errors)
-    transport = choose_transport(raw)
+    transport = None
+    with suppress(RejectedError):
+        transport = _choose_transport(raw)
     values = read_table(raw, server_keys(transport))
     if transport == "stdio":
         _finish_stdio(raw, values)
     if transport is None or len(raw.location.problems.errors) > known:
-        return None
-    return _build(raw, _CLASSES[transport], values)
+        raise RejectedError
+    waits = {name: value for name, value in values.items() if name.startswith("timeouts.")}
+    fields = {name: value for name, value in values.items() if name not in waits}
+    timeouts = Timeouts(**{name.removeprefix("timeouts."): value for name, value in waits.items()})
+    secrets = frozenset(raw.variables.secrets)
+    return _CLASSES[transport](
+        **fields, timeouts=timeouts, secrets=secrets, source=raw.location.file
+    )
 
 
 def is_disabled(raw: RawValue) -> bool:
-    """Say whether a server is switched off; a disabled server is not looked into further."""
+    """Return whether a server is switched off; the rest of it is not read then."""
     entry = as_mapping(raw.value) or {}
-    off = entry.get("disabled")
-    on = entry.get("enabled")
-    disabled = read_bool(raw.child("disabled", off)) if off is not None else False
-    enabled = read_bool(raw.child("enabled", on)) if on is not None else True
-    return disabled is True or enabled is False
+    flags = {"disabled": False, "enabled": True}
+    for key in flags:
+        if entry.get(key) is not None:
+            with suppress(RejectedError):
+                flags[key] = read_bool(raw.child(key, entry[key]))
+    return flags["disabled"] or not flags["enabled"]
 
 
 def is_mcp_server(value: object) -> bool:
-    """Say whether a value is a server object of the MCP SDK, without importing the SDK."""
+    """Return whether a value is a server object of the MCP SDK, without importing the SDK."""
     return any(
         cls.__name__ in ("MCPServer", "Server") and cls.__module__.startswith("mcp.server")
         for cls in type(value).__mro__
     )
 
 
-def _build(raw: RawValue, cls: type[ServerConfig], values: dict[str, Any]) -> ServerConfig:
-    waits = {name: value for name, value in values.items() if name.startswith("timeouts.")}
-    fields = {name: value for name, value in values.items() if name not in waits}
-    timeouts = Timeouts(**{name.removeprefix("timeouts."): value for name, value in waits.items()})
-    secrets = frozenset(raw.variables.secrets)
-    return cls(**fields, timeouts=timeouts, secrets=secrets, source=raw.location.file)
-
-
 def _finish_stdio(raw: RawValue, values: dict[str, Any]) -> None:
-    """Resolve paths, add the variables of the env file, and look at the command."""
+    """Resolve paths, add the variables of the env file, and check the command."""
     home = str(raw.variables.home)
     for name in ("command", "cwd", "env_file"):
         if name in values and (values[name] == "~" or values[name].startswith("~/")):
             values[name] = home + values[name][1:]
     if "cwd" in values and raw.location.file is not None:
-        values["cwd"] = str((raw.variables.folder / values["cwd"]).absolute())
+        values["cwd"] = str(raw.path(values["cwd"]).absolute())
     if "env_file" in values:
         values["env"] = {**_read_env_file(raw, values.pop("env_file")), **values.get("env", {})}
-    first, blank, _ = values.get("command", "").strip().partition(" ")
-    if blank and not values.get("args") and not {"/", "\\"} & set(first):
+    program, blank, _ = values.get("command", "").strip().partition(" ")
+    if blank and not values.get("args") and not {"/", "\\"} & set(program):
         raw.location.at("command").warn(
             "command_line",
             "looks like a whole command line",
-            f'write "command": "{first}", and the other words into "args"',
+            f'write "command": "{program}", and the other words into "args"',
         )
 
 
 def _read_env_file(raw: RawValue, name: str) -> dict[str, str]:
-    entry = raw.child("envFile" if "envFile" in (as_mapping(raw.value) or {}) else "env_file", name)
-    path = raw.variables.folder / Path(name)
+    key = "envFile" if "envFile" in (as_mapping(raw.value) or {}) else "env_file"
+    location = raw.location.at(key)
+    path = raw.path(name)
     try:
         return parse_dotenv(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
-        entry.reject("file_missing", f"there is no file {path}")
+        location.error("file_missing", f"there is no file {path}")
     except DotenvError as error:
-        entry.reject("bad_env_file", f"{path}: {error}")
+        location.error("bad_env_file", f"{path}: {error}")
     except (OSError, UnicodeDecodeError) as error:
-        entry.reject("file_unreadable", f"{path} cannot be read: {type(error).__name__}")
+        location.error("file_unreadable", f"{path} cannot be read: {type(error).__name__}")
     return {}
+
+
+def _choose_transport(raw: RawValue) -> TransportName | None:
+    """Find the transport of a server: the declared one, else by its command or URL.
+
+    Returns `None` after recording that the server has neither.
+    """
+    entry = as_mapping(raw.value) or {}
+    targets = [name for name in ("command", "url", "server") if entry.get(name) not in (None, "")]
+    if len(targets) > 1:
+        hint = 'a program has "command", a server elsewhere has "url"; keep one'
+        message = f'has both "{targets[0]}" and "{targets[1]}"'
+        raw.location.error("transport_conflict", message, hint)
+    declared = _declared_transport(raw, entry)
+    if len(targets) > 1:
+        raise RejectedError
+    if not targets:
+        _report_missing(raw, entry, declared)
+        return declared
+    (key,) = targets
+    inferred = _infer_transport(raw.child(key, entry[key]), key)
+    if declared in (None, inferred) or (declared, inferred) == ("sse", "http"):
+        return declared or inferred
+    return _reject_conflict(raw, declared, inferred, key)
+
+
+def _declared_transport(raw: RawValue, entry: Mapping[object, object]) -> TransportName | None:
+    """Read `transport` and `type`."""
+    keys = [name for name in ("transport", "type") if entry.get(name) is not None]
+    names: set[TransportName] = {_read_transport(raw.child(name, entry[name])) for name in keys}
+    if len(names) > 1:
+        raw.reject("transport_conflict", '"transport" and "type" disagree', "keep one of them")
+    return names.pop() if names else None
+
+
+def _read_transport(raw: RawValue) -> TransportName:
+    expected = 'a name such as "stdio" or "http"'
+    if as_mapping(raw.value) is not None:
+        raw.reject_type(expected, "move its keys up into the server")
+    text = raw.text(expected)
+    transport = _BY_LETTERS.get(_letters(text))
+    if transport is None:
+        hint = did_you_mean(text, _SPELLINGS) or 'use "stdio", "http", "sse" or "websocket"'
+        raw.reject("unknown_value", f"{quote(raw)} is not a transport", hint)
+    return transport
+
+
+def _infer_transport(raw: RawValue, key: str) -> TransportName:
+    """Infer the transport from the key that the server has, or from the scheme of its URL."""
+    if key != "url":
+        return "stdio" if key == "command" else "in-process"
+    url = raw.text("a URL")
+    if fault := url_fault(url):
+        raw.reject("bad_url", fault, "write all of it, such as https://example.com/mcp")
+    return _BY_SCHEME[urlsplit(url).scheme]
+
+
+def _report_missing(
+    raw: RawValue, entry: Mapping[object, object], declared: TransportName | None
+) -> None:
+    """Record that the command or the URL is missing, with a key that may be a misspelling."""
+    needed = [_NEEDED[declared]] if declared else ["command", "url"]
+    keys = [key for key in entry if isinstance(key, str)]
+    hints = [
+        f'is "{written}" meant to be "{name}"?'
+        for name in needed
+        if (written := nearest(name, keys))
+    ]
+    subject = f"a {declared} server" if declared else "a server"
+    needs = " or ".join(f'"{name}"' for name in needed)
+    raw.location.error("missing_key", f"{subject} needs {needs}", hints[0] if hints else None)
+
+
+def _reject_conflict(
+    raw: RawValue, declared: TransportName, inferred: TransportName, key: str
+) -> NoReturn:
+    """Record that the declared transport does not fit the command or the URL."""
+    if _NEEDED[declared] == key:
+        schemes = "ws:// or wss://" if declared == "websocket" else "http:// or https://"
+        message = f'the URL of this {declared} server is one for "{inferred}"'
+        hint = f'write "{inferred}", or a URL that starts with {schemes}'
+    else:
+        message = f'is declared as "{declared}" but has "{key}"'
+        hint = f'write "{inferred}", or add "{_NEEDED[declared]}"'
+    raw.reject("transport_conflict", message, hint)

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, cast
 
+from plait._support.redact import looks_secret
 from plait.client.config.oauth import OAuth
-from plait.client.config.secret_names import looks_secret
 from plait.client.config.servers import RemoteOptions, ServerConfig, StdioServer
 from plait.client.config.urls import secrets_in_url
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -215,3 +215,15 @@ def connect_seconds_of(server: ServerConfig) -> float:
     """Say how long opening a session may take, the time of a person who signs in included."""
     auth = server.auth if isinstance(server, RemoteOptions) else None
     return server.timeouts.connect_seconds + person_seconds(auth)
+
+
+def server_with_defaults(server: ServerConfig, options: Mapping[str, Any]) -> ServerConfig:
+    """Return the server with the client's options; the server's own settings win."""
+    changes: dict[str, Any] = {}
+    if timeouts := options.get("tool_timeouts"):
+        own = server.timeouts.tool_seconds  # the first pattern that matches counts
+        common = {name: seconds for name, seconds in timeouts.items() if name not in own}
+        changes["timeouts"] = replace(server.timeouts, tool_seconds={**own, **common})
+    if (on_error := options.get("on_connection_error")) in {"throw", "ignore"}:
+        changes["required"] = on_error == "throw"
+    return replace(server, **changes) if changes else server

@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from plait._support.redact import looks_secret
 from plait.client.config.editors import RawServer
 from plait.client.config.raw_value import as_mapping
-from plait.client.config.secret_names import looks_secret
 
 _SCHEME = re.compile(r"(?:bearer|basic|token)\s+", re.IGNORECASE)
 

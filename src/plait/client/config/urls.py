@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote, unquote_plus, urlsplit, urlunsplit
 
-from plait.client.config.secret_names import looks_secret
+from plait._support.redact import looks_secret
 
 _SCHEMES = ("http", "https", "ws", "wss")
 

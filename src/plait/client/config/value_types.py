@@ -1,214 +1,368 @@
-"""The kinds of values that configuration keys take, each a function that checks one value."""
+"""Readers for the types of values that configuration keys take.
+
+A bare number under a snake_case key is in seconds, under a camelCase key in milliseconds.
+"""
 
 from __future__ import annotations
 
 import codecs
 import json
+import math
+import re
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
 from re import Pattern
 from typing import cast
 
+from plait.client.config.key_table import Key, KeyTable, read_table
 from plait.client.config.problems import did_you_mean
-from plait.client.config.raw_value import UNSET, RawValue, Reader, Unset
+from plait.client.config.raw_value import UNSET, RawValue, Reader, RejectedError, Unit, Unset
+from plait.client.config.timing import ReconnectPolicy
 
-_LONGEST_QUOTE = 40
+_MAX_QUOTED_LENGTH = 40
 """Longer values are not quoted in a message."""
+
+_MAX_USUAL_SECONDS = 3600
+"""A longer wait is more often a number of milliseconds under a key that takes seconds."""
+
+_MIN_USUAL_MILLISECONDS = 100
+"""A shorter wait is more often a number of seconds under a key that takes milliseconds."""
 
 _CONTENT_TYPES = ("text", "image", "audio", "resource", "resource_link", "structured_content")
 
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""https://www.rfc-editor.org/rfc/rfc9110#name-tokens"""
 
-def read_text(raw: RawValue) -> str | Unset:
+
+def read_text(raw: RawValue) -> str:
     """Read a string that is not blank."""
     text = raw.text()
-    if text is not UNSET and not text.strip():
-        return raw.reject("empty_value", "must not be empty")
+    if not text.strip():
+        raw.reject("empty_value", "must not be empty")
     return text
 
 
-def read_any_text(raw: RawValue) -> str | Unset:
+def read_any_text(raw: RawValue) -> str:
     """Read a string, which may be empty."""
     return raw.text()
 
 
-def read_bool(raw: RawValue) -> bool | Unset:
+def _read_quoted_text(raw: RawValue) -> str:
+    return raw.text(suggestion=_quoted(raw.value))
+
+
+def read_bool(raw: RawValue) -> bool:
     """Read true or false."""
     value = raw.scalar()
-    if isinstance(value, bool) or value is UNSET:
+    if isinstance(value, bool):
         return value
-    return raw.wrong_type("true or false", _unquoted(value, ("true", "false")))
+    written = str(value).lower()
+    hint = f"without quotes: {written}" if written in ("true", "false") else None
+    return raw.reject_type("true or false", hint)
 
 
-def read_count(raw: RawValue) -> int | Unset:
+def read_count(raw: RawValue) -> int:
     """Read a whole number of at least 1."""
+    return read_whole_number(raw, minimum=1)
+
+
+def read_whole_number(raw: RawValue, *, minimum: int) -> int:
+    """Read a whole number with a lower bound."""
     value = raw.scalar()
-    if value is UNSET:
-        return UNSET
     if isinstance(value, float):
-        return raw.reject("wrong_type", "expected a whole number, found a fraction")
+        raw.reject("wrong_type", "expected a whole number, found a fraction")
     if isinstance(value, bool) or not isinstance(value, int):
-        return raw.wrong_type("a whole number")
-    if value < 1:
-        return raw.reject("bad_number", "must be at least 1")
+        raw.reject_type("a whole number")
+    if value < minimum:
+        raw.reject("bad_number", f"must be at least {minimum}")
     return value
 
 
-def read_attempts(raw: RawValue) -> int | Unset:
-    """Read how often to try; none at all is said by `enabled`."""
+def _read_attempts(raw: RawValue) -> int:
     if raw.value == 0 and raw.value is not False:
-        return raw.reject("bad_number", "must be at least 1", 'to switch it off: "enabled": false')
+        raw.reject("bad_number", "must be at least 1", 'to switch it off: "enabled": false')
     return read_count(raw)
 
 
-def read_fraction(raw: RawValue) -> float | Unset:
-    """Read a number from 0 to 1."""
+def _read_fraction(raw: RawValue) -> float:
     value = raw.scalar()
-    if value is UNSET:
-        return UNSET
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return raw.wrong_type("a number from 0 to 1")
-    return float(value) if 0 <= value <= 1 else raw.reject("bad_number", "must be from 0 to 1")
+        raw.reject_type("a number from 0 to 1")
+    if not 0 <= value <= 1:
+        raw.reject("bad_number", "must be from 0 to 1")
+    return float(value)
 
 
-def read_texts(raw: RawValue) -> tuple[str, ...] | Unset:
+def read_texts(raw: RawValue) -> tuple[str, ...]:
     """Read a list of strings."""
     hint = 'write ["…", "…"], one string for each word' if isinstance(raw.value, str) else None
-    if not raw.is_list("a list of strings", hint):
-        return UNSET
-    texts = [item.text(suggestion=_quoted(item.value)) for item in raw.items()]
-    return tuple(text for text in texts if text is not UNSET)
+    return raw.read_items(_read_quoted_text, "a list of strings", hint)
 
 
-def read_lockfile_path(raw: RawValue) -> str | bool | Unset:
-    """Read the path of a lockfile, seen from the configuration; true is the usual place."""
+def read_lockfile_path(raw: RawValue) -> str | bool:
+    """Read the path of a lockfile, relative to the configuration; true is the default path."""
     if isinstance(raw.value, bool):
         return raw.value
-    text = raw.text("a path, or true for the usual place")
-    if text is UNSET:
-        return UNSET
+    text = raw.text("a path, or true for the default path")
     if not text.strip():
-        return raw.reject("empty_value", "must not be empty")
-    location = Path(text)
-    if location.parts[:1] == ("~",):
-        location = raw.variables.home.joinpath(*location.parts[1:])
-    return str(raw.variables.folder / location)
+        raw.reject("empty_value", "must not be empty")
+    return str(raw.path(text))
 
 
-def read_patterns(raw: RawValue) -> tuple[object, ...] | Unset:
-    """Read what tools are chosen by: names, globs and, from Python, whatever else chooses."""
+def read_patterns(raw: RawValue) -> tuple[object, ...]:
+    """Read a tool selection: names, globs and, from Python, regular expressions or functions."""
     if isinstance(raw.value, str | Pattern | Mapping) or callable(raw.value):
-        return _read_pattern(raw)
-    if not raw.is_list("a list of names"):
-        return UNSET
-    return tuple(pattern for item in raw.items() for pattern in _read_pattern(item))
+        return (_read_pattern(raw),)
+    return raw.read_items(_read_pattern, "a list of names")
 
 
-def _read_pattern(raw: RawValue) -> tuple[object, ...]:
+def _read_pattern(raw: RawValue) -> object:
     if isinstance(raw.value, Pattern | Mapping) or callable(raw.value):
-        return (cast("object", raw.value),)
-    text = raw.text(suggestion=_quoted(raw.value))
-    return () if text is UNSET else (text,)
+        return cast("object", raw.value)
+    return _read_quoted_text(raw)
 
 
-def read_text_map(raw: RawValue) -> dict[str, str] | Unset:
+def read_text_map(raw: RawValue) -> dict[str, str]:
     """Read an object whose values are strings."""
-    if not raw.is_object("an object of strings"):
-        return UNSET
-    texts = {key: entry.text(suggestion=_quoted(entry.value)) for key, entry in raw.entries()}
-    return {key: text for key, text in texts.items() if text is not UNSET}
+    return raw.read_entries(_read_quoted_text, "an object of strings")
 
 
-def read_encoding(raw: RawValue) -> str | Unset:
+def read_encoding(raw: RawValue) -> str:
     """Read the name of a text encoding."""
     text = read_text(raw)
-    if text is UNSET:
-        return UNSET
     try:
         codecs.lookup(text)
     except LookupError:
-        return raw.reject("unknown_value", "is not a text encoding", 'usual is "utf-8"')
+        raw.reject("unknown_value", "is not a text encoding", 'the usual one is "utf-8"')
     return text
 
 
 def read_function(raw: RawValue) -> object:
-    """Read a function, which only Python can give."""
-    if callable(raw.value):
-        return raw.value
-    return raw.wrong_type("a function", "functions can only be given in Python")
+    """Read a function, which only Python can pass."""
+    if not callable(raw.value):
+        raw.reject_type("a function", "functions can only be passed in Python")
+    return raw.value
 
 
 def read_object(raw: RawValue) -> object:
-    """Read an object of another library as it is; within JSON values, variables are replaced."""
+    """Read an object of another library as it is; in JSON values, variables are replaced."""
     if isinstance(raw.value, type):
-        return raw.wrong_type("an object", f"make one: {raw.value.__name__}(…)")
+        raw.reject_type("an object", f"create one: {raw.value.__name__}(…)")
     return read_data(raw)
 
 
 def read_data(raw: RawValue) -> object:
-    """Read any value, with the variables in all strings of it replaced."""
+    """Read any value, with the variables in all of its strings replaced."""
     if isinstance(raw.value, str):
         return raw.text()
     if isinstance(raw.value, Mapping):
-        return {key: read_data(entry) for key, entry in raw.entries()}
+        return raw.read_entries(read_data, "an object")
     if isinstance(raw.value, list):
-        return [read_data(item) for item in raw.items()]
+        return list(raw.read_items(read_data, "a list"))
     return raw.value
 
 
 def read_data_map(raw: RawValue) -> object:
     """Read an object of any values."""
-    return read_data(raw) if raw.is_object("an object") else UNSET
-
-
-def read_output_handling(raw: RawValue) -> str | dict[str, str] | Unset:
-    """Read where content goes: one word for all of it, or one per content type."""
-    if not isinstance(raw.value, Mapping):
-        return _read_content_target(raw)
-    handling: dict[str, str] = {}
-    for name, entry in raw.entries():
-        if name not in _CONTENT_TYPES:
-            hint = did_you_mean(name, _CONTENT_TYPES) or f"known are {_listed(_CONTENT_TYPES)}"
-            entry.location.flag("unknown_key", f'there is no content type "{name}"', hint)
-        elif (word := _PLACES.get(name, _read_content_target)(entry)) is not UNSET:
-            handling[name] = word
-    return handling
+    return raw.read_entries(read_data, "an object")
 
 
 def one_of(
     *words: str, aliases: Mapping[str, str] | None = None, hints: Mapping[str, str] | None = None
-) -> Callable[[RawValue], str | Unset]:
-    """Make a reader for one of these words.
+) -> Callable[[RawValue], str]:
+    """Create a reader for one of these words.
 
-    `aliases` gives other spellings of them, and `hints` the answer to expected mistakes.
+    `aliases` maps other spellings to them, and `hints` maps expected mistakes to suggestions.
     """
     spellings = {**{word: word for word in words}, **(aliases or {})}
 
-    def read_word(raw: RawValue) -> str | Unset:
+    def read_word(raw: RawValue) -> str:
         expected = f"one of {_listed(words)}"
         text = raw.text(expected)
-        if text is UNSET:
-            return UNSET
-        if text in spellings:
-            return spellings[text]
-        hint = (hints or {}).get(text) or did_you_mean(text, spellings)
-        return raw.reject("unknown_value", f"expected {expected}, found {quote(raw)}", hint)
+        if text not in spellings:
+            hint = (hints or {}).get(text) or did_you_mean(text, spellings)
+            raw.reject("unknown_value", f"expected {expected}, found {quote(raw)}", hint)
+        return spellings[text]
 
     return read_word
 
 
 _read_content_target = one_of("content", "artifact")
-_PLACES = {"structured_content": one_of("auto", "content", "artifact")}
+_CONTENT_TARGETS = {"structured_content": one_of("auto", "content", "artifact")}
+
+
+def read_output_handling(raw: RawValue) -> str | dict[str, str]:
+    """Read where content goes: one word for all of it, or one word per content type."""
+    if not isinstance(raw.value, Mapping):
+        return _read_content_target(raw)
+    handling: dict[str, str] = {}
+    for name, entry in raw.entries():
+        if name in _CONTENT_TYPES:
+            with suppress(RejectedError):
+                handling[name] = _CONTENT_TARGETS.get(name, _read_content_target)(entry)
+        else:
+            hint = did_you_mean(name, _CONTENT_TYPES) or f"known are {_listed(_CONTENT_TYPES)}"
+            entry.location.flag("unknown_key", f'there is no content type "{name}"', hint)
+    return handling
 
 
 def function_or(other: Reader) -> Reader:
-    """Make a reader that also takes a function."""
+    """Create a reader that also accepts a function."""
     return lambda raw: raw.value if callable(raw.value) else other(raw)
 
 
+def seconds_from(value: float | timedelta, unit: Unit) -> float:
+    """Convert a duration to seconds; a timedelta has its own unit."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return value / 1000 if unit == "milliseconds" else float(value)
+
+
+def read_seconds(raw: RawValue) -> float:
+    """Read a duration greater than 0."""
+    seconds = read_delay(raw)
+    if seconds == 0:
+        raw.reject("bad_duration", "must be more than 0")
+    value = raw.value if raw.unit == "milliseconds" else None
+    if isinstance(value, (int, float)) and value < _MIN_USUAL_MILLISECONDS:
+        raw.location.warn(
+            "suspicious_duration",
+            f"{value:g} milliseconds is very short; seconds?",
+            f"camelCase durations are in milliseconds: {value * 1000:g}",
+        )
+    return seconds
+
+
+def read_optional_seconds(raw: RawValue) -> float | Unset:
+    """Read a duration of which 0 means the default."""
+    return UNSET if _is_zero(raw) else read_seconds(raw)
+
+
+def read_idle_seconds(raw: RawValue) -> float | None:
+    """Read a duration of which 0, false and null mean no limit."""
+    if raw.value is None or raw.value is False or _is_zero(raw):
+        return None
+    return read_seconds(raw)
+
+
+def read_delay(raw: RawValue) -> float:
+    """Read a duration that may be 0."""
+    value = raw.scalar()
+    if isinstance(value, bool) or not isinstance(value, (int, float, timedelta)):
+        hint = f"without quotes: {value}" if str(value).isdecimal() else None
+        raw.reject_type(f"a number of {raw.unit}", hint)
+    try:
+        seconds = seconds_from(value, raw.unit)
+    except OverflowError:
+        seconds = math.inf
+    if not math.isfinite(seconds):
+        raw.reject("bad_duration", "must be a finite number")
+    if seconds < 0:
+        raw.reject("bad_duration", "must not be negative")
+    is_bare = raw.unit == "seconds" and not isinstance(value, timedelta)
+    if is_bare and seconds > _MAX_USUAL_SECONDS:
+        raw.location.warn(
+            "suspicious_duration",
+            f"{seconds:g} seconds is more than an hour; milliseconds?",
+            f"snake_case durations are in seconds: {seconds / 1000:g}",
+        )
+    return seconds
+
+
+def read_seconds_by_tool(raw: RawValue) -> dict[str, float]:
+    """Read durations by tool name or glob; 0 and null leave a tool to the other settings."""
+    seconds = raw.read_entries(
+        lambda entry: UNSET if entry.value is None else read_optional_seconds(entry),
+        f"an object of tool names and {raw.unit}",
+    )
+    return {tool: value for tool, value in seconds.items() if value is not UNSET}
+
+
+def _is_zero(raw: RawValue) -> bool:
+    value = raw.value
+    return isinstance(value, (int, float, timedelta)) and value is not False and not value
+
+
+def read_env(raw: RawValue) -> object:
+    """Read environment variables, or a function of the run that returns them.
+
+    A number is converted to text, and null leaves a variable out.
+    """
+    if callable(raw.value):
+        return raw.value
+    expected = "an object of strings"
+    for name, entry in raw.entries(expected):
+        if not name or re.search(r"[=\0]", name):
+            entry.location.error("bad_name", "is not a valid name for an environment variable")
+    env = raw.read_entries(_read_env_value, expected)
+    return {name: value for name, value in env.items() if value is not UNSET}
+
+
+def _read_env_value(raw: RawValue) -> str | Unset:
+    if raw.value is None:
+        return UNSET
+    if isinstance(raw.value, (int, float)) and not isinstance(raw.value, bool):
+        return str(raw.value)
+    hint = 'write "true" or "false" in quotes' if isinstance(raw.value, bool) else None
+    return raw.text(suggestion=hint)
+
+
+def read_inherit_env(raw: RawValue) -> bool | tuple[str, ...]:
+    """Read which variables a server program inherits: all, none, or a list of names."""
+    return read_bool(raw) if isinstance(raw.value, bool) else read_texts(raw)
+
+
+def read_headers(raw: RawValue) -> object:
+    """Read HTTP headers, or a function that returns them."""
+    if callable(raw.value):
+        return raw.value
+    expected = "an object of strings"
+    for name, entry in raw.entries(expected):
+        if not _HEADER_NAME.fullmatch(name):
+            entry.location.error("bad_name", "is not a valid name for an HTTP header")
+    return raw.read_entries(_read_header, expected)
+
+
+def _read_header(raw: RawValue) -> str:
+    text = raw.text(suggestion="put it in quotes")
+    if re.search(r"[\r\n]", text):
+        hint = "often a variable that was set from a file, with its last newline"
+        raw.reject("bad_value", "the value contains a line break", hint)
+    return text
+
+
+RECONNECT_KEYS = KeyTable(
+    keys=(
+        Key("enabled", read_bool, "enabled"),
+        Key("max_attempts", _read_attempts, "max_attempts"),
+        Key("delay", read_delay, "first_delay_seconds"),
+        Key("delay_ms", read_delay, "first_delay_seconds", unit="milliseconds"),
+        Key("max_delay", read_seconds, "longest_delay_seconds"),
+        Key("max_delay_ms", read_seconds, "longest_delay_seconds", unit="milliseconds"),
+        Key("jitter", _read_fraction, "jitter"),
+    ),
+    noun="reconnect",
+)
+
+
+def read_reconnect(raw: RawValue) -> ReconnectPolicy:
+    """Read how a lost connection is restored: an object, or just true or false."""
+    if isinstance(raw.value, ReconnectPolicy):
+        return raw.value
+    if isinstance(raw.value, bool):
+        return ReconnectPolicy(enabled=raw.value)
+    expected = 'an object with "enabled", "max_attempts", "delay"'
+    policy = ReconnectPolicy(**read_table(raw, RECONNECT_KEYS, expected))
+    longest = max(policy.first_delay_seconds, policy.longest_delay_seconds)
+    return replace(policy, longest_delay_seconds=longest)
+
+
 def quote(raw: RawValue) -> str:
-    """Quote a short word as it was written; anything else could hold a secret."""
+    """Quote a short word as written; anything else could be a secret."""
     written = raw.value
-    if isinstance(written, str) and len(written) <= _LONGEST_QUOTE:
+    if isinstance(written, str) and len(written) <= _MAX_QUOTED_LENGTH:
         return json.dumps(written, ensure_ascii=False)
     return "another value"
 
@@ -219,8 +373,3 @@ def _listed(words: Sequence[str]) -> str:
 
 def _quoted(value: object) -> str | None:
     return "put it in quotes" if isinstance(value, (bool, int, float)) else None
-
-
-def _unquoted(value: object, words: Sequence[str]) -> str | None:
-    written = str(value).lower()
-    return f"without quotes: {written}" if written in words else None

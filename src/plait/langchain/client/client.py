@@ -27,8 +27,8 @@ from plait.client.catalog.deferral import Split
 from plait.client.catalog.lock.guard import LockMode, LockReport
 from plait.client.catalog.schemas import Profile
 from plait.client.catalog.tokens import TokenCounter
-from plait.client.config.policy_file import PolicySource
 from plait.client.config.read import ClientConfig, ConfigSource, read_options
+from plait.client.config.read_policy import PolicySource
 from plait.client.connections.credentials import Access
 from plait.client.connections.server_info import ServerFacts
 from plait.client.connections.status import Status

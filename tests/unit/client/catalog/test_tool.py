@@ -11,7 +11,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from plait.client.catalog.tool import Tool
-from plait.client.config.tool_hints import TRAITS, trait_named
+from plait.client.config.policy import TRAITS, trait_named
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}}}
 

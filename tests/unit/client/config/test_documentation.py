@@ -9,7 +9,7 @@ import pytest
 
 from plait.client.config.keys import known_spellings
 from plait.client.config.read import read_config
-from plait.client.config.server_value_types import RECONNECT_KEYS
+from plait.client.config.value_types import RECONNECT_KEYS
 
 DOCS = Path(__file__).parents[4] / "docs"
 PAGE = DOCS / "reference" / "configuration.md"

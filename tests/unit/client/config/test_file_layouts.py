@@ -10,11 +10,11 @@ from plait.client.config.read import InputRequest, read_config
 from plait.client.config.servers import HttpServer, SseServer, StdioServer
 from plait.client.config.timing import ReconnectPolicy, Timeouts
 
-SHAPES = Path(__file__).parent / "shapes"
+LAYOUTS = Path(__file__).parent / "layouts"
 
 
 def test_claude_desktop_keeps_its_other_settings_to_itself() -> None:
-    path = SHAPES / "claude_desktop_config.json"
+    path = LAYOUTS / "claude_desktop_config.json"
 
     config = read_config(path, environ={"GITHUB_TOKEN": "ghp_1"})
 
@@ -32,7 +32,7 @@ def test_claude_desktop_keeps_its_other_settings_to_itself() -> None:
 
 
 def test_claude_code_gives_types_and_defaults() -> None:
-    config = read_config(SHAPES / "claude-code.mcp.json", environ={"API_KEY": "k"})
+    config = read_config(LAYOUTS / "claude-code.mcp.json", environ={"API_KEY": "k"})
 
     api, events, local = config.servers.values()
     assert isinstance(api, HttpServer)
@@ -46,7 +46,7 @@ def test_claude_code_gives_types_and_defaults() -> None:
 def test_cursor_knows_folders_and_switches_servers_off(tmp_path: Path) -> None:
     path = tmp_path / "work" / ".cursor" / "mcp.json"
     path.parent.mkdir(parents=True)
-    shutil.copy(SHAPES / "cursor.mcp.json", path)
+    shutil.copy(LAYOUTS / "cursor.mcp.json", path)
 
     config = read_config(path, environ={"HOME": "/home/ann", "NOTES_KEY": "n"})
 
@@ -62,7 +62,7 @@ def test_cursor_knows_folders_and_switches_servers_off(tmp_path: Path) -> None:
 def test_vs_code_asks_for_its_inputs(tmp_path: Path) -> None:
     path = tmp_path / ".vscode" / "mcp.json"
     path.parent.mkdir()
-    shutil.copy(SHAPES / "vscode.mcp.json", path)
+    shutil.copy(LAYOUTS / "vscode.mcp.json", path)
     (tmp_path / ".env").write_text("EXTRA=from-file\nPERPLEXITY_API_KEY=from-file\n")
     asked: list[InputRequest] = []
 
@@ -91,7 +91,7 @@ def test_vs_code_inputs_come_from_the_environment_and_defaults_without_a_termina
 ) -> None:
     (tmp_path / ".env").touch()
     path = tmp_path / "mcp.json"
-    shutil.copy(SHAPES / "vscode.mcp.json", path)
+    shutil.copy(LAYOUTS / "vscode.mcp.json", path)
 
     config = read_config(path, environ={"PLAIT_INPUT_PERPLEXITY_KEY": "p"})
 
@@ -102,14 +102,14 @@ def test_vs_code_inputs_come_from_the_environment_and_defaults_without_a_termina
 
 
 def test_vs_code_settings_hold_servers_among_other_things() -> None:
-    config = read_config(SHAPES / "settings.json", environ={})
+    config = read_config(LAYOUTS / "settings.json", environ={})
 
     assert list(config.servers) == ["time"]
     assert config.warnings == ()
 
 
 def test_the_javascript_adapter_counts_in_milliseconds() -> None:
-    config = read_config(SHAPES / "javascript.json", environ={})
+    config = read_config(LAYOUTS / "javascript.json", environ={})
 
     assert config.default_tool_timeout == 10.0
     assert config.options == {

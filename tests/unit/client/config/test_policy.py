@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.client.catalog.tool import Tool
-from plait.client.config.policy import VERDICTS, Policy, PolicyRule
-from plait.client.config.policy_conditions import argument_fits, value_at
+from plait.client.config.policy import VERDICTS, Policy, PolicyRule, matches_globs, value_at
 from plait.errors import ConfigError
 
 
@@ -144,8 +143,8 @@ def test_addresses_are_compared_as_they_stand() -> None:
     ],
 )
 def test_values_are_compared_as_json_writes_them(value: Any, glob: str, fits: bool) -> None:
-    assert argument_fits(value, [glob], strict=True) is fits
-    assert argument_fits(value, [glob], strict=False) is fits
+    assert matches_globs(value, [glob], strict=True) is fits
+    assert matches_globs(value, [glob], strict=False) is fits
 
 
 def test_a_pointer_leads_into_arguments() -> None:
@@ -154,7 +153,7 @@ def test_a_pointer_leads_into_arguments() -> None:
     assert value_at(arguments, "/a/b/0/c~1d") == 1
     assert value_at(arguments, "e") == 3
     for nowhere in ("/a/b/1", "/a/b/x", "/e/f", "f", "/"):
-        assert not argument_fits(value_at(arguments, nowhere), ["*"], strict=False)
+        assert not matches_globs(value_at(arguments, nowhere), ["*"], strict=False)
 
 
 values = st.recursive(
@@ -167,8 +166,8 @@ values = st.recursive(
 def test_what_is_fit_to_be_allowed_is_also_fit_to_be_forbidden(
     value: Any, globs: list[str]
 ) -> None:
-    if argument_fits(value, globs, strict=True):
-        assert argument_fits(value, globs, strict=False)
+    if matches_globs(value, globs, strict=True):
+        assert matches_globs(value, globs, strict=False)
 
 
 def test_tools_are_hidden_only_if_no_arguments_could_help() -> None:
@@ -229,7 +228,7 @@ def test_every_decision_is_one_of_the_verdicts_that_a_tool_may_get(
     ("arguments", "text"),
     [
         ({"do": "refuse", "tool": "*"}, "allow, ask or deny"),
-        ({"do": "deny"}, "names nothing"),
+        ({"do": "deny"}, "has no condition"),
         ({"do": "allow", "server": "files", "tool": []}, "is empty"),
         ({"do": "allow", "when": {}}, "is empty"),
         ({"do": "deny", "when": {"path": []}}, "is empty"),

@@ -376,7 +376,7 @@ def test_all_problems_of_all_servers_are_reported_together() -> None:
             ("d", "wrong_type", 'write {"command": …} or {"url": …}'),
             ("", "bad_name", None),
             ("f.session_kwargs", "wrong_type", None),
-            ("g.auth", "wrong_type", "make one: BasicAuth(…)"),
+            ("g.auth", "wrong_type", "create one: BasicAuth(…)"),
         ]
     )
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from mcp.server import MCPServer
 
+from plait._support.redact import looks_secret
 from plait.client.config.read import read_config
-from plait.client.config.secret_names import looks_secret
 from plait.client.config.secrets import secret_values
 from plait.client.config.servers import (
     HttpServer,

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from plait.client.config.problems import Location, Problems
 from plait.client.config.read import InputRequest, read_config
 from plait.client.config.servers import StdioServer
-from plait.client.config.templates import TemplateError, escape_template, parse_template
-from plait.client.config.variables import Variables
+from plait.client.config.variables import TemplateError, Variables, escape_template, parse_template
 from plait.errors import ConfigError
 
 names = st.from_regex(r"[A-Z_][A-Z0-9_]{0,8}", fullmatch=True)

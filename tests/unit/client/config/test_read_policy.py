@@ -11,8 +11,8 @@ import pytest
 from inline_snapshot import snapshot
 
 from plait.client.config.policy import Policy, PolicyRule
-from plait.client.config.policy_file import read_policy
 from plait.client.config.read import read_config, read_options
+from plait.client.config.read_policy import read_policy
 from plait.errors import ConfigError
 
 JSON = """

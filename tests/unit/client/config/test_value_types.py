@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.client.config.durations import read_delay, read_seconds, seconds_from
 from plait.client.config.key_table import unit_of
 from plait.client.config.problems import Location, Problems
-from plait.client.config.raw_value import UNSET, RawValue, Unit
+from plait.client.config.raw_value import RawValue, RejectedError, Unit
+from plait.client.config.value_types import read_delay, read_seconds, seconds_from
 from plait.client.config.variables import Variables
 
 units = st.sampled_from(["seconds", "milliseconds"])
@@ -56,7 +56,8 @@ def test_the_two_units_agree(amount: float) -> None:
 def test_what_is_no_duration_is_refused(value: object, unit: Unit) -> None:
     raw = raw_value(value, unit)
 
-    assert read_delay(raw) is UNSET
+    with pytest.raises(RejectedError):
+        read_delay(raw)
     assert len(raw.location.problems.errors) == 1
 
 
