@@ -30,9 +30,9 @@ from plait.langchain.tools.callbacks import Callbacks as Callbacks
 from plait.langchain.tools.callbacks import ElicitationCallback as ElicitationCallback
 from plait.langchain.tools.callbacks import LoggingMessageCallback as LoggingMessageCallback
 from plait.langchain.tools.callbacks import ProgressCallback as ProgressCallback
+from plait.langchain.tools.content import ToolFailedException as ToolFailedException
 from plait.langchain.tools.content import map_content as map_content
 from plait.langchain.tools.content import map_content_item as map_content_item
-from plait.langchain.tools.failures import ToolFailedException as ToolFailedException
 from plait.langchain.tools.interceptors import MCPToolCallRequest as MCPToolCallRequest
 from plait.langchain.tools.interceptors import MCPToolCallResult as MCPToolCallResult
 from plait.langchain.tools.interceptors import ToolCallEnd as ToolCallEnd

@@ -1,4 +1,4 @@
-"""The client for LangChain and LangGraph: the tools of many servers, in one list."""
+"""The MCP client for LangChain and LangGraph."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ from plait.client.subscriptions import Subscription
 from plait.client.toolbox import Toolbox
 from plait.errors import ConnectError, PlaitError
 from plait.langchain.client.deferred import Selection, deferred_tools
-from plait.langchain.client.loading import log_callback, question_callback
 from plait.langchain.client.prompts import load_mcp_prompt
 from plait.langchain.client.read_more import read_more_tools
 from plait.langchain.client.resource_tools import resource_tools
@@ -65,9 +64,9 @@ T = TypeVar("T")
 class MultiServerMCPClient:
     """The tools, prompts and resources of many MCP servers, for LangChain and LangGraph.
 
-    Takes the servers, a whole configuration with its options, or the path of a file; options
-    given here win over those in the file. Servers are contacted when they are first needed, and
-    connections last and heal. `close`, `aclose` or a `with` block ends them.
+    Takes the servers, a configuration with options, or the path of a file; arguments win over
+    options in the file. The client connects when a server is first needed, keeps connections open
+    and reconnects. `close`, `aclose` or a `with` block closes them.
     """
 
     def __init__(
@@ -133,17 +132,17 @@ class MultiServerMCPClient:
         if unused := ", ".join(sorted(options.keys() - OPTIONS)):
             logger.warning("a LangChain client makes no use of these options: %s", unused)
         callbacks = cast("Callbacks", options.get("callbacks") or Callbacks())
-        self.callbacks = callbacks.joined(options)
+        self.callbacks = callbacks.with_options(options)
         own = {name: options[name] for name in options.keys() & Toolbox.OPTIONS - HEARD}
-        own |= self.callbacks.notices()
+        own |= self.callbacks.notification_callbacks()
         self._toolbox = Toolbox(
             replace(config, options={}),
             default_tool_timeout=given.get("default_tool_timeout"),
             client_info=options.get("client_info"),
             roots=options.get("roots"),
             log_level=options.get("log_level"),
-            on_log=log_callback(self.callbacks),
-            on_elicitation=question_callback(self.callbacks),
+            on_log=self.callbacks.log_callback(),
+            on_elicitation=self.callbacks.elicitation_callback,
             on_sampling=sampling_from(options.get("sampling")),
             observers=options.get("observers") or (),
             **own,
@@ -158,25 +157,25 @@ class MultiServerMCPClient:
 
     @property
     def connections(self) -> dict[str, Any]:
-        """The servers; one that is added, changed or taken away here is so from the next use on."""
+        """The servers; changes of this dictionary take effect at the next use of the client."""
         return self._server_list.connections
 
     @property
     def config(self) -> ClientConfig:
-        """The configuration as it was read."""
+        """The configuration."""
         return self._toolbox.config
 
     @property
     def toolbox(self) -> Toolbox:
-        """The same servers without LangChain."""
+        """The toolbox that holds the connections, without LangChain."""
         return self._toolbox
 
     def status(self) -> Status:
-        """Say how every server stands now, without contacting any."""
+        """Return the status of every server, without contacting any."""
         return self._toolbox.status()
 
     def lock_report(self) -> LockReport:
-        """Say how the tools that were listed so far stand to the lockfile; contacts nobody."""
+        """Compare the tools listed so far with the lockfile, without contacting servers."""
         return self._toolbox.lock_report()
 
     async def get_tools(
@@ -193,16 +192,15 @@ class MultiServerMCPClient:
         defer: bool = True,
         messages: Sequence[BaseMessage] | None = None,
     ) -> list[BaseTool]:
-        """Return the tools of these servers, or of all of them.
+        """Return the tools of these servers, or of all.
 
-        An optional server that fails is left out; `status()` says why. Tools that were returned
-        keep working when their server is restarted. With `headers` or `auth` the tools are
-        listed and called with these credentials; `config` is the run for which they are listed
-        on servers whose credentials depend on the run.
+        Optional servers that fail are left out; `status()` has the errors. Tools keep working
+        when their server restarts. With `headers` or `auth`, tools are listed and called with
+        these credentials; `config` is the run for servers whose credentials depend on it.
 
-        Where the client defers tools, those are not in the list, but `search_tools` and
-        `call_tool` are. With the `messages` of a conversation it has those that were found in it,
-        and no `call_tool`; `defer=False` returns all tools.
+        Deferred tools are replaced by `search_tools` and `call_tool`. With the `messages` of a
+        conversation, they are replaced by `search_tools` and the tools that it has found so far;
+        `defer=False` returns all tools.
 
         Raises:
             PlaitError: A required server failed, one that was named, or every one.
@@ -218,25 +216,24 @@ class MultiServerMCPClient:
             exclude=exclude,
             access=Access.of(headers, auth),
         )
-        found = await selection.listed(config, refresh=refresh)
-        split = self._toolbox.deferring.split(found) if defer else Split(tuple(found))
-        taken = {tool.name for tool in found}
+        listed = await selection.list_tools(config, refresh=refresh)
+        split = self._toolbox.deferring.split(listed) if defer else Split(tuple(listed))
+        taken = {tool.name for tool in listed}
         settings = self.runner(selection.access).settings
         readers = read_more_tools(
             self._toolbox, taken=taken, settings=settings, access=selection.access
         )
         reader = readers[0].name if readers else READ_MORE
         runner = self.runner(selection.access, reader=reader)
-        shape = profile or self.profile
-        tools: list[BaseTool] = []
-        tools += [MCPTool(tool, runner, profile=shape) for tool in split.shown]
+        profile = profile or self.profile
+        tools: list[BaseTool] = [MCPTool(tool, runner, profile=profile) for tool in split.shown]
         if self._options.get("resources_as_tools"):
             taken |= {reader}
             tools += resource_tools(
                 self._toolbox, names, taken=taken, settings=settings, reader=reader
             )
         own = [*readers, *deferred_tools(split, runner, selection, taken, messages)]
-        return [*tools, *(tool.with_profile(shape) for tool in own)]
+        return [*tools, *(tool.with_profile(profile) for tool in own)]
 
     def get_tools_blocking(
         self,
@@ -261,21 +258,21 @@ class MultiServerMCPClient:
         )
 
     async def refresh_tools(self, *servers: str) -> list[BaseTool]:
-        """Ask the servers for their tools again, and return them.
+        """List the tools anew, and return them.
 
         Raises:
-            PlaitError: That failed; the tools listed before are kept.
+            PlaitError: It failed; the client keeps the tools listed before.
         """
         return await self.get_tools(*servers, refresh=True)
 
     async def initialize_connections(self) -> dict[str, list[BaseTool]]:
-        """Open every server, and return the tools of each."""
+        """Connect to every server, and return the tools of each."""
         tools = await self.get_tools()
-        found: dict[str, list[BaseTool]] = {name: [] for name in self._toolbox.server_names}
+        by_server: dict[str, list[BaseTool]] = {name: [] for name in self._toolbox.server_names}
         for tool in tools:
-            if isinstance(tool, MCPTool) and tool.tool.server in found:
-                found[tool.tool.server].append(tool)
-        return found
+            if isinstance(tool, MCPTool) and tool.tool.server in by_server:
+                by_server[tool.tool.server].append(tool)
+        return by_server
 
     def runner(
         self,
@@ -284,19 +281,20 @@ class MultiServerMCPClient:
         handle_tool_errors: bool | None = None,
         reader: str = READ_MORE,
     ) -> ToolRunner:
-        """Return what runs the tools of this client; `reader` is the tool that reads on."""
-        handled = self.handle_tool_errors if handle_tool_errors is None else handle_tool_errors
+        """Return the runner of the tools; `reader` is the name of the tool for long results."""
         options = {
             **self._options,
             "callbacks": self.callbacks,
             "tool_interceptors": self.tool_interceptors,
-            "handle_tool_errors": handled,
+            "handle_tool_errors": self.handle_tool_errors
+            if handle_tool_errors is None
+            else handle_tool_errors,
         }
         settings = settings_from(options, self._toolbox.config.servers)
         return ToolRunner(self._toolbox, settings, access=access, reader=reader)
 
     async def ready(self, timeout_seconds: float | None = None) -> Status:
-        """Open every server, and wait until each is ready or has failed, or the time is over.
+        """Connect to every server; wait until each is ready or has failed, or for the timeout.
 
         Raises:
             PlaitError: A required server failed, or was not ready in time.
@@ -308,57 +306,58 @@ class MultiServerMCPClient:
     async def session(
         self, server_name: str, *, auto_initialize: bool = True
     ) -> AsyncGenerator[ClientSession]:
-        """Open a session of its own with a server; it is closed when the block ends.
+        """Open a new session with a server; it is closed when the block ends.
 
-        For `load_mcp_tools` and for calls by hand. The connection behind `get_tools` is another.
+        Use it with `load_mcp_tools`, or directly. `get_tools` uses other connections.
         """
         await self._apply_server_changes()
         self._toolbox.check_names([server_name])
         context = CallbackContext(server_name=server_name)
-        told = self.callbacks.to_mcp_format(context=context)
+        callbacks = self.callbacks.to_mcp_format(context=context)
         server = self._toolbox.config.servers[server_name]
-        if auto_initialize:
-            async with opened_session(server_name, server, mcp_callbacks=told) as session:
-                yield session
-        else:
-            async with create_session(server, mcp_callbacks=told) as session:
-                yield session
+        opening = (
+            opened_session(server_name, server, mcp_callbacks=callbacks)
+            if auto_initialize
+            else create_session(server, mcp_callbacks=callbacks)
+        )
+        async with opening as session:
+            yield session
 
     async def get_client(self, server_name: str) -> ServerHandle:
-        """Return one server, to be asked with the methods of the MCP SDK's client; it heals."""
+        """Return one server with the methods of the MCP SDK's client; it reconnects."""
         await self._apply_server_changes()
         self._toolbox.check_names([server_name])
         return ServerHandle(self._toolbox, server_name)
 
     async def get_server_info(self, *, server_name: str | None = None) -> dict[str, ServerFacts]:
-        """Return who the servers say they are, what they can do, and their instructions.
+        """Return the name, version, capabilities and instructions of servers.
 
         Raises:
             PlaitError: One of them cannot be reached.
         """
         await self._apply_server_changes()
-        found: dict[str, ServerFacts] = {}
-        failed: dict[str, PlaitError] = {}
+        facts: dict[str, ServerFacts] = {}
+        failures: dict[str, PlaitError] = {}
         for name in [server_name] if server_name else self._toolbox.server_names:
             try:
-                found[name] = await self._toolbox.server_info(name)
+                facts[name] = await self._toolbox.server_info(name)
             except ConnectError as error:
-                failed[name] = error
-        if failed:
-            raise ServerInfoError(failed)
-        return found
+                failures[name] = error
+        if failures:
+            raise ServerInfoError(failures)
+        return facts
 
     async def get_prompt(
         self, server_name: str, prompt_name: str, *, arguments: Mapping[str, Any] | None = None
     ) -> list[HumanMessage | AIMessage]:
-        """Fill in a prompt of a server, as messages."""
+        """Get a prompt of a server as messages."""
         client = await self.get_client(server_name)
         return await load_mcp_prompt(client, prompt_name, arguments=arguments)
 
     async def get_resources(
         self, server_name: str | None = None, *, uris: str | Sequence[str] | None = None
     ) -> list[Blob]:
-        """Read resources: those with these URIs, or all that are listed, of one server or of all.
+        """Read the resources with these URIs, or all that are listed, of one server or of all.
 
         Raises:
             PlaitError: One of them cannot be read.
@@ -367,15 +366,15 @@ class MultiServerMCPClient:
         named = [server_name] if server_name else []
         if uris is None:
             listed = await self._toolbox.resources(*named)
-            wanted = [(one.server, str(one.item.uri)) for one in listed]
+            selected = [(entry.server, str(entry.item.uri)) for entry in listed]
         else:
-            addresses = [uris] if isinstance(uris, str) else list(uris)
-            servers = named or list(self._toolbox.server_names)
-            wanted = [(server, uri) for server in servers for uri in addresses]
+            uris = [uris] if isinstance(uris, str) else uris
+            servers = named or self._toolbox.server_names
+            selected = [(server, uri) for server in servers for uri in uris]
         blobs: list[Blob] = []
-        for server, uri in wanted:
-            result = await self._toolbox.read(server, uri)
-            blobs += [convert_mcp_resource_to_langchain_blob(uri, one) for one in result.contents]
+        for server, uri in selected:
+            contents = (await self._toolbox.read(server, uri)).contents
+            blobs += [convert_mcp_resource_to_langchain_blob(uri, part) for part in contents]
         return blobs
 
     async def list_resources(self, *servers: str) -> list[Listed[types.Resource]]:
@@ -403,9 +402,9 @@ class MultiServerMCPClient:
     ) -> ResourceWatch:
         """Follow resources: `async for update in client.watch_resource("server", uri): ...`.
 
-        An update comes whenever one of them has changed, and after a restart of the server, when
-        it may have. With `read`, updates have the contents, and the first comes at once. As
-        `async with client.watch_resource(...) as updates` the subscription begins and ends with
+        There is an update when one of them changes, and after a restart of the server, when it
+        may have changed. With `read`, updates have the contents, and the first comes at once. With
+        `async with client.watch_resource(...) as updates`, the subscription begins and ends with
         the block; see `ResourceWatch`.
         """
         read_now = self.read_resource if read else None
@@ -416,7 +415,7 @@ class MultiServerMCPClient:
         await self._toolbox.follow(subscription)
 
     async def set_logging_level(self, *server_and_level: str) -> None:
-        """Say from which level on servers send log messages: `(level)`, or `(server, level)`."""
+        """Set the lowest level of server log messages: `(level)`, or `(server, level)`."""
         await self._apply_server_changes()
         *servers, level = server_and_level
         await self._toolbox.set_log_level(cast("types.LoggingLevel", level), *servers)
@@ -432,7 +431,7 @@ class MultiServerMCPClient:
         return self._toolbox.read_full_result(handle)
 
     async def forget(self, thread_id: str) -> None:
-        """Close the sessions that a conversation has to itself (`scope: thread`)."""
+        """Close the sessions of one conversation (`scope: thread`)."""
         await self._toolbox.forget(thread_id)
 
     async def __aenter__(self) -> Self:
@@ -460,7 +459,7 @@ class MultiServerMCPClient:
         self.close()
 
     async def aclose(self) -> None:
-        """Close every connection; tools handed out raise `ClientClosedError` from now on."""
+        """Close every connection; tools of this client then raise `ClientClosedError`."""
         await self._toolbox.aclose()
 
     def close(self) -> None:
@@ -470,35 +469,35 @@ class MultiServerMCPClient:
     def run_blocking(
         self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Call an asynchronous method of this client, and block until it is done.
+        """Run an asynchronous method of this client, and block until it is done.
 
         Raises:
-            BlockingCallError: The connections live in the loop of this very thread.
+            BlockingCallError: The connections live in the event loop of this thread.
         """
         return self._toolbox.run_blocking(work, *args, **kwargs)
 
     async def _apply_server_changes(self) -> None:
-        """Follow what was changed about `connections`."""
+        """Apply changes of `connections` to the toolbox."""
         changes = self._server_list.changes()
-        for name in changes.gone:
+        for name in changes.removed:
             await self._toolbox.remove_server(name)
         for name, connection in changes.new.items():
             await self._toolbox.add_server(name, connection)
 
 
 class ServerInfoError(ConnectError, RuntimeError):
-    """Some servers could not be asked who they are."""
+    """Servers could not be reached for their information."""
 
     def __init__(self, failures: Mapping[str, PlaitError]) -> None:
         reasons = "; ".join(str(error) for error in failures.values())
         super().__init__(
-            f"{len(failures)} of the servers cannot say who they are: {reasons}",
+            f"no information from {len(failures)} of the servers: {reasons}",
             server=", ".join(failures),
         )
 
 
 def _flat(servers: Sequence[str | Sequence[str]], server_name: str | None) -> list[str]:
     names: list[str] = []
-    for one in servers:
-        names += [one] if isinstance(one, str) else one
+    for server in servers:
+        names += [server] if isinstance(server, str) else server
     return names if server_name is None else [*names, server_name]

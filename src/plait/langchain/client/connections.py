@@ -1,4 +1,4 @@
-"""The kinds of connection, as dictionaries, under the names users of other adapters know."""
+"""Types of connection dictionaries, with the names of langchain-mcp-adapters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class McpHttpClientFactory(Protocol):
 
 
 class StdioConnection(TypedDict):
-    """A program on this machine."""
+    """A local program that speaks MCP on stdin and stdout."""
 
     transport: NotRequired[Literal["stdio"]]
     command: str
@@ -71,4 +71,4 @@ class WebsocketConnection(TypedDict):
 
 
 Connection = StdioConnection | SSEConnection | StreamableHttpConnection | WebsocketConnection
-"""Any of them; every key of the reference of options may stand in it too."""
+"""A connection of any transport; the reference lists further keys."""

@@ -1,46 +1,40 @@
-"""Tools that an agent is not shown at once: it searches for them, and then has them."""
+"""Deferred tools: an agent searches for them and then has them."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import mcp_types as types
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from typing_extensions import override
 
 from plait._support.exception_groups import one_line
-from plait.client.calls.arguments import argument_error_text, prepare_arguments
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.deferral import Split
 from plait.client.catalog.tokens import definition_text
 from plait.client.catalog.tool import Tool
-from plait.client.catalog.validation import prepare
 from plait.client.connections.credentials import Access
 from plait.client.toolbox import Toolbox
-from plait.errors import InvalidArgumentsError, PlaitError, ToolNotFoundError
-from plait.langchain.tools.caller import PlainCaller
-from plait.langchain.tools.failures import failed
+from plait.errors import PlaitError, ToolNotFoundError
+from plait.langchain.tools.caller import ToolboxCaller, checked_arguments, free_name
+from plait.langchain.tools.content import output_from_error
+from plait.langchain.tools.graph_run import entries_of
 from plait.langchain.tools.output_handling import DEFAULT_HANDLING
-from plait.langchain.tools.runner import (
-    Answered,
-    Invocation,
-    Outcome,
-    ToolRunner,
-)
+from plait.langchain.tools.runner import Invocation, Outcome, ToolRunner
 from plait.langchain.tools.tool import MCPTool
 
 OWN_SERVER: Final = "plait/tools"
-"""Where the two tools stand instead of a server; no server can have that name."""
+"""The server name of the two tools; no configured server can have it."""
 
 SEARCH_TOOLS: Final = "search_tools"
 CALL_TOOL: Final = "call_tool"
 
 _FOUND: Final = "plait/found"
-"""Where the artifact of a search has the names of what was found."""
+"""The `_meta` key with the names of the tools that a search found."""
 
 _MOST_FOUND: Final = 5
 _MOST_SERVERS: Final = 12
@@ -64,7 +58,7 @@ _CALL_SCHEMA: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which tools of a toolbox are meant, and with whose credentials they are listed."""
+    """A choice of a toolbox's tools, and the credentials for listing them."""
 
     toolbox: Toolbox
     servers: tuple[str, ...] = ()
@@ -72,7 +66,9 @@ class Selection:
     exclude: Any = None
     access: Access | None = None
 
-    async def listed(self, run: Mapping[str, Any] | None, *, refresh: bool = False) -> list[Tool]:
+    async def list_tools(
+        self, run: Mapping[str, Any] | None, *, refresh: bool = False
+    ) -> list[Tool]:
         """List the tools.
 
         Raises:
@@ -89,26 +85,21 @@ class Selection:
 
 
 def loaded_names(messages: Iterable[BaseMessage]) -> list[str]:
-    """Return the tools that a conversation has found or called so far, in that order.
+    """Return the names of tools that a conversation has found or called, in that order.
 
-    The messages are all there is to remember: so it holds for one conversation, in any process.
+    The messages are the only state, so this works in any process.
     """
     names: dict[str, None] = {}
     for message in messages:
         if isinstance(message, AIMessage):
             names.update(dict.fromkeys(call["name"] for call in message.tool_calls))
         elif isinstance(message, ToolMessage):
-            names.update(dict.fromkeys(_found_in(message.artifact)))
+            artifact = entries_of(message.artifact)
+            # Only results of our own search count; no server can have this name.
+            if artifact.get("server") == OWN_SERVER:
+                found = entries_of(artifact.get("_meta")).get(_FOUND, ())
+                names.update(dict.fromkeys(map(str, found)))
     return list(names)
-
-
-def _found_in(artifact: object) -> list[str]:
-    if not isinstance(artifact, Mapping):
-        return []
-    told = cast("Mapping[str, Any]", artifact)
-    meta = cast("Mapping[str, Any]", told.get("_meta") or {})
-    # Whatever a server says of itself, it cannot be the one with this name.
-    return list(map(str, meta.get(_FOUND, ()))) if told.get("server") == OWN_SERVER else []
 
 
 def deferred_tools(
@@ -118,57 +109,51 @@ def deferred_tools(
     taken: Collection[str],
     messages: Iterable[BaseMessage] | None = None,
 ) -> list[MCPTool]:
-    """Make what an agent has in place of the tools that are deferred.
+    """Make the tools that an agent has in place of deferred ones.
 
-    In a conversation, that is a tool that finds others, and those that were found; they come
-    last, for what models have read before them can then be cached. Without one, what is found is
-    called through a second tool.
+    In a conversation, these are a search tool and the tools found so far, which come last to
+    keep the prompt before them cacheable. Without `messages`, a second tool calls what was found.
     """
-    if not split.deferred:
+    deferred = split.deferred
+    if not deferred:
         return []
     if messages is None:
-        return _search_and_call(split.deferred, runner, selection, taken)
-    told = "Finds them by what they do; those found can be called afterwards."
-    search = _searching(split.deferred, runner, selection, taken, told=told, shows_schemas=False)
-    known = {tool.name: tool for tool in split.deferred}
-    loaded = [known[name] for name in loaded_names(messages) if name in known]
+        call_name = free_name(CALL_TOOL, taken)
+        usage = f"Finds them by what they do, for {call_name}."
+        search = _search_tool(deferred, runner, selection, taken, usage, shows_schemas=True)
+        call = Tool(
+            server=OWN_SERVER,
+            wire_name=CALL_TOOL,
+            name=call_name,
+            description=f"Calls a tool that {search.name} has found.",
+            input_schema=_CALL_SCHEMA,
+        )
+        return [search, MCPTool(call, _CallRunner(runner, selection, search_name=search.name))]
+    usage = "Finds them by what they do; those found can be called afterwards."
+    search = _search_tool(deferred, runner, selection, taken, usage, shows_schemas=False)
+    by_name = {tool.name: tool for tool in deferred}
+    loaded = [by_name[name] for name in loaded_names(messages) if name in by_name]
     return [search, *(MCPTool(tool, runner) for tool in loaded)]
 
 
-def _search_and_call(
-    deferred: Sequence[Tool], runner: ToolRunner, selection: Selection, taken: Collection[str]
-) -> list[MCPTool]:
-    caller = _free(CALL_TOOL, taken)
-    told = f"Finds them by what they do, for {caller}."
-    search = _searching(deferred, runner, selection, taken, told=told, shows_schemas=True)
-    call = Tool(
-        server=OWN_SERVER,
-        wire_name=CALL_TOOL,
-        name=caller,
-        description=f"Calls a tool that {search.name} has found.",
-        input_schema=_CALL_SCHEMA,
-    )
-    return [search, MCPTool(call, _CallingRunner(runner, selection, finder=search.name))]
-
-
-def _searching(
+def _search_tool(
     deferred: Sequence[Tool],
     runner: ToolRunner,
     selection: Selection,
     taken: Collection[str],
+    usage: str,
     *,
-    told: str,
     shows_schemas: bool,
 ) -> MCPTool:
     tool = Tool(
         server=OWN_SERVER,
         wire_name=SEARCH_TOOLS,
-        name=_free(SEARCH_TOOLS, taken),
-        description=f"There are {len(deferred)} more tools, of: {_servers(deferred)}. {told}",
+        name=free_name(SEARCH_TOOLS, taken),
+        description=f"There are {len(deferred)} more tools, of: {_servers(deferred)}. {usage}",
         input_schema=_SEARCH_SCHEMA,
         annotations={"read_only_hint": True, "idempotent_hint": True},
     )
-    return MCPTool(tool, _SearchingRunner(runner, selection, shows_schemas=shows_schemas))
+    return MCPTool(tool, _SearchRunner(runner, selection, shows_schemas=shows_schemas))
 
 
 def _servers(tools: Iterable[Tool]) -> str:
@@ -176,14 +161,8 @@ def _servers(tools: Iterable[Tool]) -> str:
     return ", ".join(names[:_MOST_SERVERS]) + (", …" if len(names) > _MOST_SERVERS else "")
 
 
-def _free(name: str, taken: Collection[str]) -> str:
-    while name in taken:
-        name = f"mcp_{name}"
-    return name
-
-
-class _SearchingRunner(ToolRunner):
-    """Runs the tool that finds others, among those that the run may use."""
+class _SearchRunner(ToolRunner):
+    """Runs the search tool over the tools that the run may use."""
 
     def __init__(self, runner: ToolRunner, selection: Selection, *, shows_schemas: bool) -> None:
         super().__init__(selection.toolbox, runner.settings)
@@ -191,46 +170,37 @@ class _SearchingRunner(ToolRunner):
         self._shows_schemas = shows_schemas
 
     @override
-    async def run(self, tool: Tool, use: Invocation, config: Mapping[str, Any]) -> Outcome:
-        finder = _Finder(self._selection, _run(use, config), shows_schemas=self._shows_schemas)
-        # What is found is for the model, wherever the client puts the answers of servers.
+    async def run(self, tool: Tool, invocation: Invocation, config: Mapping[str, Any]) -> Outcome:
+        run = invocation.run(config)
+        caller = _SearchCaller(self._selection, run, shows_schemas=self._shows_schemas)
+        # The model reads the matches even if the client sends server content to the artifact.
         settings = replace(self.settings, handling=DEFAULT_HANDLING)
-        return await ToolRunner(finder, settings).run(tool, use, config)
+        return await ToolRunner(caller, settings).run(tool, invocation, config)
 
 
-class _Finder(PlainCaller):
+class _SearchCaller(ToolboxCaller):
     """Answers one search."""
 
     def __init__(
         self, selection: Selection, run: Mapping[str, Any], *, shows_schemas: bool
     ) -> None:
-        self._toolbox = selection.toolbox
+        super().__init__(selection.toolbox)
         self._selection = selection
         self._run = run
         self._shows_schemas = shows_schemas
-        self.run_blocking = self._toolbox.run_blocking
-
-    async def read(
-        self, server: str, uri: str, *, access: Access | None = None
-    ) -> types.ReadResourceResult:
-        """Read a resource."""
-        return await self._toolbox.read(server, uri, access=access)
 
     async def execute(self, call: ToolCall) -> ToolResult:
         """Search.
 
         Raises:
-            PlaitError: No server can be asked, or the arguments are wrong.
+            PlaitError: No server can be reached, or the arguments are wrong.
         """
-        schema = await prepare(_SEARCH_SCHEMA)
-        if problems := prepare_arguments(schema, call.arguments, tool=call.tool).problems:
-            raise InvalidArgumentsError(argument_error_text(call.tool, problems), tool=call.tool)
-        listed = await self._selection.listed(self._run)
-        deferred = self._toolbox.deferring.split(listed).deferred
-        index = self._toolbox.deferring.index(deferred)
-        matches = index.search(str(call.arguments["query"]), _MOST_FOUND)
-        found = [match.tool for match in matches]
-        text = "\n".join(map(self._described, found)) or (
+        await checked_arguments(_SEARCH_SCHEMA, call.arguments, tool=call.tool)
+        deferring = self._toolbox.deferring
+        deferred = deferring.split(await self._selection.list_tools(self._run)).deferred
+        matches = deferring.index(deferred).search(str(call.arguments["query"]), _MOST_FOUND)
+        tools = [match.tool for match in matches]
+        text = "\n".join(map(self._description, tools)) or (
             f"No tool fits. Try other words; there are tools of: {_servers(deferred)}"
         )
         return ToolResult(
@@ -238,53 +208,41 @@ class _Finder(PlainCaller):
             tool=SEARCH_TOOLS,
             is_error=False,
             content=(types.TextContent(text=text),),
-            meta={_FOUND: [tool.name for tool in found]},
+            meta={_FOUND: [tool.name for tool in tools]},
         )
 
-    def _described(self, tool: Tool) -> str:
+    def _description(self, tool: Tool) -> str:
         if self._shows_schemas:
             return definition_text(tool)
-        return (
-            f"{tool.name}: {one_line(tool.description or tool.title or '', _LONGEST_DESCRIPTION)}"
-        )
+        description = one_line(tool.description or tool.title or "", _LONGEST_DESCRIPTION)
+        return f"{tool.name}: {description}"
 
 
-class _CallingRunner(ToolRunner):
-    """Runs the tool that is named, as if it had been called itself."""
+class _CallRunner(ToolRunner):
+    """Runs a deferred tool by its name, as if the model had called it directly."""
 
-    def __init__(self, runner: ToolRunner, selection: Selection, *, finder: str) -> None:
+    def __init__(self, runner: ToolRunner, selection: Selection, *, search_name: str) -> None:
         super().__init__(selection.toolbox, runner.settings)
         self._runner = runner
         self._selection = selection
-        self._finder = finder
+        self._search_name = search_name
 
     @override
-    async def run(self, tool: Tool, use: Invocation, config: Mapping[str, Any]) -> Outcome:
+    async def run(self, tool: Tool, invocation: Invocation, config: Mapping[str, Any]) -> Outcome:
         try:
-            wanted, arguments = await self._wanted(use, _run(use, config))
+            arguments = await checked_arguments(_CALL_SCHEMA, invocation.arguments, tool=CALL_TOOL)
+            target = await self._find(str(arguments["name"]), invocation.run(config))
         except PlaitError as error:
-            if not self._is_for_model(error):
+            if not self.settings.is_for_model(error):
                 raise
-            converted = failed(error, tool, sanitize=self.settings.sanitize)
-            return Answered(converted=converted, is_error=True)
-        return await self._runner.run(wanted, replace(use, arguments=arguments), config)
+            return output_from_error(error, tool, sanitize=self.settings.sanitize)
+        target_invocation = replace(invocation, arguments=arguments.get("arguments") or {})
+        return await self._runner.run(target, target_invocation, config)
 
-    async def _wanted(
-        self, use: Invocation, run: Mapping[str, Any]
-    ) -> tuple[Tool, Mapping[str, Any]]:
-        schema = await prepare(_CALL_SCHEMA)
-        prepared = prepare_arguments(schema, use.arguments, tool=CALL_TOOL)
-        if prepared.problems:
-            text = argument_error_text(CALL_TOOL, prepared.problems)
-            raise InvalidArgumentsError(text, tool=CALL_TOOL)
-        name = str(prepared.arguments["name"])
-        listed = {tool.name: tool for tool in await self._selection.listed(run)}
-        if name not in listed:
-            near = get_close_matches(name, listed, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"search with {self._finder}"
+    async def _find(self, name: str, run: Mapping[str, Any]) -> Tool:
+        tools = {tool.name: tool for tool in await self._selection.list_tools(run)}
+        if name not in tools:
+            near = get_close_matches(name, tools, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"search with {self._search_name}"
             raise ToolNotFoundError(f"there is no tool {name!r}: {hint}", tool=name)
-        return listed[name], prepared.arguments.get("arguments") or {}
-
-
-def _run(use: Invocation, config: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {**config, "context": getattr(use.runtime, "context", None)}
+        return tools[name]

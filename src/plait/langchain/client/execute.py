@@ -1,4 +1,4 @@
-"""Calling one tool by its name, without an agent."""
+"""Calling a tool by its name, without an agent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from langchain_core.messages import ToolMessage
 from plait.errors import ToolNotFoundError
 from plait.langchain.client.client import MultiServerMCPClient
 from plait.langchain.tools.blocks import Block, text_block
-from plait.langchain.tools.runner import Answered, Invocation
+from plait.langchain.tools.content import ToolOutput
+from plait.langchain.tools.runner import Invocation
 from plait.langchain.tools.tool import MCPTool
 
 
@@ -28,17 +29,17 @@ async def execute_tool(
     Raises:
         ToolNotFoundError: No server offers it.
         ToolFailedError: The tool reported a failure.
-        PlaitError: The call could not be made, or its outcome is not known.
+        PlaitError: The call failed, or its outcome is not known.
     """
     servers = client.toolbox.server_names
-    offered = [
-        tool
+    tools = [
+        tool.tool
         for tool in await client.get_tools()
         if isinstance(tool, MCPTool) and tool.tool.server in servers
     ]
-    found = [one.tool for one in offered if name in {one.name, one.tool.full_name}]
+    found = [tool for tool in tools if name in {tool.name, tool.full_name}]
     if not found:
-        names = [one.name for one in offered]
+        names = [tool.name for tool in tools]
         near = difflib.get_close_matches(name, names, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names) or 'none'}"
         raise ToolNotFoundError(f"there is no tool {name!r} ({hint})", tool=name)
@@ -46,9 +47,7 @@ async def execute_tool(
     config = {"configurable": dict(context or {})}
     outcome = await runner.run(found[0], Invocation(arguments=args or {}), config)
     content: Any = []
-    if isinstance(outcome, Answered):
-        content = outcome.converted.content
-    elif isinstance(outcome, ToolMessage):
+    if isinstance(outcome, ToolOutput | ToolMessage):
         content = cast("Any", outcome.content)
     return [text_block(content)] if isinstance(content, str) else list(content)
 

@@ -1,17 +1,15 @@
-"""Tools, and facts about the server, of a session or a connection that the user gives."""
+"""Tools and server information of a session or a connection."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import mcp_types as types
 from langchain_core.tools import BaseTool
 from mcp import Client
-from mcp.client import ClientRequestContext, ClientSession
-from mcp.client.session import ElicitationFnT
+from mcp.client import ClientSession
 
-from plait.client.calls.callbacks import OnLog
 from plait.client.catalog.names import NamePolicy, with_public_names
 from plait.client.catalog.sanitize_tools import sanitize_tool
 from plait.client.catalog.schemas import Profile
@@ -55,20 +53,20 @@ async def load_mcp_tools(
 ) -> list[BaseTool]:
     """Load the tools of a session that you manage, or of a connection.
 
-    Over a session of yours nothing is healed: tools work while it is open. Of a connection the
-    tools hold one that lasts and heals; it is closed when the last of them is gone.
+    Tools of a session work while it is open. Tools of a connection share one that reconnects; it
+    is closed when the last of them is garbage collected.
 
     Raises:
         ValueError: There is neither a session nor a connection.
     """
     name = server_name or _UNNAMED
-    settings = _settings(
-        callbacks,
-        tool_interceptors,
+    settings = RunnerSettings(
+        interceptors=tuple(tool_interceptors or ()),
+        callbacks=callbacks or Callbacks(),
         handle_tool_errors=handle_tool_errors,
         standard_blocks=use_standard_content_blocks,
-        output_handling=output_handling,
         sanitize=sanitize,
+        handling=OutputHandling.of(output_handling),
     )
     prefixed = "" if server_name is None else "_" if tool_name_prefix else ""
     names = NamePolicy(
@@ -101,7 +99,7 @@ def convert_mcp_tool_to_langchain_tool(
     tool_name_prefix: bool = False,
     handle_tool_errors: bool = True,
 ) -> BaseTool:
-    """Make a LangChain tool of one MCP tool; with a session, call this in the session's loop.
+    """Make a LangChain tool of an MCP tool; with a session, call this in the session's loop.
 
     Raises:
         ValueError: There is neither a session nor a connection.
@@ -114,7 +112,11 @@ def convert_mcp_tool_to_langchain_tool(
         caller = toolbox_for(name, connection, callbacks)
     else:
         raise ValueError(_NEITHER)
-    settings = _settings(callbacks, tool_interceptors, handle_tool_errors=handle_tool_errors)
+    settings = RunnerSettings(
+        interceptors=tuple(tool_interceptors or ()),
+        callbacks=callbacks or Callbacks(),
+        handle_tool_errors=handle_tool_errors,
+    )
     names = NamePolicy(separator="_" if tool_name_prefix and server_name else "")
     (named,) = with_public_names([sanitize_tool(Tool.from_mcp(name, tool))[0]], names)
     return MCPTool(named, ToolRunner(caller, settings))
@@ -127,9 +129,9 @@ async def load_mcp_server_info(
     callbacks: Callbacks | None = None,
     server_name: str | None = None,
 ) -> ServerFacts:
-    """Return who a server says it is, what it can do, and its instructions.
+    """Return the name, version, capabilities and instructions of a server.
 
-    A session that is not initialized yet is initialized by this.
+    Initializes a session that is not initialized yet.
 
     Raises:
         ValueError: There is neither a session nor a connection.
@@ -142,10 +144,11 @@ async def load_mcp_server_info(
         return ServerFacts.of(session)
     if connection is None:
         raise ValueError(_NEITHER)
-    context = CallbackContext(server_name=server_name or _UNNAMED)
-    told = callbacks.to_mcp_format(context=context) if callbacks is not None else None
+    name = server_name or _UNNAMED
+    context = CallbackContext(server_name=name)
+    mcp_callbacks = None if callbacks is None else callbacks.to_mcp_format(context=context)
     server = server_from(connection)
-    async with opened_session(server_name or _UNNAMED, server, mcp_callbacks=told) as opened:
+    async with opened_session(name, server, mcp_callbacks=mcp_callbacks) as opened:
         return ServerFacts.of(opened)
 
 
@@ -157,58 +160,11 @@ def toolbox_for(
     sanitize: bool = True,
 ) -> Toolbox:
     """Make a toolbox of one connection."""
-    told = callbacks or Callbacks()
+    callbacks = callbacks or Callbacks()
+    options = {**callbacks.notification_callbacks(), "sanitize": sanitize}
     return Toolbox(
         {"servers": {name: connection}},
-        on_log=log_callback(told),
-        on_elicitation=question_callback(told),
-        **cast("ClientOptions", {**told.notices(), "sanitize": sanitize}),
-    )
-
-
-def log_callback(callbacks: Callbacks) -> OnLog | None:
-    """Return what takes the log messages that belong to no call."""
-    if not callbacks.hears_logs:
-        return None
-
-    async def told(server: str, params: types.LoggingMessageNotificationParams) -> None:
-        await callbacks.logged(params, CallbackContext(server_name=server))
-
-    return told
-
-
-def question_callback(callbacks: Callbacks) -> Callable[[str], ElicitationFnT]:
-    """Return what makes the answers to questions that nobody else answers."""
-
-    def for_server(server: str) -> ElicitationFnT:
-        told = callbacks.to_mcp_format(context=CallbackContext(server_name=server))
-        return told.elicitation_callback or declined
-
-    return for_server
-
-
-async def declined(
-    context: ClientRequestContext, params: types.ElicitRequestParams
-) -> types.ElicitResult:
-    """Answer a question that nobody is there to answer."""
-    del context, params
-    return types.ElicitResult(action="decline")
-
-
-def _settings(
-    callbacks: Callbacks | None,
-    interceptors: Sequence[ToolCallInterceptor] | None,
-    *,
-    handle_tool_errors: bool,
-    standard_blocks: bool = True,
-    output_handling: HandlingLayer = None,
-    sanitize: bool = True,
-) -> RunnerSettings:
-    return RunnerSettings(
-        interceptors=tuple(interceptors or ()),
-        callbacks=callbacks or Callbacks(),
-        handle_tool_errors=handle_tool_errors,
-        standard_blocks=standard_blocks,
-        sanitize=sanitize,
-        handling=OutputHandling.of(output_handling),
+        on_log=callbacks.log_callback(),
+        on_elicitation=callbacks.elicitation_callback,
+        **cast("ClientOptions", options),
     )

@@ -1,4 +1,4 @@
-"""Middleware that gives an agent the tools its servers offer now, turn by turn."""
+"""Middleware that offers an agent the current tools of its servers in every turn."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import html
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from langchain.agents.middleware import (
     AgentMiddleware,
@@ -21,36 +21,41 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
 from plait._support.sanitize import harmless
+from plait.client.catalog.deferral import DeferralPlan
 from plait.client.catalog.schemas import Profile
 from plait.errors import PlaitError
 from plait.langchain.client.client import MultiServerMCPClient
-from plait.langchain.client.native_search import has_tool_search, marked_for_search
 from plait.langchain.tools.blocks import text_block
-from plait.langchain.tools.model_support import profile_of, readable_by
+from plait.langchain.tools.model_support import profile_of, provider_of, readable_by
+from plait.langchain.tools.tool import MCPTool
 
 logger = logging.getLogger("plait.langchain")
 
-_END_OF_MARK = re.compile(r"<\s*/\s*server_instructions", re.IGNORECASE)
+_END_TAG = re.compile(r"<\s*/\s*server_instructions", re.IGNORECASE)
 
 _NATIVE: ProviderToolSearchMiddleware[Any, Any] = ProviderToolSearchMiddleware()
-"""Adds the search of a provider to requests with tools that are marked for it."""
+"""Adds the tool search of a provider to requests whose tools are marked for it."""
 
-ToolAnswer = ToolMessage | Command[Any]
+_NATIVE_PROVIDERS: Final = frozenset({"anthropic", "openai"})
+"""The providers whose tool search LangChain supports."""
+
+ToolCallResult = ToolMessage | Command[Any]
 
 
 class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
-    """Offers the tools of a client's servers to the model, as they are at each turn.
+    """Offers the model the tools of a client's servers, listed anew in every turn.
 
-    Tools that appear are offered from the next turn on; one that went away answers with an error
-    that the model can read. Schemas are shaped for the model that is asked, and content which
-    that model cannot take is described to it instead. With `report_unavailable`, the model is
-    told which servers cannot be reached or need somebody to sign in, and the run goes on even
-    when there are none left; servers that are `required` end it. With `instructions`, what
-    servers say about their use stands behind the instructions of the agent, marked as theirs:
-    only that of servers whose configuration says `trust_instructions`.
+    New tools are offered from the next turn on; a call of a removed tool returns an error that
+    the model can read. Schemas are shaped for the model, and a line of text replaces content
+    that it does not support.
 
-    Where the client defers tools, the model gets `search_tools`, and from the next turn on the
-    tools it has found or called in this conversation.
+    With `report_unavailable`, a note names the servers that cannot be reached or need a sign-in,
+    and the run continues without their tools, unless a server is `required`. With `instructions`,
+    the system prompt has the instructions of servers whose configuration has
+    `trust_instructions`, marked with the server's name.
+
+    If the client defers tools, the model gets `search_tools`, and from the next turn on the tools
+    that it has found or called in this conversation.
     """
 
     def __init__(
@@ -78,7 +83,7 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any] | AIMessage:
-        """Add the tools, and ask the model."""
+        """Add the tools to the request, and call the model."""
         prepared = await self._prepared(request, run_of(request))
         if self._searches_natively(request.model):
             return await _NATIVE.awrap_model_call(prepared, handler)
@@ -89,7 +94,7 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any] | AIMessage:
-        """Do what `awrap_model_call` does, in blocking code."""
+        """Do what `awrap_model_call` does, and block until it is done."""
         prepared = self.client.run_blocking(self._prepared, request, run_of(request))
         if self._searches_natively(request.model):
             return _NATIVE.wrap_model_call(prepared, handler)
@@ -98,9 +103,9 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
     async def awrap_tool_call(
         self,
         request: ToolCallRequest,
-        handler: Callable[[ToolCallRequest], Awaitable[ToolAnswer]],
-    ) -> ToolAnswer:
-        """Run a tool that was added, or say that it is gone."""
+        handler: Callable[[ToolCallRequest], Awaitable[ToolCallResult]],
+    ) -> ToolCallResult:
+        """Run a tool of the servers, or return an error if it does not exist any more."""
         if request.tool is not None:
             return await handler(request)
         try:
@@ -110,9 +115,9 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         return self._gone(request) if tool is None else await handler(request.override(tool=tool))
 
     def wrap_tool_call(
-        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolAnswer]
-    ) -> ToolAnswer:
-        """Do what `awrap_tool_call` does, in blocking code."""
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolCallResult]
+    ) -> ToolCallResult:
+        """Do what `awrap_tool_call` does, and block until it is done."""
         if request.tool is not None:
             return handler(request)
         try:
@@ -125,26 +130,26 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         self, request: ModelRequest[Any], run: Mapping[str, Any]
     ) -> ModelRequest[Any]:
         tools = await self._tools(request, run)
-        told = await self._told() if self._instructions else ()
-        return self._equipped(request, tools, told)
+        instructions = await self._server_instructions() if self._instructions else ()
+        return self._with_tools(request, tools, instructions)
 
-    async def _told(self) -> list[str]:
-        """Collect the instructions of the servers that are trusted and can be reached."""
+    async def _server_instructions(self) -> list[str]:
+        """Return the instructions of servers that are trusted and reachable."""
         configured = self.client.config.servers
-        told: list[str] = []
+        notes: list[str] = []
         for name in self._servers or configured:
             if not configured[name].trust_instructions or name in self.client.status().failures:
                 continue
             if self.client.toolbox.is_waiting(name):
-                continue  # it is started when it is called, not to hear what it has to say
+                continue  # a server is not started for its instructions alone
             try:
                 facts = await self.client.toolbox.server_info(name)
             except PlaitError as error:
-                logger.warning("going on without the instructions of %s: %s", name, error)
+                logger.warning("continuing without the instructions of %s: %s", name, error)
                 continue
             if facts.instructions and facts.instructions.strip():
-                told.append(instructions_note(name, facts.instructions))
-        return told
+                notes.append(instructions_note(name, facts.instructions))
+        return notes
 
     async def _tools(self, request: ModelRequest[Any], run: Mapping[str, Any]) -> list[BaseTool]:
         profile: Profile | None = self._profile or self.client.profile
@@ -164,17 +169,19 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         except PlaitError as error:
             if not self._is_outage(error):
                 raise
-            logger.warning("going on without tools: %s", error)
+            logger.warning("continuing without tools: %s", error)
             return []
-        return marked_for_search(tools, self.client.toolbox.deferring) if native else tools
+        return _marked_for_search(tools, self.client.toolbox.deferring) if native else tools
 
     def _searches_natively(self, model: object) -> bool:
-        """Say whether the model's provider searches the tools that are deferred."""
+        """Return whether the model's provider searches the deferred tools."""
         deferring = self.client.toolbox.deferring
-        return deferring.is_set and deferring.is_native and has_tool_search(model)
+        if not deferring.is_set or not deferring.is_native:
+            return False
+        return provider_of(model) in _NATIVE_PROVIDERS
 
     def _is_outage(self, error: PlaitError) -> bool:
-        """Say whether the model can be told of it, because no one insists on these servers."""
+        """Return whether the run can continue without the servers that failed."""
         kinds = {"transport"} if self.client.raises_auth_errors else {"transport", "auth"}
         if error.kind not in kinds or not self._report_unavailable:
             return False
@@ -182,7 +189,7 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         return not any(status[name].required for name in status.failures)
 
     async def _find(self, call: ToolCall, run: Mapping[str, Any]) -> BaseTool | None:
-        """Return the tool that is called; one that is deferred need not have been found."""
+        """Return the tool of a call; a deferred one need not have been found before."""
         tools = await self.client.get_tools(
             *self._servers,
             include=self._include,
@@ -192,25 +199,24 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         )
         return next((tool for tool in tools if tool.name == call["name"]), None)
 
-    def _equipped(
-        self, request: ModelRequest[Any], tools: Sequence[BaseTool], told: Sequence[str]
+    def _with_tools(
+        self, request: ModelRequest[Any], tools: Sequence[BaseTool], instructions: Sequence[str]
     ) -> ModelRequest[Any]:
         own = {tool.name for tool in request.tools if isinstance(tool, BaseTool)}
         added = [tool for tool in tools if tool.name not in own]
         messages = readable_by(request.model, request.messages)
         changed = request.override(tools=[*request.tools, *added], messages=messages)
-        note = self._note()
         system = request.system_message
-        for text in (*told, *([note] if note is not None else [])):
-            system = with_note(system, text)
+        for note in (*instructions, *self._unavailable_notes()):
+            system = with_note(system, note)
         if system is request.system_message:
             return changed
         return changed.override(system_message=system)
 
-    def _note(self) -> str | None:
-        """Name the servers that cannot be used now."""
+    def _unavailable_notes(self) -> list[str]:
+        """Return a note that names the servers that cannot be used now, if there are any."""
         if not self._report_unavailable:
-            return None
+            return []
         status = self.client.status()
         names = [name for name in status.failures if not self._servers or name in self._servers]
         unsigned = [name for name in names if status[name].needs_auth]
@@ -218,15 +224,15 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
             "are unavailable at the moment": [name for name in names if name not in unsigned],
             "need the user to sign in first": unsigned,
         }
-        said = [
-            f"These tool servers {what}: {', '.join(sorted(some))}."
-            for what, some in groups.items()
-            if some
+        sentences = [
+            f"These tool servers {state}: {', '.join(sorted(group))}."
+            for state, group in groups.items()
+            if group
         ]
-        return " ".join(said) or None
+        return [" ".join(sentences)] if sentences else []
 
     def _failed(self, request: ToolCallRequest, error: PlaitError) -> ToolMessage:
-        """Answer a call whose tool cannot be looked up; every call needs an answer."""
+        """Return the error of a tool that cannot be looked up, for every call needs a result."""
         if error.kind == "config" or not self.client.handle_tool_errors:
             raise error
         return error_message(request, error.message)
@@ -238,14 +244,26 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         return error_message(request, text)
 
 
+def _marked_for_search(tools: Sequence[BaseTool], deferring: DeferralPlan) -> list[BaseTool]:
+    """Mark the deferred tools, which the provider then hides from the model until it finds them."""
+    own = [tool.tool for tool in tools if isinstance(tool, MCPTool)]
+    deferred = {tool.name for tool in deferring.split(own).deferred}
+    return [
+        tool.model_copy(update={"extras": {**(tool.extras or {}), "defer_loading": True}})
+        if tool.name in deferred
+        else tool
+        for tool in tools
+    ]
+
+
 def _messages_of(request: ModelRequest[Any]) -> Sequence[BaseMessage]:
-    """Return the whole conversation; others may have shortened what is sent of it."""
+    """Return the whole conversation, of which other middleware may send only a part."""
     state = cast("Mapping[str, Any]", request.state)
     return state.get("messages") or request.messages
 
 
 def run_of(request: object) -> Mapping[str, Any]:
-    """Return the run that an agent is in, with the context of its graph."""
+    """Return the config of the agent's run, with the context of its graph."""
     try:
         config: Mapping[str, Any] = get_config()
     except RuntimeError:
@@ -255,20 +273,20 @@ def run_of(request: object) -> Mapping[str, Any]:
 
 
 def instructions_note(server: str, instructions: str) -> str:
-    """Mark instructions as those of a server; they cannot end the mark by themselves."""
-    said = _END_OF_MARK.sub("<\\\\/server_instructions", harmless(instructions).strip())
+    """Wrap the instructions of a server in a tag, which they cannot close themselves."""
+    text = _END_TAG.sub("<\\\\/server_instructions", harmless(instructions).strip())
     name = html.escape(server)
-    return f'<server_instructions server="{name}">\n{said}\n</server_instructions>'
+    return f'<server_instructions server="{name}">\n{text}\n</server_instructions>'
 
 
 def error_message(request: ToolCallRequest, text: str) -> ToolMessage:
-    """Answer a call with a failure."""
+    """Return an error as the result of a call."""
     call = request.tool_call
     return ToolMessage(text, tool_call_id=call["id"], name=call["name"], status="error")
 
 
 def with_note(system: SystemMessage | None, note: str) -> SystemMessage:
-    """Add a note to the instructions; blocks stay as they are, with their marks for caching."""
+    """Add a note to the system prompt; existing blocks keep their cache marks."""
     if system is None:
         return SystemMessage(note)
     if isinstance(system.content, str):

@@ -1,4 +1,4 @@
-"""The tool with which an agent reads on in results that were shortened."""
+"""The tool with which an agent reads the rest of a shortened result."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-import mcp_types as types
 from typing_extensions import override
 
 from plait.client.calls.outcome import ToolResult
@@ -14,7 +13,7 @@ from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.tool import Tool
 from plait.client.connections.credentials import Access
 from plait.client.toolbox import Toolbox
-from plait.langchain.tools.caller import PlainCaller
+from plait.langchain.tools.caller import ToolboxCaller
 from plait.langchain.tools.runner import Invocation, Outcome, RunnerSettings, ToolRunner
 from plait.langchain.tools.tool import MCPTool
 
@@ -26,67 +25,59 @@ def read_more_tools(
     settings: RunnerSettings,
     access: Access | None = None,
 ) -> list[MCPTool]:
-    """Make the tool, under a name that is still free; without a result budget there is none."""
+    """Make the tool, under a name that is not taken; none without a result budget."""
     return [
-        MCPTool(tool, _ReadingRunner(_Reader(toolbox, tool.name), settings, access=access))
+        MCPTool(tool, _ReadMoreRunner(_ReadMoreCaller(toolbox, tool.name), settings, access=access))
         for tool in toolbox.own_tools(taken=taken)
     ]
 
 
-class _Reader(PlainCaller):
-    """Answers the tool from what a toolbox keeps."""
+class _ReadMoreCaller(ToolboxCaller):
+    """Answers the tool from the results that a toolbox keeps."""
 
     def __init__(self, toolbox: Toolbox, name: str) -> None:
-        self._toolbox = toolbox
+        super().__init__(toolbox)
         self._name = name
-        self.run_blocking = toolbox.run_blocking
 
     @override
     async def access_for(
         self, server: str, run: Mapping[str, Any] | None, given: Access | None = None
     ) -> Access | None:
-        """Find out whom a run acts for on the server that was asked.
+        """Return the credentials of a run on the server that made the result.
 
-        What came of no server, such as a resource that was read, belongs to nobody.
+        A result that no server made, such as a resource that was read, needs none.
         """
         if server not in self._toolbox.server_names:
             return None
         return await self._toolbox.access_for(server, run, given)
 
     async def execute(self, call: ToolCall) -> ToolResult:
-        """Read on.
+        """Read a part of a result.
 
         Raises:
             PlaitError: The result is not kept (any more), or the arguments are wrong.
         """
         return await self._toolbox.read_on(call, reader=self._name)
 
-    async def read(
-        self, server: str, uri: str, *, access: Access | None = None
-    ) -> types.ReadResourceResult:
-        """Read a resource."""
-        return await self._toolbox.read(server, uri, access=access)
-
     def server_of(self, handle: object) -> str | None:
-        """Return the server that was asked for a result."""
+        """Return the server that made a result."""
         return self._toolbox.server_of_full_result(handle)
 
 
-class _ReadingRunner(ToolRunner):
-    """Runs the tool as one of the server that was asked, with what is set for that server.
+class _ReadMoreRunner(ToolRunner):
+    """Runs the tool as one of the server that made the result.
 
     So a result is read with the same credentials, and through the same interceptors.
     """
 
     def __init__(
-        self, reader: _Reader, settings: RunnerSettings, *, access: Access | None = None
+        self, caller: _ReadMoreCaller, settings: RunnerSettings, *, access: Access | None = None
     ) -> None:
-        super().__init__(reader, settings, access=access)
-        self._reader = reader
+        super().__init__(caller, settings, access=access)
+        self._server_of = caller.server_of
 
     @override
-    async def run(self, tool: Tool, use: Invocation, config: Mapping[str, Any]) -> Outcome:
-        server = self._reader.server_of(use.arguments.get("handle"))
-        return await super().run(
-            tool if server is None else replace(tool, server=server), use, config
-        )
+    async def run(self, tool: Tool, invocation: Invocation, config: Mapping[str, Any]) -> Outcome:
+        server = self._server_of(invocation.arguments.get("handle"))
+        tool = tool if server is None else replace(tool, server=server)
+        return await super().run(tool, invocation, config)

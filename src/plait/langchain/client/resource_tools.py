@@ -1,25 +1,23 @@
-"""Two tools with which an agent finds and reads the resources of servers by itself."""
+"""Two tools with which an agent lists and reads the resources of servers."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 import mcp_types as types
 from typing_extensions import override
 
-from plait.client.calls.arguments import argument_error_text, prepare_arguments
+from plait.client.calls.content import ResourceContents
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.result_budget.limiter import READ_MORE
 from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.tool import Tool
-from plait.client.catalog.validation import prepare
-from plait.client.connections.credentials import Access
 from plait.client.toolbox import Toolbox
-from plait.errors import InvalidArgumentsError, PlaitError
-from plait.langchain.tools.caller import PlainCaller
+from plait.errors import PlaitError
+from plait.langchain.tools.caller import ToolboxCaller, checked_arguments, free_name
 from plait.langchain.tools.runner import RunnerSettings, ToolRunner
 from plait.langchain.tools.tool import MCPTool
 
@@ -36,19 +34,20 @@ def resource_tools(
     settings: RunnerSettings,
     reader: str = READ_MORE,
 ) -> list[MCPTool]:
-    """Make the tools for these servers, or for all, under names that are still free.
+    """Make the tools for these servers, or for all, under names that are not taken.
 
-    Servers of which the policy denies reading are left out.
+    Servers whose resources the policy denies are left out.
     """
-    asked = list(servers) or list(toolbox.server_names)
-    names = [name for name in asked if not toolbox.hides(_as_tool(name, _READ))]
+    names = [
+        name for name in servers or toolbox.server_names if not toolbox.hides(_as_tool(name, _READ))
+    ]
     if not names:
         return []
     server = {"type": "string", "enum": names, "description": "The server to ask."}
     listing = Tool(
         server="resources",
         wire_name=_LIST,
-        name=_free(_LIST, taken),
+        name=free_name(_LIST, taken),
         description="List the resources (files, records, documents) that servers offer to read.",
         input_schema={"type": "object", "properties": {"server": server}},
         annotations=_READ_ONLY,
@@ -56,7 +55,7 @@ def resource_tools(
     reading = Tool(
         server="resources",
         wire_name=_READ,
-        name=_free(_READ, taken),
+        name=free_name(_READ, taken),
         description=f"Read a resource that {listing.name} lists, or one that a template describes.",
         input_schema={
             "type": "object",
@@ -68,79 +67,58 @@ def resource_tools(
         },
         annotations=_READ_ONLY,
     )
-    librarian = _Librarian(toolbox, names, (listing, reading))
-    runner = ToolRunner(librarian, settings, reader=reader)
+    caller = _ResourceCaller(toolbox, names, (listing, reading))
+    runner = ToolRunner(caller, settings, reader=reader)
     return [MCPTool(listing, runner), MCPTool(reading, runner)]
 
 
 def _as_tool(server: str, name: str) -> Tool:
-    """Describe reading from a server as a tool of it, for the policy."""
+    """Describe the resources of a server as a tool of it, for the policy."""
     return Tool(server=server, wire_name=name, name=name, annotations=_READ_ONLY)
 
 
-def _free(name: str, taken: Collection[str]) -> str:
-    candidate = name
-    while candidate in taken:
-        candidate = f"mcp_{candidate}"
-    return candidate
-
-
-class _Librarian(PlainCaller):
+class _ResourceCaller(ToolboxCaller):
     """Answers the two tools from a toolbox."""
 
     def __init__(self, toolbox: Toolbox, servers: Sequence[str], tools: Sequence[Tool]) -> None:
-        self._toolbox = toolbox
+        super().__init__(toolbox)
         self._schemas = {tool.wire_name: tool.input_schema for tool in tools}
         self._servers = list(servers)
-        self.run_blocking = toolbox.run_blocking
-
-    async def read(
-        self, server: str, uri: str, *, access: Access | None = None
-    ) -> types.ReadResourceResult:
-        """Read a resource."""
-        return await self._toolbox.read(server, uri, access=access)
 
     @override
     async def bounded(
         self, result: ToolResult, call: ToolCall, *, reader: str = READ_MORE
     ) -> ToolResult:
-        """Return the result, or a shorter one if it is larger than the budget."""
+        """Return the result, shortened if it is over the budget."""
         return await self._toolbox.bounded(result, call, reader=reader)
 
     async def execute(self, call: ToolCall) -> ToolResult:
         """Answer a call.
 
         Raises:
-            PlaitError: A server cannot be asked, or the arguments are wrong.
+            PlaitError: A server cannot be reached, or the arguments are wrong.
         """
-        await self._check(call.tool, call.arguments)
+        await checked_arguments(self._schemas[call.tool], call.arguments, tool=call.tool)
         if call.tool == _LIST:
             return _text(call, await self._listed(call, call.arguments.get("server")))
         server = str(call.arguments.get("server"))
         uri = str((await self._permitted(call, server)).arguments.get("uri"))
-        contents = (await self.read(server, uri)).contents
-        blocks = [_block(one) for one in contents]
-        return ToolResult(server=server, tool=call.tool, is_error=False, content=tuple(blocks))
+        blocks = tuple(_block(contents) for contents in (await self.read(server, uri)).contents)
+        return ToolResult(server=server, tool=call.tool, is_error=False, content=blocks)
 
     async def _permitted(self, call: ToolCall, server: str) -> ToolCall:
-        """Hold a call to the policy as if it were a tool of the server that it asks."""
+        """Apply the policy to a call as to one of a tool of that server."""
         rest = {name: value for name, value in call.arguments.items() if name != "server"}
         own = replace(call, server=server, arguments=rest)
         permitted = await self._toolbox.permit(own, _as_tool(server, call.tool))
         if permitted is not own:
-            await self._check(call.tool, {**permitted.arguments, "server": server})
+            arguments = {**permitted.arguments, "server": server}
+            await checked_arguments(self._schemas[call.tool], arguments, tool=call.tool)
         return permitted
 
-    async def _check(self, tool: str, arguments: Mapping[str, Any]) -> None:
-        schema = self._schemas[tool]
-        validator = await prepare(schema)
-        if problems := prepare_arguments(validator, arguments, tool=tool).problems:
-            raise InvalidArgumentsError(argument_error_text(tool, problems), tool=tool)
-
     async def _listed(self, call: ToolCall, server: Any) -> str:
-        asked = [str(server)] if server else self._servers
-        found: list[dict[str, Any]] = []
-        for name in asked:
+        entries: list[dict[str, Any]] = []
+        for name in [str(server)] if server else self._servers:
             try:
                 await self._permitted(call, name)
                 resources = await self._toolbox.resources(name)
@@ -148,21 +126,20 @@ class _Librarian(PlainCaller):
             except PlaitError as error:
                 if server:
                     raise
-                found.append({"server": name, "unavailable": error.message})
+                entries.append({"server": name, "unavailable": error.message})
                 continue
-            found += [{"server": name, **_described(one.item)} for one in (*resources, *templates)]
-        return json.dumps(found, ensure_ascii=False, indent=2)
+            items = (listed.item for listed in (*resources, *templates))
+            entries += [{"server": name, **_description(item)} for item in items]
+        return json.dumps(entries, ensure_ascii=False, indent=2)
 
 
-def _described(item: types.Resource | types.ResourceTemplate) -> dict[str, Any]:
-    told = item.model_dump(by_alias=True, exclude_none=True, mode="json")
+def _description(item: types.Resource | types.ResourceTemplate) -> dict[str, Any]:
+    fields = item.model_dump(by_alias=True, exclude_none=True, mode="json")
     shown = ("uri", "uriTemplate", "name", "title", "description", "mimeType", "size")
-    return {name: told[name] for name in shown if name in told}
+    return {name: fields[name] for name in shown if name in fields}
 
 
-def _block(
-    contents: types.TextResourceContents | types.BlobResourceContents,
-) -> types.ContentBlock:
+def _block(contents: ResourceContents) -> types.ContentBlock:
     if isinstance(contents, types.TextResourceContents):
         return types.TextContent(text=contents.text)
     mime = contents.mime_type or ""

@@ -13,11 +13,11 @@ from mcp import ClientSession
 from plait.client.calls.content import ResourceContents
 
 _MOST_PAGES = 1000
-"""A list that is longer than this is one that never ends."""
+"""The limit for a server whose list never ends."""
 
 
 class ResourceSource(Protocol):
-    """Anything that lists resources page by page, and reads them, as the SDK's `Client` does."""
+    """Lists resources page by page, and reads them, as the SDK's `Client` does."""
 
     async def list_resources(self, *, cursor: str | None = None) -> types.ListResourcesResult:
         """List one page of resources."""
@@ -46,7 +46,7 @@ def convert_mcp_resource_to_langchain_blob(resource_uri: str, contents: Resource
 
 
 async def get_mcp_resource(session: ResourceSource | ClientSession, uri: str) -> list[Blob]:
-    """Read a resource, which may have several parts."""
+    """Read a resource; each part of its contents becomes a blob."""
     result = await session.read_resource(uri)
     return [convert_mcp_resource_to_langchain_blob(uri, contents) for contents in result.contents]
 
@@ -57,14 +57,14 @@ async def load_mcp_resources(
     """Read these resources, or all that the server lists.
 
     Raises:
-        RuntimeError: A resource could not be read; the cause says why.
+        RuntimeError: A resource could not be read; `__cause__` is the error.
     """
     if uris is None:
-        wanted = [uri async for uri in _listed(session)]
+        selected = [uri async for uri in _listed_uris(session)]
     else:
-        wanted = [uris] if isinstance(uris, str) else list(uris)
+        selected = [uris] if isinstance(uris, str) else list(uris)
     blobs: list[Blob] = []
-    for uri in wanted:
+    for uri in selected:
         try:
             blobs += await get_mcp_resource(session, uri)
         except Exception as error:  # boundary: a session may raise anything
@@ -72,7 +72,7 @@ async def load_mcp_resources(
     return blobs
 
 
-async def _listed(session: ResourceSource | ClientSession) -> AsyncIterator[str]:
+async def _listed_uris(session: ResourceSource | ClientSession) -> AsyncIterator[str]:
     cursor: str | None = None
     seen: set[str] = set()
     for _ in range(_MOST_PAGES):
@@ -80,7 +80,7 @@ async def _listed(session: ResourceSource | ClientSession) -> AsyncIterator[str]
         for resource in page.resources:
             yield resource.uri
         cursor = page.next_cursor
-        if not cursor or cursor in seen:  # a server that repeats a cursor would go on for ever
+        if not cursor or cursor in seen:  # a repeated cursor would never end
             return
         seen.add(cursor)
 

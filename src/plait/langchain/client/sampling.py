@@ -1,8 +1,7 @@
-"""Chat models that answer servers: what a server asks as messages, and the answer as MCP."""
+"""Sampling with chat models: MCP requests as LangChain messages, and the reply as MCP."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -14,16 +13,17 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.runnables import Runnable, RunnableBinding
 from langchain_core.runnables.config import var_child_runnable_config
 
+from plait.client.calls.callbacks import resolve
 from plait.client.calls.content import json_text
 from plait.client.calls.sampling import Sampler, Sampling, SamplingRequest, SamplingResult
 from plait.errors import ConfigError
 from plait.langchain.tools.blocks import Block, standard_block, text_block
 from plait.langchain.tools.mcp_blocks import mcp_content_from
 
-_LONGEST = ("max_tokens", "max_output_tokens", "max_completion_tokens", "num_predict")
-"""What classes of chat models call the longest answer."""
+_TOKEN_LIMITS = ("max_tokens", "max_output_tokens", "max_completion_tokens", "num_predict")
+"""The names that chat models have for the limit of output tokens."""
 
-_STOPPED: Mapping[str, str] = {
+_STOP_REASONS: Mapping[str, str] = {
     "end_turn": "endTurn",
     "stop": "endTurn",
     "length": "maxTokens",
@@ -32,16 +32,16 @@ _STOPPED: Mapping[str, str] = {
     "tool_calls": "toolUse",
     "tool_use": "toolUse",
 }
-"""Why an answer ended, in the words of providers and in those of MCP."""
+"""Stop reasons of providers and those of MCP."""
 
 
-def sampling_from(given: object) -> Sampling | None:
-    """Read the option of the client: a chat model, its name, a function, or all the settings.
+def sampling_from(option: object) -> Sampling | None:
+    """Read the `sampling` option: a chat model, its name, a function, or all settings.
 
     Raises:
-        ConfigError: There is no such model, or a setting makes no sense.
+        ConfigError: There is no such model, or a setting is not valid.
     """
-    sampling = Sampling.of(given)
+    sampling = Sampling.of(option)
     return None if sampling is None else replace(sampling, model=_sampler(sampling.model))
 
 
@@ -67,65 +67,64 @@ def _named_model(name: str) -> BaseChatModel:
 
 
 def _translated(function: Callable[..., Any]) -> Sampler:
-    """Let a function answer with a message of LangChain's, too."""
+    """Let a function also return a LangChain message."""
 
-    async def sample(server: str, asked: SamplingRequest) -> SamplingResult | str:
-        said = function(server, asked)
-        answer: Any = await said if inspect.isawaitable(said) else said
-        return result_from(answer, asked) if isinstance(answer, AIMessage) else answer
+    async def sample(server: str, request: SamplingRequest) -> SamplingResult | str:
+        reply: Any = await resolve(function(server, request))
+        return result_from(reply, request) if isinstance(reply, AIMessage) else reply
 
     return sample
 
 
 class _ChatModelSampler:
-    """Asks a chat model, out of sight of the run in which a server asks for it."""
+    """Calls a chat model, outside of the run in which the server asks for it."""
 
     def __init__(self, model: Runnable[Any, Any]) -> None:
         self._model = model
 
-    async def __call__(self, server: str, asked: SamplingRequest) -> SamplingResult:
-        """Ask the model."""
+    async def __call__(self, server: str, request: SamplingRequest) -> SamplingResult:
+        """Call the model."""
         del server
-        model, extra = _limited(self._model, asked)
-        if asked.tools and _tool_mode(asked) != "none":
-            model = _with_tools(model, asked)
-        if asked.stop_sequences:
-            extra["stop"] = asked.stop_sequences
-        # The callbacks of the run would trace and stream what is none of its business.
+        model, extra = _limited(self._model, request)
+        if request.tools and _tool_mode(request) != "none":
+            model = _with_tools(model, request)
+        if request.stop_sequences:
+            extra["stop"] = request.stop_sequences
+        # The callbacks of the run must not trace or stream this call.
         token = var_child_runnable_config.set(None)
         try:
-            said = await model.ainvoke(messages_from(asked), **extra)
+            reply = await model.ainvoke(messages_from(request), **extra)
         finally:
             var_child_runnable_config.reset(token)
-        return result_from(said, asked)
+        return result_from(reply, request)
 
 
 def _limited(
-    model: Runnable[Any, Any], asked: SamplingRequest
+    model: Runnable[Any, Any], request: SamplingRequest
 ) -> tuple[Runnable[Any, Any], dict[str, Any]]:
-    """Return the model with the limits of a request, and those that it takes with each call."""
+    """Return the model with the limits of a request, and those to pass with the call."""
     if isinstance(model, RunnableBinding):
-        inner, extra = _limited(model.bound, asked)
+        inner, extra = _limited(model.bound, request)
         return model.model_copy(update={"bound": inner}), extra
     known = type(model).model_fields if isinstance(model, BaseChatModel) else {}
     changes: dict[str, Any] = {}
     extra: dict[str, Any] = {}
-    longest = next((name for name in _LONGEST if name in known), None)
-    if longest is None:
-        extra["max_tokens"] = asked.max_tokens
+    limit_name = next((name for name in _TOKEN_LIMITS if name in known), None)
+    if limit_name is None:
+        extra["max_tokens"] = request.max_tokens
     else:
-        own: object = getattr(model, longest)
-        limits = [limit for limit in (own, asked.max_tokens) if isinstance(limit, int)]
-        changes[longest] = min(limit for limit in limits if limit > 0)
-    if asked.temperature is not None:
-        (changes if "temperature" in known else extra)["temperature"] = asked.temperature
+        own: object = getattr(model, limit_name)
+        limits = [limit for limit in (own, request.max_tokens) if isinstance(limit, int)]
+        changes[limit_name] = min(limit for limit in limits if limit > 0)
+    if request.temperature is not None:
+        (changes if "temperature" in known else extra)["temperature"] = request.temperature
     if changes and isinstance(model, BaseChatModel):
         return model.model_copy(update=changes), extra
     return model, extra
 
 
-def _with_tools(model: Runnable[Any, Any], asked: SamplingRequest) -> Runnable[Any, Any]:
-    options = {"tool_choice": "any"} if _tool_mode(asked) == "required" else {}
+def _with_tools(model: Runnable[Any, Any], request: SamplingRequest) -> Runnable[Any, Any]:
+    options = {"tool_choice": "any"} if _tool_mode(request) == "required" else {}
     tools = [
         {
             "type": "function",
@@ -135,21 +134,21 @@ def _with_tools(model: Runnable[Any, Any], asked: SamplingRequest) -> Runnable[A
                 "parameters": tool.input_schema,
             },
         }
-        for tool in asked.tools or ()
+        for tool in request.tools or ()
     ]
     return cast("Any", model).bind_tools(tools, **options)
 
 
-def _tool_mode(asked: SamplingRequest) -> str:
-    return (asked.tool_choice and asked.tool_choice.mode) or "auto"
+def _tool_mode(request: SamplingRequest) -> str:
+    return (request.tool_choice and request.tool_choice.mode) or "auto"
 
 
-def messages_from(asked: SamplingRequest) -> list[BaseMessage]:
-    """Translate the conversation that a server wants to be continued."""
+def messages_from(request: SamplingRequest) -> list[BaseMessage]:
+    """Translate the conversation of a request."""
     messages: list[BaseMessage] = []
-    if asked.system_prompt:
-        messages.append(SystemMessage(asked.system_prompt))
-    for message in asked.messages:
+    if request.system_prompt:
+        messages.append(SystemMessage(request.system_prompt))
+    for message in request.messages:
         blocks: list[Block] = []
         calls: list[dict[str, Any]] = []
         for part in message.content_as_list:
@@ -169,7 +168,7 @@ def messages_from(asked: SamplingRequest) -> list[BaseMessage]:
 
 
 def _tool_message(part: types.ToolResultContent) -> ToolMessage:
-    blocks = [_block(one) for one in part.content]
+    blocks = [_block(block) for block in part.content]
     if not blocks and part.structured_content is not None:
         blocks = [text_block(json_text(part.structured_content))]
     return ToolMessage(
@@ -189,42 +188,44 @@ def _content(blocks: Sequence[Block]) -> Any:
     return list(blocks)
 
 
-def result_from(message: AIMessage, asked: SamplingRequest) -> SamplingResult:
-    """Translate what a model said; what MCP has no place for, such as thoughts, is left out."""
+def result_from(message: AIMessage, request: SamplingRequest) -> SamplingResult:
+    """Translate the reply of a model; content that MCP has no type for is left out."""
     facts: dict[str, Any] = dict(message.response_metadata)
     model = str(facts.get("model_name") or facts.get("model") or "unknown")
-    stopped = _stop_reason(message, facts)
-    content = _said(message)
-    if not asked.tools:
+    stop_reason = _stop_reason(message, facts)
+    content = _content_of(message)
+    if not request.tools:
         return types.CreateMessageResult(
-            role="assistant", content=content[0], model=model, stop_reason=stopped
+            role="assistant", content=content[0], model=model, stop_reason=stop_reason
         )
     calls = [
         types.ToolUseContent(name=call["name"], id=call["id"] or call["name"], input=call["args"])
         for call in message.tool_calls
     ]
-    said = [one for one in content if not isinstance(one, types.TextContent) or one.text]
+    blocks = [block for block in content if not isinstance(block, types.TextContent) or block.text]
     return types.CreateMessageResultWithTools(
         role="assistant",
-        content=[*said, *calls] or content[0],
+        content=[*blocks, *calls] or content[0],
         model=model,
-        stop_reason=stopped,
+        stop_reason=stop_reason,
     )
 
 
-def _said(message: AIMessage) -> list[types.TextContent | types.ImageContent | types.AudioContent]:
-    """Return the text, or what was made in place of it; there is always one block."""
+def _content_of(
+    message: AIMessage,
+) -> list[types.TextContent | types.ImageContent | types.AudioContent]:
+    """Return the text, images and audio of a reply: at least one block."""
     text = types.TextContent(text=str(message.text))
-    shown = [
+    media = [
         block
         for block in mcp_content_from(cast("Any", message.content_blocks))
         if isinstance(block, types.ImageContent | types.AudioContent)
     ]
-    return [text, *shown] if text.text or not shown else list(shown)
+    return [text, *media] if text.text or not media else list(media)
 
 
 def _stop_reason(message: AIMessage, facts: Mapping[str, Any]) -> str | None:
     if message.tool_calls:
         return "toolUse"
-    said = facts.get("stop_reason") or facts.get("finish_reason") or facts.get("done_reason")
-    return None if said is None else _STOPPED.get(str(said).lower(), str(said))
+    reason = facts.get("stop_reason") or facts.get("finish_reason") or facts.get("done_reason")
+    return None if reason is None else _STOP_REASONS.get(str(reason).lower(), str(reason))

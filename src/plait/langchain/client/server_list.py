@@ -1,4 +1,4 @@
-"""The servers of a client, which its user may change at any time."""
+"""The servers of a client, as a dictionary that the user may change at any time."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from plait.client.config.servers import ServerOptions
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What was changed since the last look."""
+    """The changes since the last check."""
 
     new: Mapping[str, Any]
-    gone: tuple[str, ...]
+    removed: tuple[str, ...]
 
 
 class ServerList:
-    """Keeps the dictionary that a user sees, and notices what is done to it."""
+    """Holds the dictionary of connections, and detects changes to it."""
 
     def __init__(self, source: ConfigSource | None) -> None:
         """Read the configuration.
 
         Raises:
-            ConfigError: Anything is wrong with it.
+            ConfigError: It is not valid.
         """
         if not source:
             self.config = ClientConfig(servers={})
             self.connections: dict[str, Any] = source if isinstance(source, dict) else {}
         else:
             self.config = read_config(source)
-            self.connections = _as_written(source, self.config)
-        self._seen = _copied(self.connections)
+            self.connections = _user_dict(source, self.config)
+        self._seen = _copy(self.connections)
 
     def changes(self) -> Changes:
-        """Say what was added, replaced and taken away since the last time."""
+        """Return what was added, replaced and removed since the last call."""
         if self._seen == self.connections:
             return Changes({}, ())
-        before, self._seen = self._seen, _copied(self.connections)
+        before, self._seen = self._seen, _copy(self.connections)
         new = {
             name: connection
             for name, connection in self.connections.items()
@@ -49,8 +49,8 @@ class ServerList:
         return Changes(new, tuple(name for name in before if name not in self.connections))
 
 
-def _as_written(source: ConfigSource, config: ClientConfig) -> dict[str, Any]:
-    """Return the user's own dictionary of servers, where there is one."""
+def _user_dict(source: ConfigSource, config: ClientConfig) -> dict[str, Any]:
+    """Return the user's own dictionary of servers if it is one, else a new dictionary."""
     if isinstance(source, dict):
         entries = cast("dict[str, Any]", source)
         if set(entries) == set(config.servers) and all(map(_is_server, entries.values())):
@@ -64,16 +64,16 @@ def _is_server(value: object) -> bool:
     )
 
 
-def _copied(connections: Mapping[str, Any]) -> dict[str, Any]:
+def _copy(connections: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        name: {key: _inner(entry) for key, entry in cast("Mapping[str, Any]", one).items()}
-        if isinstance(one, Mapping)
-        else one
-        for name, one in connections.items()
+        name: {key: _copied_value(value) for key, value in cast("Mapping[str, Any]", entry).items()}
+        if isinstance(entry, Mapping)
+        else entry
+        for name, entry in connections.items()
     }
 
 
-def _inner(value: Any) -> Any:
+def _copied_value(value: Any) -> Any:
     if isinstance(value, dict):
         return dict(cast("dict[str, Any]", value))
     return list(cast("list[Any]", value)) if isinstance(value, list) else value

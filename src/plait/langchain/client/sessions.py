@@ -1,4 +1,4 @@
-"""Sessions that a user opens and closes, and tools called over them."""
+"""Sessions that the user opens and closes, and calls of tools over them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from mcp import Client
 from mcp.client import ClientSession
 
 from plait._support.redact import Redactor
+from plait.client.calls.callbacks import resolve
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.tool_call import ToolCall, call_deadline, within_run
 from plait.client.config.read import read_config
@@ -34,38 +35,38 @@ from plait.client.transports.open import open_transport
 from plait.client.transports.wire import Wire, watched_exchanges
 from plait.errors import BlockingCallError, ClientClosedError
 from plait.langchain.tools.callbacks import MCPCallbacks
-from plait.langchain.tools.caller import PlainCaller
+from plait.langchain.tools.caller import BasicCaller
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 AnySession = Client | ClientSession
-"""What the MCP SDK calls by: its high-level client, or the session below it."""
+"""A session of the MCP SDK: its high-level client, or the session in it."""
 
 
 @asynccontextmanager
 async def create_session(
     connection: Mapping[str, Any] | ServerConfig, *, mcp_callbacks: MCPCallbacks | None = None
 ) -> AsyncGenerator[ClientSession]:
-    """Open a session that is not initialized yet; it is closed when the block ends.
+    """Open a session that is not initialized; it is closed when the block ends.
 
     Raises:
         PlaitError: The connection is wrong, or the server cannot be reached.
     """
     server = server_from(connection)
-    told = mcp_callbacks or MCPCallbacks()
+    callbacks = mcp_callbacks or MCPCallbacks()
     if isinstance(server, InProcessServer):
-        async with opened_session("server", server, mcp_callbacks=told) as session:
+        async with opened_session("server", server, mcp_callbacks=callbacks) as session:
             yield session
         return
     wire = Wire("server", Redactor(secret_values(server)), lambda: None)
     async with (
-        open_transport(server, wire) as (reading, writing),
+        open_transport(server, wire) as (read_stream, write_stream),
         ClientSession(
-            reading,
-            writing,
-            logging_callback=told.logging_callback,
-            elicitation_callback=told.elicitation_callback,
+            read_stream,
+            write_stream,
+            logging_callback=callbacks.logging_callback,
+            elicitation_callback=callbacks.elicitation_callback,
             **server.client_options,
         ) as session,
     ):
@@ -76,13 +77,13 @@ async def create_session(
 async def opened_session(
     name: str, server: ServerConfig, *, mcp_callbacks: MCPCallbacks | None = None
 ) -> AsyncGenerator[ClientSession]:
-    """Open a session of its own with a server, ready for use.
+    """Open and initialize a session with a server; it is closed when the block ends.
 
     Raises:
         PlaitError: The server cannot be reached, or does not complete the handshake.
     """
-    told = mcp_callbacks or MCPCallbacks()
-    voice = Voice(on_log=told.logging_callback, on_elicitation=told.elicitation_callback)
+    callbacks = mcp_callbacks or MCPCallbacks()
+    voice = Voice(on_log=callbacks.logging_callback, on_elicitation=callbacks.elicitation_callback)
     wire = Wire(name, Redactor(secret_values(server)), lambda: None)
     limit = server.timeouts.connect_seconds
     async with AsyncExitStack() as stack:
@@ -98,18 +99,18 @@ def server_from(connection: Mapping[str, Any] | ServerConfig, name: str = "serve
     """Read one connection.
 
     Raises:
-        ConfigError: Anything is wrong with it.
+        ConfigError: It is not valid.
     """
     return read_config({"servers": {name: connection}}).servers[name]
 
 
 async def list_all_tools(session: AnySession) -> list[types.Tool]:
-    """List the tools of every page, up to 1,000 of them."""
+    """List the tools of all pages, up to 1,000 pages."""
     return list((await list_tools(_as_client(session))).tools)
 
 
 class _BareSession:
-    """Has of the SDK's client what listing and calling tools needs, over the session below it."""
+    """Offers the part of the SDK's client that lists and calls tools, over a session."""
 
     def __init__(self, session: ClientSession) -> None:
         self.session = session
@@ -127,8 +128,8 @@ def _as_client(session: AnySession) -> Client:
     return session if isinstance(session, Client) else cast("Client", _BareSession(session))
 
 
-class SessionCaller(PlainCaller):
-    """Calls tools over a session that the user manages; nothing is healed or repeated here."""
+class SessionCaller(BasicCaller):
+    """Calls tools over a session that the user manages, without reconnects and retries."""
 
     def __init__(self, session: AnySession, name: str) -> None:
         self._session = session
@@ -139,7 +140,7 @@ class SessionCaller(PlainCaller):
         """Make a call.
 
         Raises:
-            PlaitError: Why there is no answer.
+            PlaitError: There is no result.
         """
         began = time.perf_counter()
         deadline = call_deadline(call, Timeouts(), None)
@@ -169,9 +170,8 @@ class SessionCaller(PlainCaller):
     async def _send(self, call: ToolCall, deadline: Deadline) -> types.CallToolResult:
         async def progressed(progress: float, total: float | None, message: str | None) -> None:
             deadline.extend()
-            told = call.on_progress and call.on_progress(progress, total, message)
-            if told is not None:
-                await told
+            if call.on_progress is not None:
+                await resolve(call.on_progress(progress, total, message))
 
         return await call_tool(
             _as_client(self._session), call.tool, call.arguments, on_progress=progressed
@@ -197,10 +197,10 @@ class SessionCaller(PlainCaller):
     def run_blocking(
         self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Run something in the loop of the session, and block until it is done.
+        """Run a coroutine function in the loop of the session, and block until it is done.
 
         Raises:
-            BlockingCallError: That loop runs in this very thread.
+            BlockingCallError: That loop runs in this thread.
             ClientClosedError: That loop has ended.
         """
         try:

@@ -1,4 +1,4 @@
-"""Agents that remember how they were made, so that they can be made again with more tools."""
+"""Agents with the arguments that created them, to create them again with more tools."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from langchain_core.tools import BaseTool
 from langgraph.graph.state import CompiledStateGraph
 
 AgentTool = BaseTool | Callable[..., Any] | dict[str, Any]
-"""What LangChain takes for a tool."""
+"""What LangChain accepts as a tool."""
 
 Agent = CompiledStateGraph[Any, Any, Any, Any]
 
@@ -29,53 +29,50 @@ class AgentSpec:
 
     @classmethod
     def of(cls, agent: object) -> AgentSpec:
-        """Return how an agent was made; a spec is its own.
+        """Return the spec of an agent that `plait.create_agent` created; a spec is its own.
 
         Raises:
-            TypeError: The agent was not made by `plait.create_agent`.
+            TypeError: Something else created the agent.
         """
         if isinstance(agent, AgentSpec):
             return agent
         try:
-            found = _made.get(agent)
-        except TypeError:  # it cannot be in the map: it has no weak references, or no hash
-            found = None
-        if found is None:
+            spec = _specs.get(agent)
+        except TypeError:  # it has no weak references, or no hash
+            spec = None
+        if spec is None:
             raise TypeError(
                 f"it is not known how this {type(agent).__name__} was made: make it with "
                 "plait.create_agent(model, tools, ...) in place of langchain's, or give "
                 "plait.AgentSpec(model, tools, {...}) instead of the agent"
             )
-        return found
+        return spec
 
     def with_tools(self, tools: Iterable[AgentTool]) -> AgentSpec:
-        """Return the same with these tools instead."""
+        """Return a copy with other tools."""
         return replace(self, tools=tuple(tools))
 
     def create(self) -> Agent:
-        """Make the agent."""
+        """Create the agent."""
         create = cast("Callable[..., Agent]", agents.create_agent)
         agent = create(self.model, list(self.tools), **self.options)
-        _made[agent] = self
+        _specs[agent] = self
         return agent
 
 
-_made: weakref.WeakKeyDictionary[Any, AgentSpec] = weakref.WeakKeyDictionary()
-"""How each agent was made, for as long as it is there."""
+_specs: weakref.WeakKeyDictionary[Any, AgentSpec] = weakref.WeakKeyDictionary()
+"""The spec of each agent that exists."""
 
 
 def create_agent(
     model: str | BaseChatModel, tools: Sequence[AgentTool] | None = None, **options: Any
 ) -> Agent:
-    """Make an agent as `langchain.agents.create_agent` does, and remember how.
-
-    Takes the same arguments.
-    """
+    """Create an agent with `langchain.agents.create_agent`, and remember the arguments."""
     return AgentSpec(model, tuple(tools or ()), options).create()
 
 
 def name_of(tool: AgentTool) -> str:
-    """Return what a tool is called, or an empty text if nothing says so."""
+    """Return the name of a tool, or an empty string if it has none."""
     if isinstance(tool, BaseTool):
         return tool.name
     if isinstance(tool, Mapping):

@@ -1,4 +1,4 @@
-"""LangChain tools as MCP tools, for servers of one's own."""
+"""LangChain tools as tools of an `MCPServer`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from plait.langchain.tools.mcp_blocks import mcp_content_from
 
 
 def to_fastmcp(tool: BaseTool) -> ServerTool:
-    """Make a tool for an `MCPServer` of a LangChain tool; give it to `MCPServer(tools=[…])`.
+    """Convert a LangChain tool for `MCPServer(tools=[…])`.
 
     Raises:
-        TypeError: The arguments of the tool are not a pydantic model.
-        NotImplementedError: Some of them are injected, which a server cannot do.
+        TypeError: The schema of the arguments is not a pydantic model.
+        NotImplementedError: Arguments are injected, which a server cannot do.
     """
     schema = tool.args_schema
     if not (isinstance(schema, type) and issubclass(schema, BaseModel)):
@@ -35,13 +35,13 @@ def to_fastmcp(tool: BaseTool) -> ServerTool:
     fields: dict[str, Any] = {
         name: (field.annotation, field) for name, field in shown.model_fields.items()
     }
-    arguments = create_model(f"{tool.name}Arguments", __base__=ArgModelBase, **fields)
+    arguments_model = create_model(f"{tool.name}Arguments", __base__=ArgModelBase, **fields)
 
-    async def run(**given: Any) -> types.CallToolResult:
-        called = {"type": "tool_call", "id": "mcp", "name": tool.name, "args": given}
+    async def run(**arguments: Any) -> types.CallToolResult:
+        call = {"type": "tool_call", "id": "mcp", "name": tool.name, "args": arguments}
         try:
-            return _result(await tool.ainvoke(called))
-        except ToolException as error:  # its text is meant for the model; others are kept secret
+            return _result(await tool.ainvoke(call))
+        except ToolException as error:  # only this text is meant for the model
             return types.CallToolResult(content=mcp_content_from(str(error)), is_error=True)
 
     return ServerTool(
@@ -50,17 +50,17 @@ def to_fastmcp(tool: BaseTool) -> ServerTool:
         title=None,
         description=tool.description,
         parameters=shown.model_json_schema(),
-        fn_metadata=FuncMetadata(arg_model=arguments),
+        fn_metadata=FuncMetadata(arg_model=arguments_model),
         is_async=True,
         context_kwarg=None,
         annotations=None,
     )
 
 
-def _result(answer: Any) -> types.CallToolResult:
-    if not isinstance(answer, ToolMessage):
-        return types.CallToolResult(content=mcp_content_from(str(answer)))
+def _result(output: Any) -> types.CallToolResult:
+    if not isinstance(output, ToolMessage):
+        return types.CallToolResult(content=mcp_content_from(str(output)))
     return types.CallToolResult(
-        content=mcp_content_from(answer.content),
-        is_error=answer.status == "error",
+        content=mcp_content_from(output.content),
+        is_error=output.status == "error",
     )

@@ -1,18 +1,18 @@
-"""Calls that a person must approve, put to them by the client's callback or by an interrupt."""
+"""Approval of calls by a person: by the client's callback, or by an interrupt."""
 
 from __future__ import annotations
 
-import inspect
 import json
 from typing import Any, Literal, NotRequired, TypedDict
 
 from langgraph.types import interrupt
 
 from plait.client.calls.approval import DECISIONS, Approval, ApprovalRequest, OnApproval
-from plait.client.config.raw_value import as_mapping
+from plait.client.calls.callbacks import resolve
+from plait.langchain.tools.graph_run import entries_of
 
 APPROVAL_INTERRUPT_TYPE = "mcp_approval"
-"""What `type` says in the value of such an interrupt."""
+"""The `type` of the interrupt's value."""
 
 _UNCLEAR = (
     'there is no clear answer yet: resume with {"decision": "approve"}, '
@@ -21,7 +21,7 @@ _UNCLEAR = (
 
 
 class ApprovalInterrupt(TypedDict):
-    """The value of the interrupt: the call, and what may be answered."""
+    """The value of the interrupt: the call, and the possible decisions."""
 
     type: Literal["mcp_approval"]
     server_name: str
@@ -32,16 +32,15 @@ class ApprovalInterrupt(TypedDict):
     reason: str
     allowed_decisions: list[str]
     instead_of: NotRequired[str]
-    """The server that failed, where this one stands in for it."""
+    """The server that failed, if this call goes to its fallback."""
     problem: NotRequired[str]
-    """Why it is asked again."""
+    """Why the last answer was not accepted."""
 
 
 class Approvals:
-    """Asks about the calls that one use of a tool comes to; each of them once.
+    """Gets approval for the calls of one tool invocation, once for each.
 
-    Inside a graph that keeps its state, what the client's callback does not decide pauses the
-    graph.
+    A call that the client's callback does not decide interrupts a graph with a checkpointer.
     """
 
     def __init__(
@@ -50,43 +49,41 @@ class Approvals:
         self._on_approval = on_approval
         self._interrupts = interrupts
         self._tool_call_id = tool_call_id
-        self._given: dict[str, object] = {}
+        self._decisions: dict[str, object] = {}
         self.bare_answers = True
-        """Whether a bare `True` or `False` can only be the answer to this question."""
+        """Whether a bare `True` or `False` can only answer this interrupt."""
 
     async def __call__(self, request: ApprovalRequest) -> object:
-        """Return the answer, or `None` where there is nobody to ask.
+        """Return the decision, or `None` if there is no one to decide.
 
         Raises:
             GraphInterrupt: There is no answer yet.
         """
-        asked = [request.server, request.tool, dict(request.arguments)]
-        key = json.dumps(asked, sort_keys=True, default=repr)
-        if key not in self._given:
-            self._given[key] = await self._ask(request)
-        return self._given[key]
+        call = [request.server, request.tool, dict(request.arguments)]
+        key = json.dumps(call, sort_keys=True, default=repr)
+        if key not in self._decisions:
+            self._decisions[key] = await self._decide(request)
+        return self._decisions[key]
 
-    async def _ask(self, request: ApprovalRequest) -> object:
-        answer = None if self._on_approval is None else self._on_approval(request)
-        if inspect.isawaitable(answer):
-            answer = await answer
-        if answer is not None or not self._interrupts:
-            return answer
-        # A backup may have needed a login before, which is answered with a bare `True`.
+    async def _decide(self, request: ApprovalRequest) -> object:
+        if self._on_approval is not None:
+            decision: object = await resolve(self._on_approval(request))
+            if decision is not None:
+                return decision
+        if not self._interrupts:
+            return None
+        # The sign-in of a fallback server, which comes before, is answered with a bare `True`.
         bare = self.bare_answers and request.instead_of is None
-        return approved_by_interrupt(request, self._tool_call_id, bare=bare)
+        return _approval_from_interrupt(request, self._tool_call_id, bare=bare)
 
 
-def approved_by_interrupt(
+def _approval_from_interrupt(
     request: ApprovalRequest, tool_call_id: str | None, *, bare: bool
 ) -> Approval:
-    """Pause the graph until a person has decided, or take their answer if it goes on.
+    """Pause the graph until a person has decided, or return the decision if it resumes.
 
-    When it goes on, the answers of all interrupts of this task come again in their order, among
-    them perhaps those to questions that are not asked any more: they are passed over.
-
-    Raises:
-        GraphInterrupt: There is no answer yet.
+    A resumed task gets the answers of all its interrupts again, in order. Those to interrupts
+    that do not come again are skipped.
     """
     value: ApprovalInterrupt = {
         "type": "mcp_approval",
@@ -105,16 +102,10 @@ def approved_by_interrupt(
         approval = None if isinstance(answer, bool) and not bare else Approval.read(answer)
         if approval is not None:
             return approval
-        if not _is_of_another(answer):
+        if not entries_of(answer).keys() & {"responses", "action"}:
             value["problem"] = _UNCLEAR
 
 
 def is_approval_answer(answer: object) -> bool:
-    """Tell what resumes such an interrupt from the answer to another question."""
+    """Return whether a resume value answers this interrupt, not one of another kind."""
     return not isinstance(answer, bool) and Approval.read(answer) is not None
-
-
-def _is_of_another(answer: object) -> bool:
-    """Recognize the answer to a server's question, or that somebody has signed in."""
-    told = as_mapping(answer)
-    return told is not None and ("responses" in told or "action" in told)

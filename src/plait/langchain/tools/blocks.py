@@ -20,13 +20,13 @@ Block = dict[str, Any]
 """A LangChain content block."""
 
 ANY_TYPE = "application/octet-stream"
-"""The MIME type of data whose type is not known; LangChain demands one for base64."""
+"""The MIME type of data of an unknown type; LangChain requires one for base64."""
 
 _FILENAME = re.compile(r"[\w][\w .()+-]*\.[A-Za-z0-9]{1,10}")
 
 
 def standard_block(block: types.ContentBlock) -> Block:
-    """Translate one content block; what a model provider cannot fetch becomes a line of text."""
+    """Translate one content block; a link that providers cannot fetch becomes a line of text."""
     match block:
         case types.TextContent():
             return _extended(text_block(block.text), block)
@@ -39,7 +39,7 @@ def standard_block(block: types.ContentBlock) -> Block:
 
 
 def text_block(text: str) -> Block:
-    """Make a block of text."""
+    """Make a text block."""
     return {"type": "text", "text": text}
 
 
@@ -81,7 +81,7 @@ def _resource_block(block: types.EmbeddedResource) -> Block:
 
 
 def _extended(made: Block, block: types.ContentBlock, **about: object) -> Block:
-    """Add what has no place in a standard block as `extras`, if there is anything."""
+    """Add fields that standard blocks do not have as `extras`, if there are any."""
     extras = {key: value for key, value in about.items() if value not in (None, "")}
     hints = block.annotations and block.annotations.model_dump(by_alias=True, exclude_none=True)
     if hints:
@@ -124,7 +124,7 @@ def _file(source_type: str, mime_type: str | None, **source: str) -> Block:
 
 
 def filename_of(uri: str) -> str | None:
-    """Return the name of the file that a URI points at, if it looks like one."""
+    """Return the last part of a URI if it looks like the name of a file."""
     try:
         path = urlsplit(uri).path
     except ValueError:
@@ -134,8 +134,8 @@ def filename_of(uri: str) -> str | None:
 
 
 def wire_json(block: types.ContentBlock) -> Block:
-    """Return a block as it was on the wire."""
-    # `_meta` may be nested more deeply than pydantic agrees to dump; it is plain JSON already.
+    """Return the MCP JSON of a block."""
+    # `_meta` may be nested too deeply for pydantic, and is plain JSON already.
     dumped = block.model_dump(
         by_alias=True,
         exclude_none=True,

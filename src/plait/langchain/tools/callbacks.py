@@ -1,4 +1,4 @@
-"""What users are told about: log messages, progress, questions, and what servers announce."""
+"""Callbacks for log messages, progress, elicitation and notifications of servers."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from plait.client.calls.callbacks import (
     NOTIFICATION_CALLBACKS,
     CallbackContext,
     OnAnyProgress,
+    OnLog,
     OnNotification,
     resolve,
 )
@@ -34,29 +35,29 @@ __all__ = [
 
 @runtime_checkable
 class LoggingMessageCallback(Protocol):
-    """Gets each log message of a server."""
+    """Receives each log message of a server."""
 
     async def __call__(
         self, params: LoggingMessageNotificationParams, context: CallbackContext
     ) -> None:
-        """Take a message."""
+        """Handle a log message."""
         ...
 
 
 @runtime_checkable
 class ProgressCallback(Protocol):
-    """Gets each sign of progress of a call."""
+    """Receives each progress notification of a call."""
 
     async def __call__(
         self, progress: float, total: float | None, message: str | None, context: CallbackContext
     ) -> None:
-        """Take a sign of progress."""
+        """Handle a progress notification."""
         ...
 
 
 @runtime_checkable
 class ElicitationCallback(Protocol):
-    """Answers what a server asks the user."""
+    """Answers the elicitation requests of servers."""
 
     async def __call__(
         self,
@@ -64,13 +65,13 @@ class ElicitationCallback(Protocol):
         params: ElicitRequestParams,
         context: CallbackContext,
     ) -> ElicitResult:
-        """Answer a question."""
+        """Answer an elicitation request."""
         ...
 
 
 @dataclass
 class MCPCallbacks:
-    """Callbacks as the MCP SDK takes them."""
+    """Callbacks in the form of the MCP SDK."""
 
     logging_callback: LoggingFnT | None = None
     progress_callback: ProgressFnT | None = None
@@ -81,14 +82,14 @@ class MCPCallbacks:
 class Callbacks:
     """The callbacks of a client.
 
-    Those after the first three hold for the connections of a client, and may be plain functions.
+    The first three are coroutine functions; the others may be plain functions.
     """
 
     on_logging_message: LoggingMessageCallback | None = None
     on_progress: ProgressCallback | OnAnyProgress | None = None
     on_elicitation: ElicitationCallback | None = None
     on_message: OnNotification | None = None
-    """Gets log messages, as `on_logging_message` does."""
+    """Receives log messages, as `on_logging_message` does."""
     on_initialized: OnNotification | None = None
     on_cancelled: OnNotification | None = None
     on_tools_list_changed: OnNotification | None = None
@@ -97,63 +98,79 @@ class Callbacks:
     on_roots_list_changed: OnNotification | None = None
     on_resources_updated: OnNotification | None = None
 
-    def joined(self, options: Mapping[str, Any]) -> Callbacks:
-        """Return these, and those among the options of a client.
+    def with_options(self, options: Mapping[str, Any]) -> Callbacks:
+        """Add the callbacks among the options of a client.
 
         Raises:
-            ConfigError: One is in both places.
+            ConfigError: A callback is both here and an option.
         """
-        given = {
-            name: options[name]
-            for name in (*NOTIFICATION_CALLBACKS, "on_progress")
-            if options.get(name)
-        }
-        for name in given:
+        names = (*NOTIFICATION_CALLBACKS, "on_progress")
+        callbacks = {name: options[name] for name in names if options.get(name)}
+        for name in callbacks:
             if getattr(self, name) is not None:
                 raise ConfigError(f"{name} is given twice: as an option, and in `callbacks`")
-        return replace(self, **given) if given else self
+        return replace(self, **callbacks) if callbacks else self
 
-    def notices(self) -> dict[str, OnNotification]:
-        """Return those of the connections of a client, but for log messages."""
-        found = {
+    def notification_callbacks(self) -> dict[str, OnNotification]:
+        """Return the callbacks for notifications other than log messages, by option name."""
+        callbacks = {
             name: getattr(self, name) for name in NOTIFICATION_CALLBACKS if name != "on_message"
         }
-        return {name: callback for name, callback in found.items() if callback is not None}
+        return {name: callback for name, callback in callbacks.items() if callback is not None}
 
-    async def logged(
-        self, params: LoggingMessageNotificationParams, context: CallbackContext
-    ) -> None:
-        """Tell of a log message."""
-        if self.on_logging_message is not None:
-            await resolve(self.on_logging_message(params, context))
-        if self.on_message is not None:
-            await resolve(self.on_message(params, context))
+    def log_callback(self) -> OnLog | None:
+        """Return the callback for log messages outside of calls, or `None` if there is none."""
+        if not self._has_log_callback:
+            return None
 
-    @property
-    def hears_logs(self) -> bool:
-        """Whether anybody wants log messages."""
-        return self.on_logging_message is not None or self.on_message is not None
+        async def log(server: str, params: LoggingMessageNotificationParams) -> None:
+            await self._log(params, CallbackContext(server_name=server))
+
+        return log
+
+    def elicitation_callback(self, server: str) -> ElicitationFnT:
+        """Return the callback for elicitation by a server; without one, requests are declined."""
+        return self._elicitation_callback(CallbackContext(server_name=server))
 
     def to_mcp_format(self, *, context: CallbackContext) -> MCPCallbacks:
-        """Bind the callbacks to a context, in the form that the MCP SDK takes."""
-        on_progress, on_question = self.on_progress, self.on_elicitation
+        """Bind the callbacks to a context, in the form of the MCP SDK."""
+        on_progress = self.on_progress
 
         async def log(params: LoggingMessageNotificationParams) -> None:
-            await self.logged(params, context)
+            await self._log(params, context)
 
         async def progressed(progress: float, total: float | None, message: str | None) -> None:
             if on_progress is not None:
                 await resolve(on_progress(progress, total, message, context))
 
-        about = context
-
-        async def ask(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
-            if on_question is None:
-                return ElicitResult(action="decline")
-            return await on_question(context, params, about)
-
         return MCPCallbacks(
-            logging_callback=log if self.hears_logs else None,
+            logging_callback=log if self._has_log_callback else None,
             progress_callback=progressed if on_progress is not None else None,
-            elicitation_callback=ask if on_question is not None else None,
+            elicitation_callback=self._elicitation_callback(context)
+            if self.on_elicitation is not None
+            else None,
         )
+
+    def _elicitation_callback(self, callback_context: CallbackContext) -> ElicitationFnT:
+        on_elicitation = self.on_elicitation
+
+        async def elicit(
+            context: ClientRequestContext, params: ElicitRequestParams
+        ) -> ElicitResult:
+            if on_elicitation is None:
+                return ElicitResult(action="decline")
+            return await on_elicitation(context, params, callback_context)
+
+        return elicit
+
+    @property
+    def _has_log_callback(self) -> bool:
+        return self.on_logging_message is not None or self.on_message is not None
+
+    async def _log(
+        self, params: LoggingMessageNotificationParams, context: CallbackContext
+    ) -> None:
+        if self.on_logging_message is not None:
+            await resolve(self.on_logging_message(params, context))
+        if self.on_message is not None:
+            await resolve(self.on_message(params, context))

@@ -1,32 +1,36 @@
-"""What makes the calls of tools: a toolbox, or something that can do less."""
+"""What makes the calls of tools: a toolbox, or an object that supports only a part of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 import mcp_types as types
 
+from plait.client.calls.arguments import argument_error_text, prepare_arguments
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.result_budget.limiter import READ_MORE
 from plait.client.calls.tool_call import ToolCall
+from plait.client.catalog.validation import prepare
 from plait.client.connections.credentials import Access
+from plait.client.toolbox import Toolbox
+from plait.errors import InvalidArgumentsError
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class Caller(Protocol):
-    """What makes the calls: a toolbox, or a session that the user manages."""
+    """What makes the calls of tools: a toolbox, or a session that the user manages."""
 
     async def access_for(
         self, server: str, run: Mapping[str, Any] | None, given: Access | None = None
     ) -> Access | None:
-        """Find out whom a run acts for on a server; what is given wins."""
+        """Return the credentials of a run on a server; explicit credentials win."""
         ...
 
     async def completed(self, call: ToolCall, *, context: object) -> ToolCall:
-        """Return the call as overrides of the tool want it."""
+        """Apply the overrides of the tool to the call."""
         ...
 
     async def execute(self, call: ToolCall) -> ToolResult:
@@ -36,7 +40,7 @@ class Caller(Protocol):
     async def bounded(
         self, result: ToolResult, call: ToolCall, *, reader: str = READ_MORE
     ) -> ToolResult:
-        """Return the result, or a shorter one if it is larger than the budget of the call."""
+        """Return the result, shortened if it is over the budget of the call."""
         ...
 
     async def read(
@@ -48,28 +52,63 @@ class Caller(Protocol):
     def run_blocking(
         self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Run something where calls can be made, and block until it is done."""
+        """Run a coroutine function in the loop of the connections, and block until it is done."""
         ...
 
 
-class PlainCaller:
-    """The part of a caller that knows neither users nor overrides nor budgets."""
+class BasicCaller:
+    """The part of a caller that has no credentials by run, overrides or budgets."""
 
     async def access_for(
         self, server: str, run: Mapping[str, Any] | None, given: Access | None = None
     ) -> Access | None:
-        """Return what is given, whatever the run."""
+        """Return the explicit credentials."""
         del server, run
         return given
 
     async def completed(self, call: ToolCall, *, context: object) -> ToolCall:
-        """Return the call as it is."""
+        """Return the call unchanged."""
         del context
         return call
 
     async def bounded(
         self, result: ToolResult, call: ToolCall, *, reader: str = READ_MORE
     ) -> ToolResult:
-        """Return the result as it is."""
+        """Return the result unchanged."""
         del call, reader
         return result
+
+
+class ToolboxCaller(BasicCaller):
+    """Base of callers whose tools are answered by the toolbox itself, not by a server."""
+
+    def __init__(self, toolbox: Toolbox) -> None:
+        self._toolbox = toolbox
+        self.run_blocking = toolbox.run_blocking
+
+    async def read(
+        self, server: str, uri: str, *, access: Access | None = None
+    ) -> types.ReadResourceResult:
+        """Read a resource."""
+        return await self._toolbox.read(server, uri, access=access)
+
+
+async def checked_arguments(
+    schema: Mapping[str, Any], arguments: Mapping[str, Any], *, tool: str
+) -> Mapping[str, Any]:
+    """Return arguments in the types that the schema asks for.
+
+    Raises:
+        InvalidArgumentsError: They do not match the schema.
+    """
+    prepared = prepare_arguments(await prepare(schema), arguments, tool=tool)
+    if prepared.problems:
+        raise InvalidArgumentsError(argument_error_text(tool, prepared.problems), tool=tool)
+    return prepared.arguments
+
+
+def free_name(name: str, taken: Collection[str]) -> str:
+    """Return the name, with a prefix if another tool has it."""
+    while name in taken:
+        name = f"mcp_{name}"
+    return name

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import mcp_types as types
+from langchain_core.tools import ToolException
 from pydantic import TypeAdapter, ValidationError
 
 from plait._support.exception_groups import one_line
+from plait._support.sanitize import harmless
 from plait.client.calls.content import (
     NO_DETAILS,
     NOTHING,
@@ -29,6 +31,8 @@ from plait.client.calls.content import (
     structured_text,
 )
 from plait.client.calls.outcome import structured_of
+from plait.client.catalog.tool import Tool
+from plait.errors import PlaitError, ToolFailedError
 from plait.langchain.tools.blocks import (
     Block,
     legacy_block,
@@ -43,8 +47,8 @@ logger = logging.getLogger("plait.langchain")
 
 
 @dataclass(frozen=True, slots=True)
-class Converted:
-    """The content and the artifact of a tool message."""
+class ToolOutput:
+    """The content, the artifact and the status of a tool message."""
 
     content: str | list[Block]
     """What the model reads: a plain string if it is a single text."""
@@ -56,6 +60,26 @@ class Converted:
     order), `_meta`, `server` and `tool`.
     """
 
+    is_error: bool = False
+
+
+class ToolFailedException(  # noqa: N818  # the name ends as that of LangChain's exception
+    ToolFailedError, ToolException
+):
+    """The tool reported a failure; `content` and `artifact` hold its result."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        server: str | None = None,
+        tool: str | None = None,
+        output: ToolOutput | None = None,
+    ) -> None:
+        super().__init__(message, server=server, tool=tool)
+        self.content = message if output is None else output.content
+        self.artifact = None if output is None else output.artifact
+
 
 def convert_result(
     result: types.CallToolResult,
@@ -65,7 +89,7 @@ def convert_result(
     handling: OutputHandling = DEFAULT_HANDLING,
     standard_blocks: bool = True,
     sanitize: bool = True,
-) -> Converted:
+) -> ToolOutput:
     """Convert a tool result; without `standard_blocks`, to the older shapes of LangChain.
 
     With `sanitize`, the model does not get characters that hide text; a block that has any is in
@@ -102,7 +126,22 @@ def convert_result(
         "server": server,
         "tool": tool,
     }
-    return Converted(_content(shown, labels, is_error=bool(result.is_error)), artifact)
+    is_error = bool(result.is_error)
+    return ToolOutput(_content(shown, labels, is_error=is_error), artifact, is_error)
+
+
+def output_from_error(error: PlaitError, tool: Tool, *, sanitize: bool = True) -> ToolOutput:
+    """Convert the error of a call without a result; the model reads its message."""
+    artifact: dict[str, Any] = {
+        "structured_content": None,
+        "content": [],
+        "_meta": None,
+        "server": tool.server,
+        "tool": tool.wire_name,
+        "error": error.to_dict(),
+    }
+    text = harmless(error.message) if sanitize else error.message
+    return ToolOutput(text, artifact, is_error=True)
 
 
 def _readable(part: ContentPart) -> types.ContentBlock | None:

@@ -1,4 +1,4 @@
-"""What users put around tool calls: interceptors, and the hooks before and after a call."""
+"""Interceptors around tool calls, and the hooks before and after a call."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from langchain_core.messages import ToolMessage
 from langgraph.types import Command
 from mcp_types import CallToolResult, TextContent
 
+from plait.client.calls.callbacks import resolve
 from plait.errors import ConfigError
 
 MCPToolCallResult = CallToolResult | ToolMessage | Command[Any]
-"""What a call, or an interceptor in its place, may come to."""
+"""What a call, or an interceptor instead of it, returns."""
 
 Handler = Callable[["MCPToolCallRequest"], Awaitable[MCPToolCallResult]]
 
@@ -39,23 +40,23 @@ class MCPToolCallRequest:
     headers: dict[str, Any] | None = field(default=None, repr=False)
     """HTTP headers for this call, on top of the server's own.
 
-    Calls with headers of their own get sessions of their own, shared by those with the same.
+    Calls with the same headers share a session; others get their own.
     """
 
     runtime: object | None = field(default=None, repr=False)
     """The LangGraph tool runtime (state, context, store), inside a graph."""
 
     def override(self, **overrides: Unpack[_Overrides]) -> MCPToolCallRequest:
-        """Return the request with a new name, arguments or headers; this one stays as it is."""
+        """Return a copy of the request with another name, arguments or headers."""
         return replace(self, **overrides)
 
 
 @runtime_checkable
 class ToolCallInterceptor(Protocol):
-    """Wraps calls: it may change the request, call the handler once, often or never, and answer."""
+    """Wraps calls: it may change the request, the result, and how often the handler is called."""
 
     async def __call__(self, request: MCPToolCallRequest, handler: Handler) -> MCPToolCallResult:
-        """Answer the request, usually by way of the handler."""
+        """Return the result of the request, usually that of the handler."""
         ...
 
 
@@ -75,7 +76,7 @@ def _wrapped(interceptor: ToolCallInterceptor, inner: Handler) -> Handler:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallEnd:
-    """A call that is over, as `after_tool_call` gets it."""
+    """A finished call, the first argument of `after_tool_call`."""
 
     server_name: str
     name: str
@@ -84,7 +85,7 @@ class ToolCallEnd:
 
 
 Hook = Callable[..., Any]
-"""Takes a call, and, if it has parameters for them, the graph's state and the run's config."""
+"""A function of a call and, if it has parameters for them, the graph state and the config."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,22 +99,20 @@ class Hooks:
     async def __call__(self, request: MCPToolCallRequest, handler: Handler) -> MCPToolCallResult:
         """Run the first hook, the call, and the second hook."""
         if self.before is not None:
-            changes = await self._told(self.before, request, request)
-            request = _changed(request, changes)
+            request = _changed(request, await self._run(self.before, request, request))
         result = await handler(request)
         if self.after is not None:
             end = ToolCallEnd(request.server_name, request.name, request.args, result)
-            result = _answer(await self._told(self.after, end, request), result)
+            result = _result(await self._run(self.after, end, request), result)
         return result
 
-    async def _told(self, hook: Hook, subject: object, request: MCPToolCallRequest) -> Any:
+    async def _run(self, hook: Hook, subject: object, request: MCPToolCallRequest) -> Any:
         state = getattr(request.runtime, "state", None)
-        told = hook(*(subject, state, self.config)[: _positions(hook)])
-        return await told if inspect.isawaitable(told) else told
+        return await resolve(hook(*(subject, state, self.config)[: _positions(hook)]))
 
 
 def _positions(hook: Hook) -> int:
-    """Count how many of call, state and config a hook takes."""
+    """Return how many of call, state and config a hook takes."""
     try:
         parameters = inspect.signature(hook).parameters.values()
     except (TypeError, ValueError):
@@ -130,28 +129,27 @@ def _changed(request: MCPToolCallRequest, changes: Any) -> MCPToolCallRequest:
     if isinstance(changes, MCPToolCallRequest):
         return changes
     if isinstance(changes, Mapping):
-        given = cast("Mapping[str, Any]", changes)
-        unknown = sorted(set(given) - {"args", "headers"})
-        if not unknown:
+        fields = cast("Mapping[str, Any]", changes)
+        if fields.keys() <= {"args", "headers"}:
             return replace(
                 request,
-                args=dict(given["args"]) if "args" in given else request.args,
-                headers=given.get("headers", request.headers),
+                args=dict(fields["args"]) if "args" in fields else request.args,
+                headers=fields.get("headers", request.headers),
             )
     raise ConfigError(
         "before_tool_call returns nothing, a request, or a mapping with args and headers"
     )
 
 
-def _answer(given: Any, result: MCPToolCallResult) -> MCPToolCallResult:
-    if isinstance(given, Mapping) and "result" in given:
-        given = cast("Mapping[str, Any]", given)["result"]
-    if given is None:
+def _result(returned: Any, result: MCPToolCallResult) -> MCPToolCallResult:
+    if isinstance(returned, Mapping) and "result" in returned:
+        returned = cast("Mapping[str, Any]", returned)["result"]
+    if returned is None:
         return result
-    if isinstance(given, CallToolResult | ToolMessage | Command):
-        return cast("MCPToolCallResult", given)
-    if isinstance(given, str):
-        return CallToolResult(content=[TextContent(text=given)])
+    if isinstance(returned, CallToolResult | ToolMessage | Command):
+        return cast("MCPToolCallResult", returned)
+    if isinstance(returned, str):
+        return CallToolResult(content=[TextContent(text=returned)])
     raise ConfigError(
         "after_tool_call returns nothing, a text, a CallToolResult, a ToolMessage or a Command"
     )

@@ -1,4 +1,4 @@
-"""LangChain content as MCP content blocks: standard blocks, older shapes and plain strings."""
+"""LangChain content as MCP content blocks: standard blocks, older shapes and strings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DATA_KINDS = frozenset({"image", "audio", "video", "file", "text-plain"})
 
 
 def mcp_content_from(content: str | Sequence[str | _Json]) -> list[types.ContentBlock]:
-    """Translate the content of a message; a block that MCP has no place for becomes JSON text."""
+    """Translate the content of a message; a block without an MCP type becomes JSON text."""
     parts = [content] if isinstance(content, str) else content
     return [_block_from(part) for part in parts]
 
@@ -49,12 +49,12 @@ def _text(part: _Json) -> types.ContentBlock:
     text: Any = part.get("text")
     if "uri" in extras:
         return _embedded(part, text=text)
-    return types.TextContent(text=text, **_about(extras))
+    return types.TextContent(text=text, **_annotations(extras))
 
 
 def _data(kind: str, part: _Json) -> types.ContentBlock | None:
     mime_type = part.get("mime_type")
-    # Older shapes call base64 `data`, and keep it apart by `source_type`.
+    # Older shapes have base64 in `data`, with a `source_type`.
     encoded = part.get("base64", part.get("data"))
     if isinstance(encoded, str):
         return _from_base64(kind, part, encoded, mime_type)
@@ -76,11 +76,11 @@ def _from_base64(kind: str, part: _Json, encoded: str, mime_type: str | None) ->
     if "uri" not in extras:
         if kind == "image":
             return types.ImageContent(
-                data=encoded, mime_type=mime_type or ANY_TYPE, **_about(extras)
+                data=encoded, mime_type=mime_type or ANY_TYPE, **_annotations(extras)
             )
         if kind == "audio":
             return types.AudioContent(
-                data=encoded, mime_type=mime_type or ANY_TYPE, **_about(extras)
+                data=encoded, mime_type=mime_type or ANY_TYPE, **_annotations(extras)
             )
     return _embedded({**part, "mime_type": mime_type}, blob=encoded)
 
@@ -104,7 +104,7 @@ def _embedded(part: _Json, **contents: str) -> types.EmbeddedResource:
         "mimeType": part.get("mime_type") or extras.get("mime_type"),
         **contents,
     }
-    return types.EmbeddedResource.model_validate({"resource": resource, **_about(extras)})
+    return types.EmbeddedResource.model_validate({"resource": resource, **_annotations(extras)})
 
 
 def _link(part: _Json, url: str) -> types.ResourceLink:
@@ -121,12 +121,12 @@ def _link(part: _Json, url: str) -> types.ResourceLink:
         title=extras.get("title"),
         description=extras.get("description"),
         size=extras.get("size"),
-        **_about(extras),
+        **_annotations(extras),
     )
 
 
-def _about(extras: _Json) -> dict[str, Any]:
-    """Return what MCP says about a block of any type."""
+def _annotations(extras: _Json) -> dict[str, Any]:
+    """Return the fields that every MCP block may have."""
     return {key: extras[key] for key in ("annotations", "_meta") if key in extras}
 
 

@@ -1,4 +1,4 @@
-"""Which parts of a tool's answer the model reads, and which only the program sees."""
+"""Which content of a tool result goes to the model, and which to the artifact."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from plait.client.config.problems import did_you_mean
 from plait.errors import ConfigError
 
 Route = Literal["content", "artifact"]
-"""`content` is read by the model; `artifact` is kept beside the message for the program."""
+"""`content` is read by the model; `artifact` only by the program."""
 
 HandlingLayer = Route | Mapping[str, StructuredRoute | None] | None
-"""One place where routes are set: a route for everything, routes by type, or no opinion."""
+"""A route for everything, routes by content type, or `None` for the defaults."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputHandling:
-    """The route of every type of content."""
+    """The route of every content type."""
 
     text: Route = "content"
     image: Route = "content"
@@ -30,7 +30,7 @@ class OutputHandling:
 
     @classmethod
     def of(cls, *layers: HandlingLayer) -> Self:
-        """Merge layers, the weakest first; what none of them mentions keeps its default.
+        """Merge layers, of which later ones win.
 
         Raises:
             ConfigError: A layer names a type or a route that does not exist.
@@ -63,4 +63,4 @@ def _checked(name: str, route: object) -> Route:
 
 
 DEFAULT_HANDLING = OutputHandling()
-"""Everything is for the model, but for embedded resources, which may be large."""
+"""Everything goes to the model except embedded resources, which may be large."""

@@ -1,4 +1,4 @@
-"""Running a tool for LangChain: around the call its interceptors, after it what the model reads."""
+"""Running a tool for LangChain: interceptors around the call, and the output for the model."""
 
 from __future__ import annotations
 
@@ -26,15 +26,21 @@ from plait.langchain.tools.approval import Approvals
 from plait.langchain.tools.callbacks import CallbackContext, Callbacks
 from plait.langchain.tools.caller import Caller
 from plait.langchain.tools.content import (
-    Converted,
+    ToolFailedException,
+    ToolOutput,
     convert_result,
     error_text,
+    output_from_error,
     pending_reads,
     with_resources,
 )
-from plait.langchain.tools.elicitation import answered_by_interrupt, may_interrupt, pause_of
-from plait.langchain.tools.failures import ToolFailedException, failed
-from plait.langchain.tools.graph_run import run_mark
+from plait.langchain.tools.elicitation import responses_from_interrupt
+from plait.langchain.tools.graph_run import (
+    configurable_of,
+    may_interrupt,
+    pause_of,
+    run_identity,
+)
 from plait.langchain.tools.interceptors import (
     Handler,
     Hook,
@@ -45,11 +51,7 @@ from plait.langchain.tools.interceptors import (
     chained,
 )
 from plait.langchain.tools.output_handling import DEFAULT_HANDLING, OutputHandling
-from plait.langchain.tools.sign_in import (
-    check_not_declined,
-    is_cured_by_signing_in,
-    wait_for_sign_in,
-)
+from plait.langchain.tools.sign_in import check_not_declined, needs_sign_in, wait_for_sign_in
 
 logger = logging.getLogger("plait.langchain")
 
@@ -59,27 +61,24 @@ _MANY_SECONDS = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """One use of a tool, as LangChain asks for it."""
+    """One invocation of a tool by LangChain."""
 
     arguments: Mapping[str, Any] = field(repr=False)
     tool_call_id: str | None = None
     runtime: object | None = field(default=None, repr=False)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
-    """What a call came to, ready to become a message."""
-
-    converted: Converted
-    is_error: bool
+    def run(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the config of the run with the context of its graph."""
+        return {**config, "context": getattr(self.runtime, "context", None)}
 
 
-Outcome = Answered | ToolMessage | Command[Any]
+Outcome = ToolOutput | ToolMessage | Command[Any]
+"""The output of a tool, or what an interceptor returned instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerSettings:
-    """How a client wants its tools to be run."""
+    """How a client runs its tools."""
 
     interceptors: Sequence[ToolCallInterceptor] = ()
     before_tool_call: Hook | None = None
@@ -96,12 +95,18 @@ class RunnerSettings:
     )
 
     def handling_for(self, server: str) -> OutputHandling:
-        """Return where the content of a server goes."""
+        """Return which content of a server goes to the model and which to the artifact."""
         return self.handling_by_server.get(server, self.handling)
+
+    def is_for_model(self, error: PlaitError) -> bool:
+        """Return whether the model reads an error; others are raised."""
+        if error.kind == "config" or not self.handle_tool_errors:
+            return False
+        return error.kind != "auth" or not self.raise_auth_errors
 
 
 class ToolRunner:
-    """Runs tools over a caller; every failure that a model can read becomes an answer."""
+    """Runs tools with a caller; an error that a model can act on becomes the tool's output."""
 
     def __init__(
         self,
@@ -111,13 +116,13 @@ class ToolRunner:
         access: Access | None = None,
         reader: str = READ_MORE,
     ) -> None:
-        """Take what makes the calls, and the name of the tool that reads on in long results."""
+        """Take what makes the calls; `reader` is the name of the tool that reads long results."""
         self._caller = caller
         self.settings = settings
         self._access = access
         self._reader_name = reader
 
-    async def run(self, tool: Tool, use: Invocation, config: Mapping[str, Any]) -> Outcome:
+    async def run(self, tool: Tool, invocation: Invocation, config: Mapping[str, Any]) -> Outcome:
         """Run a tool.
 
         Raises:
@@ -126,150 +131,133 @@ class ToolRunner:
         settings = self.settings
         request = MCPToolCallRequest(
             name=tool.wire_name,
-            args=dict(use.arguments),
+            args=dict(invocation.arguments),
             server_name=tool.server,
-            runtime=use.runtime,
+            runtime=invocation.runtime,
         )
-        run = {**config, "context": getattr(use.runtime, "context", None)}
-        access = await self._caller.access_for(tool.server, run, self._access)
-        sending = _Sending(
-            self._caller,
-            self._call(tool, request, config, access),
-            access,
-            pause=partial(pause_of, config, use.tool_call_id),
-            pauses=self._pauses(config),
-            approvals=Approvals(
-                settings.on_approval,
-                interrupts=may_interrupt(config),
-                tool_call_id=use.tool_call_id,
-            ),
-        )
+        sender = await self._sender(tool, invocation, request, config)
         try:
-            if sending.pauses:
-                check_not_declined(sending.call, config)
-            request.args = dict((await sending.completed(request)).arguments)
-            result = await self._chain(sending.send, config)(request)
+            if sender.pauses:
+                check_not_declined(sender.call, config)
+            request.args = dict((await sender.completed(request)).arguments)
+            result = await self._chain(sender.send, config)(request)
             if not isinstance(result, types.CallToolResult):
                 return result
-            result = await self._with_resources(sending, result)
-            result, full_result = await self._within_budget(sending, result)
+            result = await self._with_resources(sender, result)
+            result, full_result = await self._within_budget(sender, result)
         except PlaitError as error:
-            if not self._is_for_model(error):
+            if not settings.is_for_model(error):
                 raise
             logger.info("%s/%s failed: %s", tool.server, tool.wire_name, error)
-            return Answered(
-                converted=failed(error, tool, sanitize=settings.sanitize), is_error=True
-            )
-        converted = convert_result(
+            return output_from_error(error, tool, sanitize=settings.sanitize)
+        output = convert_result(
             result,
-            server=sending.server,
-            tool=sending.tool,
+            server=sender.server,
+            tool=sender.tool,
             handling=settings.handling_for(tool.server),
             standard_blocks=settings.standard_blocks,
             sanitize=settings.sanitize,
         )
         if full_result is not None:
-            converted = replace(
-                converted, artifact={**converted.artifact, FULL_RESULT: full_result}
-            )
-        answer = Answered(converted=converted, is_error=bool(result.is_error))
-        if answer.is_error and not settings.handle_tool_errors:
-            raise ToolFailedException(
-                error_text(answer.converted.content),
-                server=sending.server,
-                tool=sending.tool,
-                converted=answer.converted,
-            )
-        return answer
+            output = replace(output, artifact={**output.artifact, FULL_RESULT: full_result})
+        if output.is_error and not settings.handle_tool_errors:
+            text = error_text(output.content)
+            raise ToolFailedException(text, server=sender.server, tool=sender.tool, output=output)
+        return output
 
-    def run_blocking(self, tool: Tool, use: Invocation, config: Mapping[str, Any]) -> Outcome:
+    def run_blocking(
+        self, tool: Tool, invocation: Invocation, config: Mapping[str, Any]
+    ) -> Outcome:
         """Do what `run` does, and block until it is done.
 
         Raises:
-            BlockingCallError: The connections live in the loop of this very thread.
+            BlockingCallError: The connections live in the event loop of this thread.
         """
-        return self._caller.run_blocking(self.run, tool, use, config)
+        return self._caller.run_blocking(self.run, tool, invocation, config)
 
     def _chain(self, send: Handler, config: Mapping[str, Any]) -> Handler:
         settings = self.settings
-        around = list(settings.interceptors)
+        interceptors = list(settings.interceptors)
         if settings.before_tool_call is not None or settings.after_tool_call is not None:
             hooks = Hooks(config, settings.before_tool_call, settings.after_tool_call)
-            around.insert(0, hooks)
-        return chained(send, around)
+            interceptors.insert(0, hooks)
+        return chained(send, interceptors)
 
-    def _call(
+    async def _sender(
         self,
         tool: Tool,
+        invocation: Invocation,
         request: MCPToolCallRequest,
         config: Mapping[str, Any],
-        access: Access | None,
-    ) -> ToolCall:
+    ) -> _Sender:
+        settings = self.settings
+        access = await self._caller.access_for(tool.server, invocation.run(config), self._access)
         context = CallbackContext(server_name=tool.server, tool_name=tool.wire_name)
-        told = self.settings.callbacks.to_mcp_format(context=context)
-        asked: Mapping[str, Any] = config.get("configurable") or {}
-        return ToolCall(
+        callbacks = settings.callbacks.to_mcp_format(context=context)
+        configurable = configurable_of(config)
+        call = ToolCall(
             server=tool.server,
             tool=tool.wire_name,
             arguments=request.args,
-            timeout_seconds=_seconds(asked.get("timeout")),
-            on_progress=told.progress_callback,
-            on_log=told.logging_callback,
-            on_elicitation=told.elicitation_callback,
+            timeout_seconds=_seconds(configurable.get("timeout")),
+            on_progress=callbacks.progress_callback,
+            on_log=callbacks.logging_callback,
+            on_elicitation=callbacks.elicitation_callback,
             access=access,
-            ends_at=_monotonic(asked.get("deadline")),
-            run=run_mark(config, request.runtime),
+            ends_at=_monotonic(configurable.get("deadline")),
+            run=run_identity(config, request.runtime),
+        )
+        interrupts = may_interrupt(config)
+        return _Sender(
+            self._caller,
+            call,
+            access,
+            pause=partial(pause_of, config, invocation.tool_call_id),
+            pauses=interrupts and settings.handle_tool_errors and not settings.raise_auth_errors,
+            approvals=Approvals(
+                settings.on_approval, interrupts=interrupts, tool_call_id=invocation.tool_call_id
+            ),
         )
 
-    def _is_for_model(self, error: PlaitError) -> bool:
-        if error.kind == "config" or not self.settings.handle_tool_errors:
-            return False
-        return error.kind != "auth" or not self.settings.raise_auth_errors
-
-    def _pauses(self, config: Mapping[str, Any]) -> bool:
-        """Say whether a call that needs a login waits for it, with the whole graph."""
-        settings = self.settings
-        told = settings.handle_tool_errors and not settings.raise_auth_errors
-        return told and may_interrupt(config)
-
     async def _with_resources(
-        self, sent: _Sending, result: types.CallToolResult
+        self, sender: _Sender, result: types.CallToolResult
     ) -> types.CallToolResult:
-        """Read the embedded resources of which the server sent only the address."""
+        """Read the embedded resources of which the server sent only the URI."""
         uris = pending_reads(result)
         if not uris:
             return result
-        answers = await asyncio.gather(
-            *(self._caller.read(sent.server, uri, access=sent.access) for uri in uris),
+        results = await asyncio.gather(
+            *(self._caller.read(sender.server, uri, access=sender.access) for uri in uris),
             return_exceptions=True,
         )
         contents: dict[str, Sequence[Any]] = {}
-        for uri, answer in zip(uris, answers, strict=True):
-            if isinstance(answer, types.ReadResourceResult):
-                contents[uri] = answer.contents
-            elif isinstance(answer, PlaitError):
-                logger.warning("%s: cannot read the resource %s: %s", sent.server, uri, answer)
+        for uri, read in zip(uris, results, strict=True):
+            if isinstance(read, types.ReadResourceResult):
+                contents[uri] = read.contents
+            elif isinstance(read, PlaitError):
+                logger.warning("%s: cannot read the resource %s: %s", sender.server, uri, read)
             else:
-                raise answer
+                raise read
         return with_resources(result, contents)
 
     async def _within_budget(
-        self, sent: _Sending, result: types.CallToolResult
+        self, sender: _Sender, result: types.CallToolResult
     ) -> tuple[types.CallToolResult, str | None]:
-        """Shorten a result that is too large; interceptors and resources come before."""
-        told = ToolResult.from_mcp(
-            sent.server, sent.tool, result, attempts=1, notes=(), seconds=0.0
+        """Shorten a result that is over the budget, and return the handle of the full one.
+
+        Interceptors and resources come before, for they may change its size.
+        """
+        full = ToolResult.from_mcp(
+            sender.server, sender.tool, result, attempts=1, notes=(), seconds=0.0
         )
-        bounded = await self._caller.bounded(told, sent.call, reader=self._reader_name)
-        return (
-            (result, None)
-            if bounded.full_result is None
-            else (bounded.to_mcp(), bounded.full_result)
-        )
+        bounded = await self._caller.bounded(full, sender.call, reader=self._reader_name)
+        if bounded.full_result is None:
+            return result, None
+        return bounded.to_mcp(), bounded.full_result
 
 
-class _Sending:
-    """The innermost handler of one use of a tool: it makes the call that interceptors left."""
+class _Sender:
+    """The innermost handler of one invocation: it makes the call as interceptors changed it."""
 
     def __init__(
         self,
@@ -287,24 +275,25 @@ class _Sending:
         """The call as it was last made."""
         self._pause = pause
         self.pauses = pauses
-        """Whether the graph is interrupted where somebody has to sign in."""
-        self._given = access
+        """Whether the graph is interrupted where the user has to sign in."""
+        self._run_access = access
         self.access = access
+        """The credentials for reading resources from the server that answered."""
         self.server = call.server
-        """Who answered: the server, or its backup."""
+        """The server that answered, which may be the fallback."""
         self.tool = call.tool
-        """What was called; an interceptor may have chosen another."""
+        """The tool that was called; an interceptor may have chosen another."""
 
     async def completed(self, context: object) -> ToolCall:
         self.call = await self._caller.completed(self.call, context=context)
         return self.call
 
     async def send(self, request: MCPToolCallRequest) -> MCPToolCallResult:
-        access = join(self._given, Access.of(request.headers))
-        # Only here: interceptors may have interrupted the graph before.
+        access = join(self._run_access, Access.of(request.headers))
+        # Read here and not before: interceptors may have interrupted the graph meanwhile.
         pause = self._pause() if self.call.on_elicitation is None else None
-        # With other credentials it may be that somebody has to sign in before anybody is asked.
-        self._approvals.bare_answers = access == self._given
+        # With other credentials, a sign-in interrupt may come before the approval.
+        self._approvals.bare_answers = access == self._run_access
         call = replace(
             self.call,
             tool=request.name,
@@ -318,38 +307,38 @@ class _Sending:
             try:
                 result = await self._caller.execute(call)
                 break
-            except InputNeededError as asked:
-                # Pauses the graph here; when it goes on, everything up to here is done again.
-                call = replace(call, input_responses=answered_by_interrupt(call, asked))
-            except PlaitError as refused:
-                if not self.pauses or not is_cured_by_signing_in(refused):
+            except InputNeededError as needed:
+                # Pauses the graph; when it resumes, everything up to here runs again.
+                call = replace(call, input_responses=responses_from_interrupt(call, needed))
+            except PlaitError as error:
+                if not self.pauses or not needs_sign_in(error):
                     raise
-                wait_for_sign_in(call, refused)
+                wait_for_sign_in(call, error)
         self.server, self.tool = result.server, result.tool
-        # A backup is asked without the credentials that are meant for another.
+        # The fallback server must not get the credentials of another server.
         self.access = access if result.server == call.server else None
         return result.to_mcp()
 
 
-def _seconds(given: object) -> float | None:
+def _seconds(value: object) -> float | None:
     """Read the timeout of one call; 0 and `None` mean the default."""
-    if isinstance(given, timedelta):
-        given = given.total_seconds()
-    if given is None or given == 0:
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if value is None or value == 0:
         return None
-    if not isinstance(given, int | float) or given < 0:
+    if not isinstance(value, int | float) or value < 0:
         raise ConfigError("timeout in the config of a call takes seconds, as a number or timedelta")
-    if given > _MANY_SECONDS:
-        logger.warning("a timeout of %g s was given for a call; milliseconds?", given)
-    return float(given)
+    if value > _MANY_SECONDS:
+        logger.warning("the config of a call has a timeout of %g s; milliseconds?", value)
+    return float(value)
 
 
-def _monotonic(given: object) -> float | None:
-    """Read the end of the run: a time of day, as a datetime or in seconds since 1970."""
-    if given is None:
+def _monotonic(value: object) -> float | None:
+    """Read the deadline of the run: a datetime, or seconds since 1970."""
+    if value is None:
         return None
-    if isinstance(given, datetime):
-        given = given.timestamp()
-    if not isinstance(given, int | float):
+    if isinstance(value, datetime):
+        value = value.timestamp()
+    if not isinstance(value, int | float):
         raise ConfigError("deadline in the config of a call takes a datetime or time.time()")
-    return time.monotonic() + given - time.time()
+    return time.monotonic() + value - time.time()

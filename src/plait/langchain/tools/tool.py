@@ -1,14 +1,15 @@
 """MCP tools as LangChain tools.
 
-Annotations are evaluated here at once: LangChain looks at those of `_run` and `_arun` on every
-call, and would compile them each time if they were text.
+Annotations are not deferred in this module: LangChain inspects those of `_run` and `_arun` on every
+call, and would compile them each time if they were strings.
 """
 
-from collections import OrderedDict
 from collections.abc import Mapping
 from functools import cached_property
+from threading import Lock
 from typing import Any, Literal, NotRequired, TypedDict, cast
 
+from cachetools import LRUCache
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
@@ -18,36 +19,37 @@ from typing_extensions import override
 
 from plait.client.catalog.schemas import Profile, schema_for_provider
 from plait.client.catalog.tool import Tool
-from plait.langchain.tools.model_support import carried_by_graphs
-from plait.langchain.tools.runner import Answered, Invocation, Outcome, ToolRunner
+from plait.langchain.tools.content import ToolOutput
+from plait.langchain.tools.model_support import for_graph
+from plait.langchain.tools.runner import Invocation, Outcome, ToolRunner
 
 _RUNTIME = "plait_runtime"
-"""The argument under which graphs hand in their runtime; no tool is likely to have one like it."""
+"""The argument for the runtime of a graph; no tool is likely to have one of this name."""
 
 _HINTS = ("title", "read_only_hint", "destructive_hint", "idempotent_hint", "open_world_hint")
 
 
 class MCPToolArtifact(TypedDict):
-    """What a tool message carries beside its content, which no model sees."""
+    """The artifact of a tool message, which no model reads."""
 
     structured_content: Any
     """The structured content of the result, or `None`."""
 
     content: list[dict[str, Any]]
-    """The blocks that were set aside, as MCP JSON."""
+    """The content blocks that the model does not read in full, as MCP JSON."""
 
     _meta: Mapping[str, Any] | None
     server: str
     tool: str
     error: NotRequired[dict[str, Any]]
-    """Why there is no answer, where there is none."""
+    """The error of a call without a result."""
 
 
 class MCPTool(BaseTool):
     """A tool of an MCP server.
 
-    Not LangChain's own `StructuredTool`: that one loses the artifact of a failed call, and takes
-    arguments called `runtime`, `config` or `run_manager` for its own.
+    It is not a `StructuredTool` of LangChain, which loses the artifact of a failed call and cannot
+    pass on arguments named `runtime`, `config` or `run_manager`.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -61,26 +63,26 @@ class MCPTool(BaseTool):
             name=tool.name,
             description=tool.description or tool.title or "",
             args_schema=shaped_schema(tool.input_schema, profile),
-            metadata=metadata_of(tool),
+            metadata=_metadata(tool),
         )
         self._tool = tool
         self._runner = runner
 
     @property
     def tool(self) -> Tool:
-        """The tool as the catalogue has it: server, wire name, annotations, original schema."""
+        """The tool in the catalog: server, wire name, annotations, original schema."""
         return self._tool
 
     def with_profile(self, profile: Profile | None) -> "MCPTool":
-        """Return the same tool with its schema shaped for one family of models."""
+        """Return the tool with its schema shaped for a family of models."""
         return MCPTool(self._tool, self._runner, profile=profile)
 
     @property
     def coroutine(self) -> Any:
-        """Show graphs where the runtime goes."""
+        """The signature that tells graphs which argument takes the runtime."""
 
         async def run(plait_runtime: ToolRuntime[Any, Any]) -> None:
-            """Take the runtime of a graph; never called."""
+            """Never called."""
 
         return run
 
@@ -94,8 +96,8 @@ class MCPTool(BaseTool):
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         arguments = self._arguments(tool_input)
         runtime = arguments.pop(_RUNTIME, None)
-        use = Invocation(arguments=arguments, tool_call_id=tool_call_id, runtime=runtime)
-        return (), {"use": use}
+        invocation = Invocation(arguments=arguments, tool_call_id=tool_call_id, runtime=runtime)
+        return (), {"invocation": invocation}
 
     def _arguments(self, tool_input: str | dict[str, Any]) -> dict[str, Any]:
         if isinstance(tool_input, dict):
@@ -104,64 +106,65 @@ class MCPTool(BaseTool):
         if len(names) != 1:
             raise ValueError(
                 f"{self.name} takes {', '.join(names) or 'no arguments'}: "
-                "give them as a dict, not as a string"
+                "pass them as a dict, not as a string"
             )
         return {names[0]: tool_input}
 
     @override
-    def _run(self, use: Invocation, config: RunnableConfig) -> tuple[Any, Any]:
-        return self._output(self._runner.run_blocking(self._tool, use, config), use)
+    def _run(self, invocation: Invocation, config: RunnableConfig) -> tuple[Any, Any]:
+        outcome = self._runner.run_blocking(self._tool, invocation, config)
+        return self._message(outcome, invocation)
 
     @override
-    async def _arun(self, use: Invocation, config: RunnableConfig) -> tuple[Any, Any]:
-        return self._output(await self._runner.run(self._tool, use, config), use)
+    async def _arun(self, invocation: Invocation, config: RunnableConfig) -> tuple[Any, Any]:
+        outcome = await self._runner.run(self._tool, invocation, config)
+        return self._message(outcome, invocation)
 
-    def _output(self, outcome: Outcome, use: Invocation) -> tuple[Any, Any]:
-        """Make what LangChain hands on; the message is made here, where nothing is lost of it."""
-        if isinstance(outcome, ToolMessage) and not outcome.tool_call_id and use.tool_call_id:
-            return outcome.model_copy(update={"tool_call_id": use.tool_call_id}), None
-        if not isinstance(outcome, Answered):
+    def _message(self, outcome: Outcome, invocation: Invocation) -> tuple[Any, Any]:
+        """Return the message and the artifact; LangChain would make one without the status."""
+        call_id = invocation.tool_call_id
+        if isinstance(outcome, ToolMessage) and not outcome.tool_call_id and call_id:
+            return outcome.model_copy(update={"tool_call_id": call_id}), None
+        if not isinstance(outcome, ToolOutput):
             return outcome, None
-        converted = outcome.converted
-        if use.runtime is not None:
-            converted = carried_by_graphs(converted)
-        content, artifact = converted.content, converted.artifact
-        if use.tool_call_id is None:
-            return content, artifact
+        output = outcome if invocation.runtime is None else for_graph(outcome)
+        if call_id is None:
+            return output.content, output.artifact
         message = ToolMessage(
-            content=cast("str | list[str | dict[Any, Any]]", content),
-            artifact=artifact,
-            tool_call_id=use.tool_call_id,
+            content=cast("str | list[str | dict[Any, Any]]", output.content),
+            artifact=output.artifact,
+            tool_call_id=call_id,
             name=self.name,
-            status="error" if outcome.is_error else "success",
+            status="error" if output.is_error else "success",
         )
-        return message, artifact
+        return message, output.artifact
 
 
-_Shaped = tuple[Mapping[str, Any], dict[str, Any]]
+_shaped_schemas: LRUCache[tuple[int, Profile | None], tuple[Mapping[str, Any], dict[str, Any]]] = (
+    LRUCache(maxsize=2048)
+)
+"""Shaped schemas beside the original ones, for agents list their tools in every turn."""
 
-_MOST_SHAPED = 2048
-_shaped_before: OrderedDict[tuple[int, Profile | None], _Shaped] = OrderedDict()
-"""Schemas that were shaped before, with the schema they were made of: agents ask every turn."""
+_lock = Lock()
 
 
 def shaped_schema(schema: Mapping[str, Any], profile: Profile | None) -> dict[str, Any]:
-    """Shape a schema for a family of models; the same one is shaped once."""
+    """Shape a schema for a family of models; the result for the same object is cached."""
     key = (id(schema), profile)
-    before = _shaped_before.get(key)
-    if before is not None and before[0] is schema:
-        return before[1]
+    with _lock:
+        cached = _shaped_schemas.get(key)
+    if cached is not None and cached[0] is schema:
+        return cached[1]
     shaped = schema_for_provider(schema, profile).schema
-    _shaped_before[key] = (schema, shaped)
-    while len(_shaped_before) > _MOST_SHAPED:
-        _shaped_before.popitem(last=False)
+    with _lock:
+        _shaped_schemas[key] = (schema, shaped)
     return shaped
 
 
-def metadata_of(tool: Tool) -> dict[str, Any]:
-    """Describe where a tool comes from; the hints also stand on their own."""
+def _metadata(tool: Tool) -> dict[str, Any]:
+    """Return the server, the annotations and what else the server says of a tool."""
     hints = {name: tool.annotations.get(name) for name in _HINTS} if tool.annotations else {}
-    told: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         **hints,
         **tool.annotations,
         "server": tool.server,
@@ -169,9 +172,9 @@ def metadata_of(tool: Tool) -> dict[str, Any]:
         "annotations": dict(tool.annotations),
     }
     if tool.meta is not None:
-        told["_meta"] = dict(tool.meta)
+        metadata["_meta"] = dict(tool.meta)
     if tool.icons:
-        told["icons"] = [dict(icon) for icon in tool.icons]
+        metadata["icons"] = [dict(icon) for icon in tool.icons]
     if tool.title:
-        told["title"] = tool.title
-    return told
+        metadata["title"] = tool.title
+    return metadata

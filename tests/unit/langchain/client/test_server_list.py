@@ -18,7 +18,7 @@ B: dict[str, Any] = {"url": "http://localhost/mcp"}
 def test_nothing_has_changed_at_first() -> None:
     changes = ServerList({"a": A}).changes()
 
-    assert (changes.new, changes.gone) == ({}, ())
+    assert (changes.new, changes.removed) == ({}, ())
 
 
 def test_the_users_own_dictionary_is_watched() -> None:
@@ -35,8 +35,8 @@ def test_a_server_that_is_taken_away_is_gone() -> None:
     server_list = ServerList({"a": A, "b": B})
     del server_list.connections["a"]
 
-    assert server_list.changes().gone == ("a",)
-    assert server_list.changes().gone == ()
+    assert server_list.changes().removed == ("a",)
+    assert server_list.changes().removed == ()
 
 
 @pytest.mark.parametrize("key", ["args", "env", "command"])

@@ -20,10 +20,10 @@ from plait.client.catalog.tool import Tool
 from plait.client.config.policy import Policy
 from plait.client.connections.credentials import Access
 from plait.errors import AuthRequiredError, InputNeededError
-from plait.langchain.tools.caller import PlainCaller
+from plait.langchain.tools.caller import BasicCaller
+from plait.langchain.tools.content import ToolOutput
 from plait.langchain.tools.interceptors import Handler, MCPToolCallRequest
 from plait.langchain.tools.runner import (
-    Answered,
     Invocation,
     RunnerSettings,
     ToolRunner,
@@ -37,7 +37,7 @@ APPROVE = {"decision": "approve"}
 REJECT = {"decision": "reject"}
 
 
-class Server(PlainCaller):
+class Server(BasicCaller):
     """A caller whose policy asks, and whose server may want a login before or after that."""
 
     def __init__(self) -> None:
@@ -87,8 +87,8 @@ def graph_of(server: Server, **settings: Any) -> Any:
         del state
         use = Invocation(arguments={"colour": "red"}, tool_call_id="call_1")
         answer = await runner.run(tool, use, config)
-        assert isinstance(answer, Answered)
-        return {"said": str(answer.converted.content), "is_error": answer.is_error}
+        assert isinstance(answer, ToolOutput)
+        return {"said": str(answer.content), "is_error": answer.is_error}
 
     builder: Any = StateGraph(State)
     builder.add_node("node", node)

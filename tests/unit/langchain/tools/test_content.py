@@ -11,7 +11,7 @@ from langchain_core.messages import ToolMessage
 
 from plait.client.calls.content import NO_DETAILS, NOTHING
 from plait.client.transports.repair import mend
-from plait.langchain.tools.content import Converted, convert_result, error_text
+from plait.langchain.tools.content import ToolOutput, convert_result, error_text
 from plait.langchain.tools.output_handling import OutputHandling
 
 Json = dict[str, Any]
@@ -62,7 +62,7 @@ def _result(*blocks: Json, **sent: Any) -> types.CallToolResult:
 
 def _converted(
     *blocks: Json, handling: Any = None, standard: bool = True, **sent: Any
-) -> Converted:
+) -> ToolOutput:
     return convert_result(
         _result(*blocks, **sent),
         server="shop",
@@ -259,7 +259,7 @@ def test_every_block_can_be_routed_to_the_model(
 
     converted = _converted(first, block, last, handling="content", standard=standard)
 
-    assert converted == Converted([first, expected, last], _artifact())
+    assert converted == ToolOutput([first, expected, last], _artifact())
 
 
 LINES = {
@@ -297,7 +297,7 @@ def test_an_embedded_resource_leaves_one_line_by_default() -> None:
     converted = _converted(TEXT, PDF)
 
     line = {"type": "text", "text": "Resource: file:///x/a.pdf (application/pdf, 4 B)"}
-    assert converted == Converted([TEXT, line], _artifact(PDF))
+    assert converted == ToolOutput([TEXT, line], _artifact(PDF))
 
 
 def test_what_is_set_aside_keeps_its_order_beside_what_is_shown() -> None:
@@ -379,9 +379,8 @@ def test_text_structure_and_failure_in_every_combination(
 
     converted = _converted(*([TEXT] if text else []), **sent)
 
-    assert converted == Converted(
-        expected, _artifact(structured=STRUCTURED if structured else None)
-    )
+    artifact = _artifact(structured=STRUCTURED if structured else None)
+    assert converted == ToolOutput(expected, artifact, is_error=failed)
 
 
 @pytest.mark.parametrize("blank", ["", " ", "\n\t"])
@@ -432,7 +431,7 @@ def test_structure_that_the_text_already_says_is_not_repeated(
             *blocks, structuredContent=structured, handling={"structured_content": route}
         )
 
-        assert converted == Converted(expected, _artifact(structured=structured))
+        assert converted == ToolOutput(expected, _artifact(structured=structured))
 
 
 @pytest.mark.parametrize(
@@ -455,7 +454,7 @@ def test_structure_that_says_more_than_the_text_is_added_where_it_is_asked_for(
     )
 
     added = {"type": "text", "text": json.dumps(structured, ensure_ascii=False)}
-    assert shown == Converted([block, added], _artifact(structured=structured))
+    assert shown == ToolOutput([block, added], _artifact(structured=structured))
     assert _converted(block, structuredContent=structured).content == text
 
 
@@ -477,7 +476,7 @@ def test_structure_is_shown_where_only_its_text_is_set_aside() -> None:
         handling={"text": "artifact", "structured_content": "content"},
     )
 
-    assert converted == Converted(AS_JSON, _artifact(same, structured=STRUCTURED))
+    assert converted == ToolOutput(AS_JSON, _artifact(same, structured=STRUCTURED))
 
 
 def test_text_that_is_set_aside_counts_as_text() -> None:
@@ -501,8 +500,8 @@ def test_a_block_that_cannot_be_read_is_quoted_and_kept() -> None:
     converted = _converted(TEXT, hologram, TEXT)
 
     quoted = {"type": "text", "text": json.dumps(hologram)}
-    assert converted == Converted([TEXT, quoted, TEXT], _artifact(hologram))
-    assert _converted(hologram, handling="artifact") == Converted(
+    assert converted == ToolOutput([TEXT, quoted, TEXT], _artifact(hologram))
+    assert _converted(hologram, handling="artifact") == ToolOutput(
         "1 block was set aside (hologram)", _artifact(hologram)
     )
 
@@ -523,7 +522,7 @@ def test_text_that_had_to_be_mended_is_text() -> None:
 
     converted = _converted(broken, structuredContent=STRUCTURED)
 
-    assert converted == Converted("hello", _artifact(broken, structured=STRUCTURED))
+    assert converted == ToolOutput("hello", _artifact(broken, structured=STRUCTURED))
 
 
 def test_the_notes_of_the_server_are_in_the_artifact() -> None:

@@ -9,13 +9,12 @@ import mcp_types as types
 
 from plait.client.catalog.tool import Tool
 from plait.errors import ProtocolError
-from plait.langchain.tools.content import Converted, convert_result
-from plait.langchain.tools.failures import failed
+from plait.langchain.tools.content import ToolOutput, convert_result, output_from_error
 
 HIDDEN = "\u200b\U000e0041"
 
 
-def converted(*blocks: types.ContentBlock, sanitize: bool = True, **result: Any) -> Converted:
+def converted(*blocks: types.ContentBlock, sanitize: bool = True, **result: Any) -> ToolOutput:
     answer = types.CallToolResult(content=list(blocks), **result)
     return convert_result(answer, server="s", tool="t", sanitize=sanitize)
 
@@ -64,10 +63,10 @@ def test_what_is_said_about_a_link_is_cleaned_and_its_address_is_not() -> None:
 
 def test_an_error_of_a_server_is_cleaned_too() -> None:
     error = ProtocolError(f"no{HIDDEN}\x1b[2J")
-    told = failed(error, Tool(server="s", wire_name="t", name="t"))
+    output = output_from_error(error, Tool(server="s", wire_name="t", name="t"))
 
-    assert told.content == "no"
-    assert told.artifact["error"]["message"] == f"no{HIDDEN}\x1b[2J"
+    assert output.content == "no"
+    assert output.artifact["error"]["message"] == f"no{HIDDEN}\x1b[2J"
 
 
 def test_whoever_wants_texts_as_they_are_gets_them() -> None:

@@ -17,9 +17,9 @@ from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.tool import Tool
 from plait.client.connections.credentials import Access
 from plait.errors import AuthRequiredError, ForbiddenError, InputNeededError, PlaitError
-from plait.langchain.tools.caller import PlainCaller
+from plait.langchain.tools.caller import BasicCaller
+from plait.langchain.tools.content import ToolOutput
 from plait.langchain.tools.runner import (
-    Answered,
     Invocation,
     RunnerSettings,
     ToolRunner,
@@ -32,7 +32,7 @@ RETRY = {"action": "retry"}
 ANSWER = {"responses": {"q": {"action": "accept", "content": {"text": "blue"}}}}
 
 
-class Server(PlainCaller):
+class Server(BasicCaller):
     """A caller whose server asks for a login, a question, or both."""
 
     def __init__(self) -> None:
@@ -77,8 +77,8 @@ def graph_of(server: Server) -> Any:
     async def node(state: State, config: RunnableConfig) -> State:
         del state
         answer = await runner.run(tool, Invocation(arguments={}), config)
-        assert isinstance(answer, Answered)
-        return {"said": str(answer.converted.content), "is_error": answer.is_error}
+        assert isinstance(answer, ToolOutput)
+        return {"said": str(answer.content), "is_error": answer.is_error}
 
     builder: Any = StateGraph(State)
     builder.add_node("node", node)
