@@ -35,7 +35,6 @@ from plait.agents.engines.langchain.turns import Turns
 from plait.agents.live_agent import Ending, LiveAgent
 from plait.agents.model_config import ModelConfig
 from plait.errors import PlaitError
-from plait.langchain.client.loading import question_callback
 from plait.langchain.tools.callbacks import Callbacks
 from plait.langchain.tools.elicitation import ELICITATION_INTERRUPT_TYPE
 from plait.models.connections import context_tokens
@@ -70,7 +69,7 @@ class LangChainAgent(LiveAgent):
             name: value for name, value in settings.tool_options.items() if name not in HOOKS
         }
         if settings.on_interrupt is not None:
-            options.setdefault("on_elicitation", question_callback(Callbacks()))
+            options.setdefault("on_elicitation", Callbacks().elicitation_callback)
         return options
 
     @override
