@@ -16,7 +16,7 @@ from pathlib import Path
 
 from plait.reasoning.backends.client_model import HostCompleter
 from plait.reasoning.reasoner import Reasoner
-from plait.reasoning.storage.engine import database_from
+from plait.reasoning.storage.engine import database_from_text
 from plait.reasoning.storage.sql import SqlStorage
 from plait.reasoning.values import Changes, Session, Thought, new_id
 
@@ -56,7 +56,7 @@ async def main() -> None:
     parser.add_argument("--rounds", type=int, default=50)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        store = SqlStorage(database_from(options.db or str(Path(folder) / "bench.db")))
+        store = SqlStorage(database_from_text(options.db or str(Path(folder) / "bench.db")))
         await store.open()
         reasoner = Reasoner(store, HostCompleter())
         sessions = {length: await fill(store, length) for length in options.lengths}

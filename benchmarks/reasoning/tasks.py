@@ -22,14 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from plait.reasoning.backends.build import completer_for
-from plait.reasoning.backends.choose import choose, look_around
+from plait.reasoning.backends.choose import choose, detect_models
 from plait.reasoning.backends.port import Completer, Completion, Prompt
 from plait.reasoning.backends.scripted import ScriptedCompleter
-from plait.reasoning.backends.settings import Wish, read_settings
+from plait.reasoning.backends.settings import BackendPreference, read_settings
 from plait.reasoning.prompts import PROMPTS
 from plait.reasoning.reasoner import Reasoner
-from plait.reasoning.results import data_of
-from plait.reasoning.storage.engine import database_from
+from plait.reasoning.results import result_data
+from plait.reasoning.storage.engine import database_from_text
 from plait.reasoning.storage.sql import SqlStorage
 
 
@@ -129,7 +129,7 @@ async def tree(reasoner: Reasoner, task: Task) -> str:
 
 
 async def _call(reasoner: Reasoner, tool: str, **arguments: Any) -> dict[str, Any]:
-    return data_of(await reasoner.call(f"reasoning_{tool}", arguments))
+    return result_data(await reasoner.call(f"reasoning_{tool}", arguments))
 
 
 WAYS: dict[str, Callable[[Reasoner, Task], Awaitable[str]]] = {
@@ -159,8 +159,10 @@ def scripted() -> ScriptedCompleter:
 
 async def chosen(model: str | None) -> Completer:
     """Choose the model as the server does."""
-    settings = read_settings(os.environ, dotenv=Path(".env"), wish=Wish(model=model))
-    choice = choose(settings, await look_around(settings))
+    settings = read_settings(
+        os.environ, dotenv=Path(".env"), preference=BackendPreference(model=model)
+    )
+    choice = choose(settings, await detect_models(settings))
     if choice.backend in ("host", "sampling"):
         raise SystemExit("no model is configured: give --model, or set a key")
     return completer_for(choice, settings, prompts=PROMPTS)
@@ -175,7 +177,7 @@ async def main() -> None:
     inner = scripted() if options.harness_check else await chosen(options.model)
     await inner.open()
     with tempfile.TemporaryDirectory() as folder:
-        store = SqlStorage(database_from(str(Path(folder) / "tasks.db")))
+        store = SqlStorage(database_from_text(str(Path(folder) / "tasks.db")))
         await store.open()
         for name, way in WAYS.items():
             completer = Counting(inner)

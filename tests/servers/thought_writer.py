@@ -7,21 +7,21 @@ import sys
 
 from plait.reasoning.backends.client_model import HostCompleter
 from plait.reasoning.reasoner import Reasoner
-from plait.reasoning.results import data_of
-from plait.reasoning.storage.engine import database_from
+from plait.reasoning.results import result_data
+from plait.reasoning.storage.engine import database_from_text
 from plait.reasoning.storage.sql import SqlStorage
 from plait.reasoning.values import Thought
 
 
 async def main(database: str, session: str, way: str, count: int) -> None:
     """Write `count` thoughts, by the tool or straight into the store."""
-    store = SqlStorage(database_from(database))
+    store = SqlStorage(database_from_text(database))
     await store.open()
     reasoner = Reasoner(store, HostCompleter())
     for number in range(count):
         if way == "tool":
             arguments = {"content": f"thought {number}", "session_id": session}
-            kept = data_of(await reasoner.call("reasoning_linear", arguments))["thought_id"]
+            kept = result_data(await reasoner.call("reasoning_linear", arguments))["thought_id"]
         else:
             thought = Thought(session_id=session, content=f"thought {number}", mode="linear")
             await store.create_thought(thought)

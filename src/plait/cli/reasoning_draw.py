@@ -13,11 +13,11 @@ from plait.cli.terminal import visible
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from plait.reasoning.export.document import WholeSession
+    from plait.reasoning.export.document import SessionDocument
     from plait.reasoning.values import GraphNode, Thought
 
 
-def drawn(whole: WholeSession) -> Group:
+def drawn(whole: SessionDocument) -> Group:
     """Draw all of a session; what was left behind is dim."""
     session = whole.session
     head = Text(f"{session.id}  {session.mode}, {session.status}", style="bold")
@@ -35,7 +35,7 @@ def drawn(whole: WholeSession) -> Group:
     return Group(*parts)
 
 
-def _thoughts(whole: WholeSession) -> Tree:
+def _thoughts(whole: SessionDocument) -> Tree:
     names = {branch.id: branch.name for branch in whole.branches}
     states = {branch.id: branch.state for branch in whole.branches}
     children: dict[str | None, list[Thought]] = {}
@@ -58,7 +58,7 @@ def _thoughts(whole: WholeSession) -> Tree:
     return root
 
 
-def _graph(title: str, nodes: Sequence[GraphNode], whole: WholeSession) -> Tree:
+def _graph(title: str, nodes: Sequence[GraphNode], whole: SessionDocument) -> Tree:
     """Draw a graph as a tree; a node that several lead to stands under each, once in full."""
     by_id = {node.id: node for node in nodes}
     following: dict[str, list[tuple[str, str]]] = {}

@@ -75,22 +75,22 @@ def _short(text: str) -> str:
     return text
 
 
-Whole = Annotated[int, BeforeValidator(_whole)]
+Integer = Annotated[int, BeforeValidator(_whole)]
 """An integer; 3.0 is one too."""
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
-Words = Annotated[str, AfterValidator(_clean)]
+AnyText = Annotated[str, AfterValidator(_clean)]
 """A text that may be empty."""
 
 Text = Annotated[str, AfterValidator(_clean), AfterValidator(_filled)]
 """A text that says something."""
 
-Key = Annotated[str, AfterValidator(_clean), AfterValidator(_filled), AfterValidator(_short)]
+Id = Annotated[str, AfterValidator(_clean), AfterValidator(_filled), AfterValidator(_short)]
 """The id of something."""
 
 
-def ranged(low: float, high: float, description: str, **facts: Any) -> Any:
+def clamped(low: float, high: float, description: str, **facts: Any) -> Any:
     """Describe a number that is brought into a range rather than refused.
 
     The range is only advertised: pydantic's own bounds would refuse.
@@ -168,7 +168,7 @@ def _refusal(kind: type[Params], error: ValidationError) -> RefusedError:
         for problem in error.errors(include_url=False)[:_MOST_PROBLEMS]
     )
     more = "".join(f"; {place} - {reason}" for place, reason in others)
-    return invalid(first[0], first[1] + more)
+    return invalid_argument(first[0], first[1] + more)
 
 
 def _place(problem: ErrorDetails) -> str:
@@ -192,17 +192,17 @@ def _reason(kind: type[Params], problem: ErrorDetails) -> str:
             return _REASONS.get(found, problem["msg"])
 
 
-def invalid(field: str, reason: str) -> RefusedError:
+def invalid_argument(field: str, reason: str) -> RefusedError:
     """Refuse an argument."""
     return RefusedError(f"Validation failed: {field} - {reason}")
 
 
-def session_fault(reason: str) -> RefusedError:
+def session_error(reason: str) -> RefusedError:
     """Refuse a call that does not fit its session."""
     return RefusedError(f"Session error: {reason}")
 
 
-def supply(parameter: str, shape: str) -> RefusedError:
+def input_needed(parameter: str, shape: str) -> RefusedError:
     """Ask the caller for what a model would have written."""
     return RefusedError(
         f"Input needed: {parameter} - No model is connected (backend: host), so you write this "

@@ -1,4 +1,4 @@
-"""What one call has at hand: the store, whoever answers, and a record of what was asked."""
+"""The context of one tool call: the store, the completer, and the requests that were sent."""
 
 from __future__ import annotations
 
@@ -11,48 +11,48 @@ from pydantic import BaseModel
 
 from plait._support.redact import Redactor
 from plait.errors import PlaitError
-from plait.reasoning.arguments import session_fault
+from plait.reasoning.arguments import input_needed, session_error
+from plait.reasoning.backends.ask_json import ask_json
 from plait.reasoning.backends.pipes import PIPE_SETTINGS, PipeNames
 from plait.reasoning.backends.port import Completer, OnProgress, Prompt
-from plait.reasoning.backends.replies import ask_json
 from plait.reasoning.backends.settings import GotLimits
 from plait.reasoning.prompts import PROMPTS
-from plait.reasoning.results import Shown
+from plait.reasoning.results import ResultPart
 from plait.reasoning.storage.port import Storage
 from plait.reasoning.values import Changes, Invocation, Session, now
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
-ResultT_co = TypeVar("ResultT_co", bound=Shown, covariant=True)
+ResultT_co = TypeVar("ResultT_co", bound=ResultPart, covariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome(Generic[ResultT_co]):
-    """What a call answers, and what is to be written before it does."""
+    """The result of a call, and the changes to write before it is returned."""
 
     result: ResultT_co
     changes: Changes | None = None
 
 
-async def _silent(_message: str) -> None:
+async def _no_progress(_message: str) -> None:
     return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
-    """The surroundings of one call; modes read the store and ask, and never write."""
+class CallContext:
+    """The context of one call; modes read the store and send prompts, but never write."""
 
     tool: str
     store: Storage
     completer: Completer
     limits: GotLimits = field(default_factory=GotLimits)
     pipes: PipeNames = field(default_factory=PipeNames)
-    report: OnProgress = _silent
+    report: OnProgress = _no_progress
     invocations: list[Invocation] = field(default_factory=list[Invocation])
-    """What models were asked during this call."""
+    """The requests that this call sent to models."""
 
     @property
-    def hosted(self) -> bool:
-        """Say whether the caller is the one who thinks."""
+    def is_host(self) -> bool:
+        """Whether there is no model and the caller writes the thoughts."""
         return self.completer.name == "host"
 
     async def ask(
@@ -63,12 +63,19 @@ class Work:
         *,
         session: Session | None = None,
         system: Callable[[str], str] = lambda text: text,
+        parameter: str | None = None,
+        shape: str = "",
     ) -> ReplyT:
-        """Ask the model of a mode for an object, and note that it was asked.
+        """Ask the model of a mode for a JSON object, and record the request.
+
+        Without a model, the caller is asked to repeat the call with `parameter` in this `shape`.
 
         Raises:
-            BackendError, ReplyError: There is no usable answer.
+            BackendError, ReplyError: There is no usable reply.
+            RefusedError: There is no model, and the caller has to supply the parameter.
         """
+        if self.is_host and parameter is not None:
+            raise input_needed(parameter, shape)
         settings = PIPE_SETTINGS[mode]
         prompt = Prompt(
             pipe=getattr(self.pipes, mode),
@@ -78,8 +85,8 @@ class Work:
             max_tokens=settings.max_tokens,
         )
         await self.report(f"asking {self.completer.name} ({prompt.pipe})")
-        began = time.monotonic()
-        note = Invocation(
+        started = time.monotonic()
+        invocation = Invocation(
             session_id=session.id if session else None,
             tool_name=self.tool,
             backend=self.completer.name,
@@ -89,56 +96,61 @@ class Work:
         try:
             reply, completion = await ask_json(self.completer, prompt, reply_type)
         except PlaitError as error:
-            self._note(note, began, success=False, error=Redactor().excerpt(str(error)))
+            text = Redactor().excerpt(str(error))
+            self._record(replace(invocation, success=False, error=text), started)
             raise
-        self._note(
-            note,
-            began,
+        invocation = replace(
+            invocation,
             output=reply.model_dump(mode="json"),
             model=completion.model,
             input_tokens=completion.input_tokens,
             output_tokens=completion.output_tokens,
         )
+        self._record(invocation, started)
         return reply
 
-    def _note(self, note: Invocation, began: float, **facts: object) -> None:
-        latency = round((time.monotonic() - began) * 1000)
-        self.invocations.append(replace(note, latency_ms=latency, **facts))  # pyright: ignore[reportArgumentType]
+    def _record(self, invocation: Invocation, started: float) -> None:
+        latency = round((time.monotonic() - started) * 1000)
+        self.invocations.append(replace(invocation, latency_ms=latency))
 
 
-async def session_for(work: Work, key: str | None, mode: str) -> Session:
-    """Return the session of this id, or a new one; it must not be concluded."""
-    if key is None:
-        return Session(mode=mode)
-    found = await work.store.get_session(key)
-    return _still_open(found) if found else Session(id=key, mode=mode)
-
-
-async def known_session(work: Work, key: str) -> Session:
-    """Return a session that is there.
+async def new_or_open_session(call: CallContext, key: str | None, mode: str) -> Session:
+    """Return the session with this id, or a new one.
 
     Raises:
-        RefusedError: There is none of this id.
+        RefusedError: The session is concluded.
     """
-    found = await work.store.get_session(key)
-    if found is None:
-        raise session_fault(f"Session not found: {key}")
-    return found
+    if key is None:
+        return Session(mode=mode)
+    session = await call.store.get_session(key)
+    return _not_concluded(session) if session else Session(id=key, mode=mode)
 
 
-async def open_session(work: Work, key: str) -> Session:
-    """Return a session that is there and not concluded."""
-    return _still_open(await known_session(work, key))
+async def existing_session(call: CallContext, key: str) -> Session:
+    """Return the session with this id.
+
+    Raises:
+        RefusedError: There is none.
+    """
+    session = await call.store.get_session(key)
+    if session is None:
+        raise session_error(f"Session not found: {key}")
+    return session
 
 
-def _still_open(session: Session) -> Session:
+async def open_session(call: CallContext, key: str) -> Session:
+    """Return the session with this id, which must exist and not be concluded."""
+    return _not_concluded(await existing_session(call, key))
+
+
+def _not_concluded(session: Session) -> Session:
     if session.status == "concluded":
-        raise session_fault(
+        raise session_error(
             f"Session {session.id} is concluded; call reasoning_session_reopen to go on with it"
         )
     return session
 
 
 def touched(session: Session) -> Session:
-    """Return a session that changes now."""
+    """Return a session with the current time as its last change."""
     return replace(session, updated_at=now())

@@ -14,41 +14,41 @@ BUDGET_TOKENS = 4000
 """How much of the session a model reads, in tokens of four bytes."""
 
 
-async def context_of(
+async def recent_context(
     store: Storage, session_id: str, *, most: int = MOST_THOUGHTS, budget: int = BUDGET_TOKENS
 ) -> list[Thought]:
     """Return the thoughts to show: the first, which says what it is about, and the last ones."""
     recent = await store.get_recent_thoughts(session_id, most)
     first = await store.get_first_thought(session_id)
-    return chosen(first, recent, most=most, budget=budget)
+    return within_budget(first, recent, most=most, budget=budget)
 
 
-def chosen(
+def within_budget(
     first: Thought | None, recent: Sequence[Thought], *, most: int, budget: int
 ) -> list[Thought]:
     """Choose among thoughts, in order: the first, then as many of the last as fit."""
     if first is None:
         return []
-    left = budget - tokens_of(first.content)
+    left = budget - estimated_tokens(first.content)
     kept: list[Thought] = []
     for thought in reversed(recent):
-        left -= tokens_of(thought.content)
+        left -= estimated_tokens(thought.content)
         if thought.id == first.id or left < 0 or len(kept) >= most - 1:
             break
         kept.append(thought)
     return [first, *reversed(kept)]
 
 
-def tokens_of(text: str) -> int:
+def estimated_tokens(text: str) -> int:
     """Estimate the tokens of a text."""
     return -(-len(text.encode()) // 4)
 
 
-def shortened(text: str, budget: int = BUDGET_TOKENS) -> str:
+def truncated(text: str, budget: int = BUDGET_TOKENS) -> str:
     """Cut a text that alone would fill the budget."""
-    return text if tokens_of(text) <= budget else text[: budget * 2] + " […]"
+    return text if estimated_tokens(text) <= budget else text[: budget * 2] + " […]"
 
 
 def as_lines(thoughts: Sequence[Thought]) -> str:
     """Write thoughts as a list."""
-    return "\n".join(f"- {shortened(thought.content)}" for thought in thoughts)
+    return "\n".join(f"- {truncated(thought.content)}" for thought in thoughts)

@@ -21,7 +21,7 @@ class _Names(dict[str, str]):
         return None if key is None else self[key]
 
 
-async def forked(store: Storage, session: Session, *, key: str | None) -> Changes:
+async def fork_changes(store: Storage, session: Session, *, key: str | None) -> Changes:
     """Return the copy of a session; checkpoints and what was left behind stay in the original."""
     names = _Names()
     copy = Session(

@@ -15,13 +15,13 @@ from typing import Any
 import anyio
 
 from plait.errors import PlaitError, RefusedError
-from plait.reasoning.arguments import Adjustment, Params, read_arguments, session_fault
+from plait.reasoning.arguments import Adjustment, Params, read_arguments, session_error
 from plait.reasoning.backends.pipes import PipeNames
 from plait.reasoning.backends.port import Completer, Completion, OnProgress, Prompt
 from plait.reasoning.backends.settings import GotLimits
-from plait.reasoning.call_context import Outcome, Work
+from plait.reasoning.call_context import CallContext, Outcome
 from plait.reasoning.registry import TOOLS, Tool
-from plait.reasoning.results import Result, Shown
+from plait.reasoning.results import Result, ResultPart
 from plait.reasoning.storage.port import ConflictError, Storage
 from plait.reasoning.values import Changes, Invocation
 
@@ -96,7 +96,7 @@ class Reasoner:
         *,
         completer: Completer | None = None,
         report: OnProgress = _nobody,
-    ) -> Shown:
+    ) -> ResultPart:
         """Run a tool, write what it changed, and return its result.
 
         Raises:
@@ -107,7 +107,7 @@ class Reasoner:
         if tool is None:
             raise RefusedError(f"Unknown tool: {name}")
         params, adjusted = read_arguments(tool.params, arguments)
-        work = Work(
+        call = CallContext(
             tool=name,
             store=self.store,
             completer=_Remembering(completer or self.completer),
@@ -117,38 +117,38 @@ class Reasoner:
         )
         key = await self._session_of(params)
         async with self._turn(key):
-            outcome = await self._settle(tool, params, work)
-        if not tool.reads:
+            outcome = await self._settle(tool, params, call)
+        if not tool.read_only:
             await self._announce(tool, outcome, key)
-        return _finished(outcome.result, work, adjusted)
+        return _finished(outcome.result, call, adjusted)
 
-    async def _settle(self, tool: Tool, params: Params, work: Work) -> Outcome[Shown]:
+    async def _settle(self, tool: Tool, params: Params, call: CallContext) -> Outcome[ResultPart]:
         """Run the mode and write; begin again if the session changed in between."""
         for attempt in range(_MOST_CONFLICTS):
-            work.invocations.clear()
+            call.invocations.clear()
             began = time.monotonic()
             try:
-                outcome = await tool.run(params, work)
+                outcome = await tool.run(params, call)
             except PlaitError:
-                await self._note_failures(work)
+                await self._note_failures(call)
                 raise
             try:
-                await self._write(outcome.changes, work, began)
+                await self._write(outcome.changes, call, began)
             except ConflictError:
                 await anyio.sleep(random.uniform(0, 0.01 * min(attempt + 1, 10)))
             else:
                 return outcome
-        raise session_fault("Another process keeps changing this session; call again")
+        raise session_error("Another process keeps changing this session; call again")
 
-    async def _write(self, changes: Changes | None, work: Work, began: float) -> None:
-        noted = (*work.invocations,)
+    async def _write(self, changes: Changes | None, call: CallContext, began: float) -> None:
+        noted = (*call.invocations,)
         if changes is not None and not noted:
             # No model was asked, and the call is worth counting all the same.
             noted = (
                 Invocation(
                     session_id=changes.session.id if changes.session else None,
-                    tool_name=work.tool,
-                    backend=work.completer.name,
+                    tool_name=call.tool,
+                    backend=call.completer.name,
                     input={},
                     latency_ms=round((time.monotonic() - began) * 1000),
                 ),
@@ -158,16 +158,16 @@ class Reasoner:
         if changes is not None:
             await self.store.write(replace(changes, invocations=noted))
 
-    async def _note_failures(self, work: Work) -> None:
+    async def _note_failures(self, call: CallContext) -> None:
         """Keep the record of what was asked, though nothing came of it."""
-        for note in work.invocations:
+        for note in call.invocations:
             known = note.session_id and await self.store.get_session(note.session_id)
             await self.store.log_invocation(note if known else replace(note, session_id=None))
 
-    async def _announce(self, tool: Tool, outcome: Outcome[Shown], key: str | None) -> None:
+    async def _announce(self, tool: Tool, outcome: Outcome[ResultPart], key: str | None) -> None:
         session = outcome.changes.session if outcome.changes else None
         changed = session.id if session else key
-        if changed is not None and (outcome.changes is not None or tool.destroys):
+        if changed is not None and (outcome.changes is not None or tool.destructive):
             await self._changed(changed)
 
     async def _session_of(self, params: Params) -> str | None:
@@ -204,9 +204,11 @@ class Reasoner:
                 del self._turns[key]
 
 
-def _finished(result: Shown, work: Work, adjusted: Mapping[str, Adjustment]) -> Shown:
+def _finished(
+    result: ResultPart, call: CallContext, adjusted: Mapping[str, Adjustment]
+) -> ResultPart:
     if not isinstance(result, Result):
         return result
     changed = {**adjusted, **(result.adjusted or {})}
-    facts = {"backend": work.completer.name, "adjusted": changed or None}
+    facts = {"backend": call.completer.name, "adjusted": changed or None}
     return result.model_copy(update=facts)

@@ -4,305 +4,273 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, get_args, get_type_hints
 
 from plait.reasoning.arguments import Params
-from plait.reasoning.call_context import Outcome, Work
+from plait.reasoning.call_context import CallContext, Outcome
 from plait.reasoning.modes import (
     auto,
     backtracking,
     checkpoints,
     divergent,
-    evaluate,
     got_graph,
     got_growth,
-    got_shapes,
     linear,
     reflection,
     sessions,
     tree,
-    views,
 )
-from plait.reasoning.results import Shown
+from plait.reasoning.results import ResultPart
+
+Run = Callable[[Any, CallContext], Awaitable[Outcome[ResultPart]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """One tool: what it takes, gives and does, and how it behaves."""
+    """A tool: its description, the models of its arguments and result, and its behaviour."""
 
     name: str
     title: str
     description: str
     params: type[Params]
-    result: type[Shown]
-    run: Callable[[Any, Work], Awaitable[Outcome[Shown]]]
-
-    asks: bool = False
-    """Whether it may ask a model."""
-    reads: bool = False
-    """Whether it changes nothing."""
-    destroys: bool = False
-    """Whether something is gone afterwards."""
-    repeatable: bool = False
+    result: type[ResultPart]
+    run: Run
+    uses_model: bool
+    """Whether it may send a request to a model."""
+    read_only: bool
+    destructive: bool
+    """Whether it deletes something."""
+    idempotent: bool
     """Whether a second call with the same arguments changes nothing more."""
 
 
+def _tool(
+    name: str,
+    run: Run,
+    title: str,
+    description: str,
+    *,
+    uses_model: bool = False,
+    read_only: bool = False,
+    destructive: bool = False,
+    idempotent: bool = False,
+) -> Tool:
+    """Describe a tool; the annotations of `run` are the models of its arguments and result."""
+    hints = get_type_hints(run)
+    return Tool(
+        name=name,
+        title=title,
+        description=description,
+        params=hints["params"],
+        result=get_args(hints["return"])[0],
+        run=run,
+        uses_model=uses_model,
+        read_only=read_only,
+        destructive=destructive,
+        idempotent=idempotent,
+    )
+
+
 _TOOLS: Final = (
-    Tool(
-        name="reasoning_linear",
-        title="Linear reasoning",
-        description="Take one step of reasoning that builds on the earlier thoughts of the "
+    _tool(
+        "reasoning_linear",
+        linear.linear,
+        "Linear reasoning",
+        "Take one step of reasoning that builds on the earlier thoughts of the "
         "session. Use it for problems that one step after the other can solve.",
-        params=linear.LinearParams,
-        result=linear.LinearResult,
-        run=linear.linear,
-        asks=True,
+        uses_model=True,
     ),
-    Tool(
-        name="reasoning_tree",
-        title="Branch out",
-        description="Open 2 to 4 distinct ways to go on from a thought, each as a branch, and "
+    _tool(
+        "reasoning_tree",
+        tree.tree,
+        "Branch out",
+        "Open 2 to 4 distinct ways to go on from a thought, each as a branch, and "
         "recommend one. Use it when there is more than one way.",
-        params=tree.TreeParams,
-        result=tree.TreeResult,
-        run=tree.tree,
-        asks=True,
+        uses_model=True,
     ),
-    Tool(
-        name="reasoning_tree_focus",
-        title="Follow a branch",
-        description="Make a branch the active one, so that reasoning goes on from it.",
-        params=tree.FocusParams,
-        result=views.BranchResult,
-        run=tree.tree_focus,
-        repeatable=True,
+    _tool(
+        "reasoning_tree_focus",
+        tree.tree_focus,
+        "Follow a branch",
+        "Make a branch the active one, so that reasoning goes on from it.",
+        idempotent=True,
     ),
-    Tool(
-        name="reasoning_tree_list",
-        title="List branches",
-        description="List all branches of a session with their states.",
-        params=tree.ListParams,
-        result=views.BranchList,
-        run=tree.tree_list,
-        reads=True,
+    _tool(
+        "reasoning_tree_list",
+        tree.tree_list,
+        "List branches",
+        "List all branches of a session with their states.",
+        read_only=True,
     ),
-    Tool(
-        name="reasoning_tree_complete",
-        title="End a branch",
-        description="Mark a branch as completed, or as abandoned.",
-        params=tree.CompleteParams,
-        result=views.BranchResult,
-        run=tree.tree_complete,
-        repeatable=True,
+    _tool(
+        "reasoning_tree_complete",
+        tree.tree_complete,
+        "End a branch",
+        "Mark a branch as completed, or as abandoned.",
+        idempotent=True,
     ),
-    Tool(
-        name="reasoning_divergent",
-        title="Other points of view",
-        description="Look at a matter from 2 to 5 points of view that differ in kind, and say "
+    _tool(
+        "reasoning_divergent",
+        divergent.divergent,
+        "Other points of view",
+        "Look at a matter from 2 to 5 points of view that differ in kind, and say "
         "what they show together. Use it when the usual answers do not do.",
-        params=divergent.DivergentParams,
-        result=divergent.DivergentResult,
-        run=divergent.divergent,
-        asks=True,
+        uses_model=True,
     ),
-    Tool(
-        name="reasoning_reflection",
-        title="Reflect",
-        description="Examine a thought or a text, name strengths and weaknesses, and improve it "
+    _tool(
+        "reasoning_reflection",
+        reflection.reflection,
+        "Reflect",
+        "Examine a thought or a text, name strengths and weaknesses, and improve it "
         "until it is good enough.",
-        params=reflection.ReflectionParams,
-        result=reflection.ReflectionResult,
-        run=reflection.reflection,
-        asks=True,
+        uses_model=True,
     ),
-    Tool(
-        name="reasoning_reflection_evaluate",
-        title="Evaluate a session",
-        description="Measure a whole session: confidence, modes and coherence. No model is asked.",
-        params=tree.ListParams,
-        result=evaluate.EvaluateResult,
-        run=evaluate.evaluate,
-        reads=True,
+    _tool(
+        "reasoning_reflection_evaluate",
+        reflection.evaluate,
+        "Evaluate a session",
+        "Measure a whole session: confidence, modes and coherence. No model is asked.",
+        read_only=True,
     ),
-    Tool(
-        name="reasoning_backtrack",
-        title="Backtrack",
-        description="Bring a session back to a checkpoint (thoughts, branches, active branch and "
+    _tool(
+        "reasoning_backtrack",
+        backtracking.backtrack,
+        "Backtrack",
+        "Bring a session back to a checkpoint (thoughts, branches, active branch and "
         "graph) and set out another way. What came after is kept on an abandoned branch.",
-        params=backtracking.BacktrackParams,
-        result=backtracking.BacktrackResult,
-        run=backtracking.backtrack,
-        asks=True,
+        uses_model=True,
     ),
-    Tool(
-        name="reasoning_checkpoint_create",
-        title="Make a checkpoint",
-        description="Keep the state of a session under a name, to be able to come back to it.",
-        params=checkpoints.CheckpointParams,
-        result=views.CheckpointResult,
-        run=checkpoints.checkpoint_create,
+    _tool(
+        "reasoning_checkpoint_create",
+        checkpoints.checkpoint_create,
+        "Make a checkpoint",
+        "Keep the state of a session under a name, to be able to come back to it.",
     ),
-    Tool(
-        name="reasoning_checkpoint_list",
-        title="List checkpoints",
-        description="List the checkpoints of a session, newest first.",
-        params=tree.ListParams,
-        result=views.CheckpointList,
-        run=checkpoints.checkpoint_list,
-        reads=True,
+    _tool(
+        "reasoning_checkpoint_list",
+        checkpoints.checkpoint_list,
+        "List checkpoints",
+        "List the checkpoints of a session, newest first.",
+        read_only=True,
     ),
-    Tool(
-        name="reasoning_auto",
-        title="Choose a mode",
-        description="Recommend the mode of reasoning that fits a task, and with execute=true "
+    _tool(
+        "reasoning_auto",
+        auto.auto,
+        "Choose a mode",
+        "Recommend the mode of reasoning that fits a task, and with execute=true "
         "take its first step. Not needed for questions with a plain answer.",
-        params=auto.AutoParams,
-        result=auto.AutoResult,
-        run=auto.auto,
-        asks=True,
+        uses_model=True,
     ),
-    Tool(
-        name="reasoning_got_init",
-        title="Begin a graph",
-        description="Begin a graph of thoughts, for problems with many parts that depend on "
+    _tool(
+        "reasoning_got_init",
+        got_graph.got_init,
+        "Begin a graph",
+        "Begin a graph of thoughts, for problems with many parts that depend on "
         "each other. A session may hold several.",
-        params=got_graph.InitParams,
-        result=got_graph.InitResult,
-        run=got_graph.got_init,
     ),
-    Tool(
-        name="reasoning_got_generate",
-        title="Continue a node",
-        description="Make k continuations of a node of the graph.",
-        params=got_shapes.GenerateParams,
-        result=got_shapes.GenerateResult,
-        run=got_growth.got_generate,
-        asks=True,
+    _tool(
+        "reasoning_got_generate",
+        got_growth.got_generate,
+        "Continue a node",
+        "Make k continuations of a node of the graph.",
+        uses_model=True,
     ),
-    Tool(
-        name="reasoning_got_score",
-        title="Judge a node",
-        description="Judge a node of the graph by relevance, validity, depth and novelty.",
-        params=got_shapes.ScoreParams,
-        result=got_shapes.ScoreResult,
-        run=got_growth.got_score,
-        asks=True,
+    _tool(
+        "reasoning_got_score",
+        got_growth.got_score,
+        "Judge a node",
+        "Judge a node of the graph by relevance, validity, depth and novelty.",
+        uses_model=True,
     ),
-    Tool(
-        name="reasoning_got_aggregate",
-        title="Join nodes",
-        description="Make one node out of several of the graph.",
-        params=got_shapes.AggregateParams,
-        result=got_shapes.AggregateResult,
-        run=got_growth.got_aggregate,
-        asks=True,
+    _tool(
+        "reasoning_got_aggregate",
+        got_growth.got_aggregate,
+        "Join nodes",
+        "Make one node out of several of the graph.",
+        uses_model=True,
     ),
-    Tool(
-        name="reasoning_got_refine",
-        title="Refine a node",
-        description="Make a node of the graph better.",
-        params=got_shapes.RefineParams,
-        result=got_shapes.RefineResult,
-        run=got_growth.got_refine,
-        asks=True,
+    _tool(
+        "reasoning_got_refine",
+        got_growth.got_refine,
+        "Refine a node",
+        "Make a node of the graph better.",
+        uses_model=True,
     ),
-    Tool(
-        name="reasoning_got_prune",
-        title="Prune the graph",
-        description="Delete the weak ends of the graph, and what becomes a weak end by that.",
-        params=got_graph.PruneParams,
-        result=got_graph.PruneResult,
-        run=got_graph.got_prune,
-        destroys=True,
-        repeatable=True,
+    _tool(
+        "reasoning_got_prune",
+        got_graph.got_prune,
+        "Prune the graph",
+        "Delete the weak ends of the graph, and what becomes a weak end by that.",
+        destructive=True,
+        idempotent=True,
     ),
-    Tool(
-        name="reasoning_got_finalize",
-        title="Draw conclusions",
-        description="Mark nodes of the graph as its conclusions.",
-        params=got_graph.FinalizeParams,
-        result=got_graph.FinalizeResult,
-        run=got_graph.got_finalize,
+    _tool(
+        "reasoning_got_finalize",
+        got_graph.got_finalize,
+        "Draw conclusions",
+        "Mark nodes of the graph as its conclusions.",
     ),
-    Tool(
-        name="reasoning_got_state",
-        title="Show the graph",
-        description="Tell how a graph stands: its nodes, edges, depth and frontier.",
-        params=got_graph.GraphParams,
-        result=got_graph.StateResult,
-        run=got_graph.got_state,
-        reads=True,
+    _tool(
+        "reasoning_got_state",
+        got_graph.got_state,
+        "Show the graph",
+        "Tell how a graph stands: its nodes, edges, depth and frontier.",
+        read_only=True,
     ),
-    Tool(
-        name="reasoning_session_list",
-        title="List sessions",
-        description="List reasoning sessions, the one that changed last first.",
-        params=sessions.SessionsParams,
-        result=sessions.SessionsResult,
-        run=sessions.session_list,
-        reads=True,
+    _tool(
+        "reasoning_session_list",
+        sessions.session_list,
+        "List sessions",
+        "List reasoning sessions, the one that changed last first.",
+        read_only=True,
     ),
-    Tool(
-        name="reasoning_session_get",
-        title="Read a session",
-        description="Read a session: thoughts, branches, checkpoints, graphs and token costs.",
-        params=sessions.GetParams,
-        result=sessions.GetResult,
-        run=sessions.session_get,
-        reads=True,
+    _tool(
+        "reasoning_session_get",
+        sessions.session_get,
+        "Read a session",
+        "Read a session: thoughts, branches, checkpoints, graphs and token costs.",
+        read_only=True,
     ),
-    Tool(
-        name="reasoning_session_search",
-        title="Search thoughts",
-        description="Find thoughts by their text, in one session or in all.",
-        params=sessions.SearchParams,
-        result=sessions.SearchResult,
-        run=sessions.session_search,
-        reads=True,
+    _tool(
+        "reasoning_session_search",
+        sessions.session_search,
+        "Search thoughts",
+        "Find thoughts by their text, in one session or in all.",
+        read_only=True,
     ),
-    Tool(
-        name="reasoning_session_export",
-        title="Export a session",
-        description="Write a session as JSON, Markdown, Mermaid, DOT or SVG.",
-        params=sessions.ExportParams,
-        result=sessions.ExportResult,
-        run=sessions.session_export,
-        reads=True,
+    _tool(
+        "reasoning_session_export",
+        sessions.session_export,
+        "Export a session",
+        "Write a session as JSON, Markdown, Mermaid, DOT or SVG.",
+        read_only=True,
     ),
-    Tool(
-        name="reasoning_session_delete",
-        title="Delete a session",
-        description="Throw a session away with everything in it.",
-        params=tree.ListParams,
-        result=sessions.DeleteResult,
-        run=sessions.session_delete,
-        destroys=True,
-        repeatable=True,
+    _tool(
+        "reasoning_session_delete",
+        sessions.session_delete,
+        "Delete a session",
+        "Throw a session away with everything in it.",
+        destructive=True,
+        idempotent=True,
     ),
-    Tool(
-        name="reasoning_session_fork",
-        title="Copy a session",
-        description="Copy what counts in a session into a new one, to try something else there.",
-        params=sessions.ForkParams,
-        result=sessions.ForkResult,
-        run=sessions.session_fork,
+    _tool(
+        "reasoning_session_fork",
+        sessions.session_fork,
+        "Copy a session",
+        "Copy what counts in a session into a new one, to try something else there.",
     ),
-    Tool(
-        name="reasoning_session_conclude",
-        title="Conclude a session",
-        description="Close a session with what it came to. Use it when the question is answered; "
+    _tool(
+        "reasoning_session_conclude",
+        sessions.session_conclude,
+        "Conclude a session",
+        "Close a session with what it came to. Use it when the question is answered; "
         "nothing can be added until the session is reopened.",
-        params=sessions.ConcludeParams,
-        result=sessions.ConcludeResult,
-        run=sessions.session_conclude,
     ),
-    Tool(
-        name="reasoning_session_reopen",
-        title="Reopen a session",
-        description="Open a concluded session again.",
-        params=sessions.ReopenParams,
-        result=sessions.ReopenResult,
-        run=sessions.session_reopen,
+    _tool(
+        "reasoning_session_reopen",
+        sessions.session_reopen,
+        "Reopen a session",
+        "Open a concluded session again.",
     ),
 )
 

@@ -34,7 +34,7 @@ class State:
     edges: Sequence[GraphEdge]
 
 
-async def whole_state(store: Storage, session_id: str) -> State:
+async def read_state(store: Storage, session_id: str) -> State:
     """Read all there is in a session."""
     return State(
         thoughts=await store.get_session_thoughts(session_id, abandoned=True),
@@ -44,7 +44,7 @@ async def whole_state(store: Storage, session_id: str) -> State:
     )
 
 
-def restored(
+def restore_changes(
     session: Session, state: State, checkpoint: Checkpoint, *, by: str
 ) -> tuple[Changes, Branch | None]:
     """Return what to write, and the branch that holds what is left behind, if anything is.

@@ -11,16 +11,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from plait.reasoning.arguments import Adjustment
 
 
-class Shown(BaseModel):
+class ResultPart(BaseModel):
     """A part of a result."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    OMITTED: ClassVar[frozenset[str]] = frozenset()
+    OMIT_IF_NONE: ClassVar[frozenset[str]] = frozenset()
     """Fields that are left out, rather than null, when there is nothing to say."""
 
 
-class Move(Shown):
+class Move(ResultPart):
     """A call that would make sense next."""
 
     tool: str
@@ -33,7 +33,7 @@ def move(tool: str, why: str, **arguments: Any) -> Move:
     return Move(tool=tool, arguments=arguments, why=why)
 
 
-class Result(Shown):
+class Result(ResultPart):
     """What an object result always has."""
 
     backend: str = Field(default="", description="Who wrote the thoughts.")
@@ -43,38 +43,38 @@ class Result(Shown):
     )
 
 
-class Listed(Shown):
+class ListResult(ResultPart):
     """A result that is an array as text, and an object around it as structured content."""
 
     def items(self) -> list[Any]:
         """Return the array."""
         (name,) = type(self).model_fields
-        return data_of(self)[name]
+        return result_data(self)[name]
 
 
-def data_of(shown: Shown) -> dict[str, Any]:
+def result_data(shown: ResultPart) -> dict[str, Any]:
     """Write a result as plain data."""
     data: dict[str, Any] = {}
     # What every result has comes last: a reader looks for what this one has first.
     names = sorted(type(shown).model_fields, key=lambda name: name in Result.model_fields)
     for name in names:
         value = getattr(shown, name)
-        if value is None and (name in shown.OMITTED or name == "adjusted"):
+        if value is None and (name in shown.OMIT_IF_NONE or name == "adjusted"):
             continue
         data[name] = _plain(value)
     return data
 
 
-def text_of(shown: Shown) -> str:
+def result_text(shown: ResultPart) -> str:
     """Write a result as the text a model reads."""
-    data = shown.items() if isinstance(shown, Listed) else data_of(shown)
+    data = shown.items() if isinstance(shown, ListResult) else result_data(shown)
     return json.dumps(data, indent=2, ensure_ascii=False)
 
 
 def _plain(value: Any) -> Any:
     match value:
-        case Shown():
-            return data_of(value)
+        case ResultPart():
+            return result_data(value)
         case BaseModel():
             return value.model_dump(mode="json")
         case Mapping():

@@ -1,6 +1,6 @@
-"""What a session of reasoning is made of, as frozen values.
+"""The parts of a reasoning session, as frozen values, and the changes of one call.
 
-Times are RFC 3339 texts in UTC, always with microseconds, so that they sort as texts.
+Times are RFC 3339 strings in UTC, always with microseconds, so that they sort as strings.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ LOW_CONFIDENCE = 0.6
 """Below this confidence, results suggest a reflection."""
 
 Json = Mapping[str, Any]
-"""Free data beside a value; JSON all the way down."""
+"""Additional JSON data of a value."""
 
 
 def new_id() -> str:
-    """Make an id that nothing else has."""
+    """Return a new unique id."""
     return str(uuid.uuid4())
 
 
 def now() -> str:
-    """Return the time of day as it is stored."""
+    """Return the current time as it is stored."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
 def fingerprint(text: str) -> str:
-    """Return the same short text for contents that differ only in case and spacing."""
+    """Return a hash that ignores case and spacing."""
     folded = " ".join(text.casefold().split())
     return hashlib.sha256(folded.encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """One line of inquiry, with everything that was thought in it."""
+    """A reasoning session."""
 
     id: str = field(default_factory=new_id)
     mode: str
@@ -63,9 +63,9 @@ class Session:
     active_branch_id: str | None = None
     status: SessionStatus = "open"
     conclusion: Json | None = None
-    """What the session came to; set while it is concluded."""
+    """Set while the session is concluded."""
     version: int = 0
-    """How often it was written; 0 before the first time."""
+    """The number of writes; 0 before the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +82,9 @@ class Thought:
     created_at: str = field(default_factory=now)
     metadata: Json | None = None
     position: int | None = None
-    """Its place in the session; given when it is stored."""
+    """Its place in the session; assigned when it is stored."""
     abandoned_by: str | None = None
-    """The snapshot of the backtrack that left it behind; `None` while it counts."""
+    """The id of the snapshot of the backtrack that abandoned it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ class Branch:
     updated_at: str = field(default_factory=now)
     metadata: Json | None = None
     position: int | None = None
-    """Its place in the session; given when it is stored."""
+    """Its place in the session; assigned when it is stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +120,7 @@ class CrossRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """The state of a session under a name, to come back to."""
+    """A named state of a session that a backtrack can restore."""
 
     id: str = field(default_factory=new_id)
     session_id: str
@@ -133,7 +133,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateSnapshot:
-    """A record of state that was restored or captured."""
+    """A state that was restored or captured."""
 
     id: str = field(default_factory=new_id)
     session_id: str
@@ -172,9 +172,9 @@ class GraphNode:
     created_at: str = field(default_factory=now)
     metadata: Json | None = None
     position: int | None = None
-    """Its place in the session; given when it is stored."""
+    """Its place in the session; assigned when it is stored."""
     abandoned_by: str | None = None
-    """The snapshot of the backtrack that left it behind; `None` while it counts."""
+    """The id of the snapshot of the backtrack that abandoned it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +195,7 @@ class GraphEdge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """One request to a model, or one call of a tool that needed none, for the record."""
+    """The record of a request to a model, or of a tool call that sent none."""
 
     id: str = field(default_factory=new_id)
     session_id: str | None = None
@@ -215,10 +215,10 @@ class Invocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """Rows to write; one that exists is replaced, and parents stand before their children."""
+    """The rows that one call writes together; existing rows are replaced, parents come first."""
 
     session: Session | None = None
-    """The session as it shall be; its `version` is the one that was read."""
+    """The new state of the session; its `version` is the one that was read."""
     branches: tuple[Branch, ...] = ()
     cross_refs: tuple[CrossRef, ...] = ()
     snapshots: tuple[StateSnapshot, ...] = ()
@@ -229,36 +229,12 @@ class Changes:
     edges: tuple[GraphEdge, ...] = ()
     invocations: tuple[Invocation, ...] = ()
     removed_nodes: tuple[str, ...] = ()
-    """Ids of nodes to delete, their edges with them."""
+    """Ids of nodes to delete, with their edges."""
 
 
 _INTERNAL = frozenset({"position", "abandoned_by"})
 
 
-def thought_json(thought: Thought) -> dict[str, Any]:
-    """Describe a thought as results show it."""
-    return _public(thought)
-
-
-def branch_json(branch: Branch) -> dict[str, Any]:
-    """Describe a branch as results show it."""
-    return _public(branch)
-
-
-def checkpoint_json(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Describe a checkpoint as results show it."""
-    return _public(checkpoint)
-
-
-def node_json(node: GraphNode) -> dict[str, Any]:
-    """Describe a node of a graph as results show it."""
-    return _public(node)
-
-
-def edge_json(edge: GraphEdge) -> dict[str, Any]:
-    """Describe an edge of a graph as results show it."""
-    return _public(edge)
-
-
-def _public(value: Thought | Branch | Checkpoint | GraphNode | GraphEdge) -> dict[str, Any]:
-    return {name: found for name, found in asdict(value).items() if name not in _INTERNAL}
+def public_data(value: Thought | Branch | Checkpoint | GraphNode | GraphEdge) -> dict[str, Any]:
+    """Return a value as results show it, without internal fields."""
+    return {name: item for name, item in asdict(value).items() if name not in _INTERNAL}

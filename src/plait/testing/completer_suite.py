@@ -18,8 +18,8 @@ import pytest
 from pydantic import BaseModel
 
 from plait.errors import BackendError, ReplyError
+from plait.reasoning.backends.ask_json import ask_json
 from plait.reasoning.backends.port import Completer, Completion, Prompt
-from plait.reasoning.backends.replies import ask_json
 from plait.testing.llm.turns import Hang, Refuse
 from plait.testing.processes import eventually
 

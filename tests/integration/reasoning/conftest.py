@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from plait.reasoning.storage.engine import Database, database_from, make_engine
+from plait.reasoning.storage.engine import Database, database_from_text, make_engine
 from plait.reasoning.storage.sql import SqlStorage
 from plait.reasoning.storage.tables import metadata
 
@@ -39,14 +39,14 @@ def postgres_database(postgres: str) -> str:
     name = f"test_{uuid.uuid4().hex}"
 
     async def make() -> None:
-        engine = make_engine(database_from(postgres))
+        engine = make_engine(database_from_text(postgres))
         autocommit = engine.execution_options(isolation_level="AUTOCOMMIT")
         async with autocommit.connect() as connection:
             await connection.execute(text(f"CREATE DATABASE {name}"))
         await engine.dispose()
 
     asyncio.run(make())
-    url = database_from(postgres).url.set(database=name, drivername="postgresql")
+    url = database_from_text(postgres).url.set(database=name, drivername="postgresql")
     return url.render_as_string(hide_password=False)
 
 
@@ -54,8 +54,8 @@ def postgres_database(postgres: str) -> str:
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
     """Name a database for each kind in turn; the one of PostgreSQL is shared by the tests."""
     if request.param == "sqlite":
-        return database_from(str(tmp_path / "reasoning.db"))
-    return database_from(request.getfixturevalue("postgres"))
+        return database_from_text(str(tmp_path / "reasoning.db"))
+    return database_from_text(request.getfixturevalue("postgres"))
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import pytest
 from mcp import Client
 from mcp.client.subscriptions import ResourceUpdated
 
-from plait.reasoning.backends.settings import ReasoningSettings, Wish
+from plait.reasoning.backends.settings import BackendPreference, ReasoningSettings
 from plait.reasoning.serving.server import build_server
-from plait.reasoning.serving.service import Service, opened_service
+from plait.reasoning.serving.service import Service, open_service
 from plait.reasoning.storage.engine import Database
 
 pytestmark = pytest.mark.anyio
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.anyio
 async def test_whoever_listens_hears_of_changes_by_other_processes(
     database: Database,
 ) -> None:
-    settings = ReasoningSettings(wish=Wish(backend="host"))
-    async with opened_service(settings, database=database) as service:
+    settings = ReasoningSettings(preference=BackendPreference(backend="host"))
+    async with open_service(settings, database=database) as service:
         await _listen(settings, service)
 
 
@@ -35,7 +35,7 @@ async def _listen(settings: ReasoningSettings, service: Service) -> None:
         ):
             await service.reasoner.call("reasoning_linear", {"content": "y", "session_id": "s"})
             assert await anext(aiter(changes)) == ResourceUpdated(uri=uri)
-            async with opened_service(settings, database=service.database) as other:
+            async with open_service(settings, database=service.database) as other:
                 arguments = {"content": "z", "session_id": "s"}
                 await other.reasoner.call("reasoning_linear", arguments)
                 assert await anext(aiter(changes)) == ResourceUpdated(uri=uri)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from plait.reasoning.storage.engine import Database, database_from
+from plait.reasoning.storage.engine import Database, database_from_text
 from plait.reasoning.storage.sql import SqlStorage
 from plait.reasoning.values import Session, Thought
 from tests.nursery import python
@@ -27,7 +27,7 @@ def start(database: str, session: str, way: str, count: int) -> subprocess.Popen
     return subprocess.Popen([*command, str(count)], stdout=subprocess.PIPE, text=True)
 
 
-def url_of(database: Database) -> str:
+def mcp_url(database: Database) -> str:
     if database.is_sqlite:
         return str(database)
     return database.url.set(drivername="postgresql").render_as_string(hide_password=False)
@@ -59,7 +59,7 @@ def test_no_acknowledged_thought_is_lost_when_the_writer_is_killed(database: Dat
     session = f"killed on {database.url.get_backend_name()}"
     acknowledged: list[str] = []
     for goal, way in ((20, "tool"), (150, "tool"), (1000, "store")):
-        with start(url_of(database), session, way, 5000) as writer:
+        with start(mcp_url(database), session, way, 5000) as writer:
             assert writer.stdout is not None
             while len(acknowledged) < goal:
                 acknowledged.append(writer.stdout.readline().strip())
@@ -80,7 +80,7 @@ def test_two_processes_write_into_one_session_without_a_fault(database: Database
     session = f"two writers on {database.url.get_backend_name()}"
     begin(database, session)
 
-    writers = [start(url_of(database), session, "store", WRITES) for _ in range(2)]
+    writers = [start(mcp_url(database), session, "store", WRITES) for _ in range(2)]
     told = [writer.communicate(timeout=100)[0].split() for writer in writers]
 
     assert [writer.returncode for writer in writers] == [0, 0]
@@ -93,7 +93,7 @@ def test_two_processes_reason_in_one_session_without_losing_a_step(database: Dat
     session = f"two reasoners on {database.url.get_backend_name()}"
     begin(database, session)
 
-    writers = [start(url_of(database), session, "tool", 40) for _ in range(2)]
+    writers = [start(mcp_url(database), session, "tool", 40) for _ in range(2)]
     told = [writer.communicate(timeout=100)[0].split() for writer in writers]
 
     assert [writer.returncode for writer in writers] == [0, 0]
@@ -102,7 +102,7 @@ def test_two_processes_reason_in_one_session_without_losing_a_step(database: Dat
 
 @pytest.mark.anyio
 async def test_a_step_in_a_long_session_reads_no_more_than_in_a_short_one(tmp_path: Path) -> None:
-    store = SqlStorage(database_from(str(tmp_path / "reasoning.db")))
+    store = SqlStorage(database_from_text(str(tmp_path / "reasoning.db")))
     await store.open()
     plans: list[str] = []
     async with store.engine.connect() as connection:

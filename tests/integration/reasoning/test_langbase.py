@@ -11,9 +11,9 @@ from sqlalchemy import select
 from plait.reasoning.backends.settings import read_settings
 from plait.reasoning.prompts import PROMPTS
 from plait.reasoning.serving.server import build_server
-from plait.reasoning.serving.service import opened_service
+from plait.reasoning.serving.service import open_service
 from plait.reasoning.storage import tables
-from plait.reasoning.storage.engine import database_from
+from plait.reasoning.storage.engine import database_from_text
 from plait.reasoning.values import Invocation
 from plait.testing.llm.langbase import LangbaseServer
 
@@ -25,8 +25,8 @@ KEY = "pipe-key-for-tests-123456"
 async def test_a_step_goes_through_a_pipe_that_was_made_at_the_start(tmp_path: Path) -> None:
     with LangbaseServer(['{"thought": "from the pipe", "confidence": 0.9}'], key=KEY) as langbase:
         environ = {"LANGBASE_API_KEY": KEY, "LANGBASE_BASE_URL": langbase.url}
-        database = database_from(str(tmp_path / "reasoning.db"))
-        async with opened_service(read_settings(environ), database=database) as service:
+        database = database_from_text(str(tmp_path / "reasoning.db"))
+        async with open_service(read_settings(environ), database=database) as service:
             async with Client(build_server(service)) as client:
                 result = await client.call_tool("reasoning_linear", {"content": "begin"})
             every = select(tables.invocations)

@@ -10,8 +10,8 @@ from sqlalchemy import Connection, inspect, text
 from plait.errors import ConfigError
 from plait.reasoning.backends.client_model import HostCompleter
 from plait.reasoning.reasoner import Reasoner
-from plait.reasoning.results import data_of
-from plait.reasoning.storage.engine import WRITES, database_from, make_engine
+from plait.reasoning.results import result_data
+from plait.reasoning.storage.engine import WRITES, database_from_text, make_engine
 from plait.reasoning.storage.migrate import STEPS, migrate
 from plait.reasoning.storage.sql import SqlStorage
 from plait.reasoning.storage.tables import metadata
@@ -88,7 +88,7 @@ def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.mark.parametrize("version", STEPS[:-1])
 async def test_an_old_database_is_brought_up_to_date(address: str, version: str) -> None:
-    engine = make_engine(database_from(address))
+    engine = make_engine(database_from_text(address))
     assert await migrate(engine, to=version) == (None, version)
     done = STEPS[: STEPS.index(version) + 1]
     async with engine.execution_options(**{WRITES: True}).begin() as connection:
@@ -97,11 +97,11 @@ async def test_an_old_database_is_brought_up_to_date(address: str, version: str)
                 await connection.execute(text(row))
     await engine.dispose()
 
-    store = SqlStorage(database_from(address))
+    store = SqlStorage(database_from_text(address))
     await store.open()
 
     reasoner = Reasoner(store, HostCompleter())
-    added = data_of(
+    added = result_data(
         await reasoner.call("reasoning_linear", {"content": "Three", "session_id": "s"})
     )
     thoughts = await store.get_session_thoughts("s")
@@ -117,7 +117,7 @@ async def test_an_old_database_is_brought_up_to_date(address: str, version: str)
         point = await reasoner.call(
             "reasoning_backtrack", {"checkpoint_id": "c", "thought": "afresh"}
         )
-        assert data_of(point)["checkpoint_restored"] == "c"
+        assert result_data(point)["checkpoint_restored"] == "c"
         left = await store.get_session_thoughts("s")
         assert [one.content for one in left] == ["afresh"]
     if "0003" in done:
@@ -136,7 +136,7 @@ async def test_an_old_database_is_brought_up_to_date(address: str, version: str)
 
 
 async def test_the_migrations_make_the_tables_that_are_used(address: str) -> None:
-    engine = make_engine(database_from(address))
+    engine = make_engine(database_from_text(address))
     await migrate(engine)
 
     def look(connection: Connection) -> dict[str, set[str]]:
@@ -160,7 +160,7 @@ async def test_the_migrations_make_the_tables_that_are_used(address: str) -> Non
 
 
 async def test_a_database_of_a_newer_version_is_left_alone(address: str) -> None:
-    engine = make_engine(database_from(address))
+    engine = make_engine(database_from_text(address))
     await migrate(engine)
     async with engine.execution_options(**{WRITES: True}).begin() as connection:
         await connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
@@ -173,7 +173,7 @@ async def test_a_database_of_a_newer_version_is_left_alone(address: str) -> None
 
 async def test_a_file_is_for_its_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "new" / "reasoning.db"
-    store = SqlStorage(database_from(str(path)))
+    store = SqlStorage(database_from_text(str(path)))
     await store.open()
 
     assert _modes(path.parent) == {0o600}

@@ -16,11 +16,11 @@ from mcp.server.lowlevel.server import Server
 from plait.errors import BackendError
 from plait.reasoning.backends.port import Completion, Prompt
 from plait.reasoning.backends.scripted import ScriptedCompleter
-from plait.reasoning.backends.settings import ReasoningSettings, Wish
+from plait.reasoning.backends.settings import BackendPreference, ReasoningSettings
 from plait.reasoning.registry import TOOLS
 from plait.reasoning.serving.server import build_server
-from plait.reasoning.serving.service import Service, opened_service
-from plait.reasoning.storage.engine import database_from
+from plait.reasoning.serving.service import Service, open_service
+from plait.reasoning.storage.engine import database_from_text
 
 pytestmark = pytest.mark.anyio
 
@@ -32,9 +32,9 @@ in_both_eras = pytest.mark.parametrize("era", ERAS)
 @pytest.fixture
 async def service(tmp_path: Path) -> AsyncIterator[Service]:
     """Open a service without a model."""
-    settings = ReasoningSettings(wish=Wish())
-    database = database_from(str(tmp_path / "reasoning.db"))
-    async with opened_service(settings, database=database) as opened:
+    settings = ReasoningSettings(preference=BackendPreference())
+    database = database_from_text(str(tmp_path / "reasoning.db"))
+    async with open_service(settings, database=database) as opened:
         yield opened
 
 
@@ -43,7 +43,7 @@ def server(service: Service) -> Server[Any]:
     return build_server(service)
 
 
-def text_of(result: types.CallToolResult) -> str:
+def result_text(result: types.CallToolResult) -> str:
     (block,) = result.content
     assert isinstance(block, types.TextContent)
     return block.text
@@ -61,9 +61,9 @@ async def test_tools_say_how_they_behave(server: Server[Any], era: Any) -> None:
         assert tool.input_schema["additionalProperties"] is False
         assert tool.output_schema is not None
         assert tool.annotations is not None
-        assert tool.annotations.read_only_hint is TOOLS[name].reads
-        assert tool.annotations.destructive_hint is TOOLS[name].destroys
-    reading = {name for name, tool in TOOLS.items() if tool.reads}
+        assert tool.annotations.read_only_hint is TOOLS[name].read_only
+        assert tool.annotations.destructive_hint is TOOLS[name].destructive
+    reading = {name for name, tool in TOOLS.items() if tool.read_only}
     assert reading == {
         "reasoning_tree_list",
         "reasoning_reflection_evaluate",
@@ -83,9 +83,9 @@ async def test_a_result_is_the_same_as_text_and_as_data(server: Server[Any], era
         session = {"session_id": first.structured_content["session_id"]}
         listed = await client.call_tool("reasoning_tree_list", session)
 
-    assert json.loads(text_of(first)) == first.structured_content
-    assert text_of(first).startswith('{\n  "thought_id"')
-    assert text_of(listed) == "[]"
+    assert json.loads(result_text(first)) == first.structured_content
+    assert result_text(first).startswith('{\n  "thought_id"')
+    assert result_text(listed) == "[]"
     assert listed.structured_content == {"branches": []}
 
 
@@ -95,11 +95,11 @@ async def test_a_refusal_is_told_to_the_model(server: Server[Any], era: Any) -> 
         blank = await client.call_tool("reasoning_linear", {"content": " "})
         unknown = await client.call_tool("reasoning_magic", {})
 
-    assert (blank.is_error, text_of(blank)) == (
+    assert (blank.is_error, result_text(blank)) == (
         True,
         "Validation failed: content - Content cannot be empty",
     )
-    assert (unknown.is_error, text_of(unknown)) == (True, "Unknown tool: reasoning_magic")
+    assert (unknown.is_error, result_text(unknown)) == (True, "Unknown tool: reasoning_magic")
 
 
 @in_both_eras
@@ -179,7 +179,7 @@ async def test_a_client_that_offers_sampling_is_asked(
 async def test_another_server_of_the_same_store_can_go_on_with_a_call(
     server: Server[Any], service: Service
 ) -> None:
-    settings = ReasoningSettings(wish=Wish())
+    settings = ReasoningSettings(preference=BackendPreference())
     capabilities = types.SamplingCapability()
 
     async def never(context: object, params: object) -> types.CreateMessageResult:
@@ -196,7 +196,7 @@ async def test_another_server_of_the_same_store_can_go_on_with_a_call(
     reply = types.CreateMessageResult(role="assistant", model="m", content=text)
 
     async with (
-        opened_service(settings, database=service.database) as other,
+        open_service(settings, database=service.database) as other,
         Client(build_server(other), sampling_callback=never) as two,
     ):
         done = await two.call_tool(
@@ -251,9 +251,9 @@ async def test_progress_is_told_and_a_cancelled_call_stops(tmp_path: Path, era: 
     async def hear(progress: float, total: float | None, message: str | None) -> None:
         told.append(message)
 
-    database = database_from(str(tmp_path / "reasoning.db"))
+    database = database_from_text(str(tmp_path / "reasoning.db"))
     async with (
-        opened_service(ReasoningSettings(), database=database, completer=model) as service,
+        open_service(ReasoningSettings(), database=database, completer=model) as service,
         Client(build_server(service), mode=era) as client,
     ):
         with anyio.fail_after(20):
@@ -310,27 +310,27 @@ async def test_failures_of_a_backend_are_logged_without_what_they_quote(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     completer = ScriptedCompleter([BackendError("it is down", backend="scripted")])
-    database = database_from(str(tmp_path / "reasoning.db"))
+    database = database_from_text(str(tmp_path / "reasoning.db"))
     async with (
-        opened_service(ReasoningSettings(), database=database, completer=completer) as service,
+        open_service(ReasoningSettings(), database=database, completer=completer) as service,
         Client(build_server(service)) as client,
     ):
         result = await client.call_tool("reasoning_linear", {"content": "my secret plan"})
 
-    assert (result.is_error, text_of(result)) == (True, "it is down")
+    assert (result.is_error, result_text(result)) == (True, "it is down")
     assert "reasoning_linear failed: it is down" in caplog.text
     assert "my secret plan" not in caplog.text
 
 
 async def test_only_tools_that_ask_need_a_client_that_offers_sampling(tmp_path: Path) -> None:
-    settings = ReasoningSettings(wish=Wish(backend="sampling"))
-    database = database_from(str(tmp_path / "reasoning.db"))
+    settings = ReasoningSettings(preference=BackendPreference(backend="sampling"))
+    database = database_from_text(str(tmp_path / "reasoning.db"))
     async with (
-        opened_service(settings, database=database) as service,
+        open_service(settings, database=database) as service,
         Client(build_server(service)) as client,
     ):
         asked = await client.call_tool("reasoning_linear", {"content": "x"})
         listed = await client.call_tool("reasoning_session_list", {})
 
-    assert (asked.is_error, text_of(asked)) == (True, "the client does not offer sampling")
+    assert (asked.is_error, result_text(asked)) == (True, "the client does not offer sampling")
     assert not listed.is_error

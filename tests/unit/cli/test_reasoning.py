@@ -15,8 +15,8 @@ from plait.cli import main
 from plait.cli.exits import Exit
 from plait.reasoning.backends.client_model import HostCompleter
 from plait.reasoning.reasoner import Reasoner
-from plait.reasoning.results import data_of
-from plait.reasoning.storage.engine import database_from
+from plait.reasoning.results import result_data
+from plait.reasoning.storage.engine import database_from_text
 from plait.reasoning.storage.sql import SqlStorage
 
 Run = Callable[..., Result]
@@ -47,11 +47,11 @@ def thought_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("reasoning") / "reasoning.db"
 
     async def think() -> None:
-        store = SqlStorage(database_from(str(path)))
+        store = SqlStorage(database_from_text(str(path)))
         await store.open()
         reasoner = Reasoner(store, HostCompleter())
         for tool, arguments in STEPS:
-            data_of(await reasoner.call(f"reasoning_{tool}", arguments))
+            result_data(await reasoner.call(f"reasoning_{tool}", arguments))
         await store.aclose()
 
     asyncio.run(think())

@@ -13,8 +13,8 @@ import pytest
 from plait.reasoning.backends.client_model import HostCompleter
 from plait.reasoning.backends.scripted import Script, ScriptedCompleter
 from plait.reasoning.reasoner import Reasoner
-from plait.reasoning.results import data_of
-from plait.reasoning.storage.engine import database_from
+from plait.reasoning.results import result_data
+from plait.reasoning.storage.engine import database_from_text
 from plait.reasoning.storage.sql import SqlStorage
 
 
@@ -32,7 +32,7 @@ class Desk:
         self.reasoner = Reasoner(self.store, self.completer)
 
     async def __call__(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        return data_of(await self.reasoner.call(f"reasoning_{tool}", arguments))
+        return result_data(await self.reasoner.call(f"reasoning_{tool}", arguments))
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +41,7 @@ def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("reasoning") / "reasoning.db"
 
     async def make() -> None:
-        store = SqlStorage(database_from(str(path)))
+        store = SqlStorage(database_from_text(str(path)))
         await store.open()
         await store.aclose()
 
@@ -54,7 +54,7 @@ async def desk(tmp_path: Path, empty_database: Path) -> AsyncIterator[Desk]:
     """Sit down at an empty desk without a model."""
     path = tmp_path / "reasoning.db"
     shutil.copy(empty_database, path)
-    store = SqlStorage(database_from(str(path)))
+    store = SqlStorage(database_from_text(str(path)))
     await store.open()
     yield Desk(store)
     await store.aclose()

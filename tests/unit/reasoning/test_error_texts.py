@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import select
 
 from plait.errors import BackendError, RefusedError, ReplyError
-from plait.reasoning.export.document import WholeSession, whole_session
-from plait.reasoning.results import data_of
+from plait.reasoning.export.document import SessionDocument, read_document
+from plait.reasoning.results import result_data
 from plait.reasoning.storage import tables
 from plait.reasoning.values import Invocation
 from tests.unit.reasoning.conftest import Desk
@@ -18,9 +18,9 @@ from tests.unit.reasoning.conftest import Desk
 pytestmark = pytest.mark.anyio
 
 
-async def _everything(desk: Desk) -> list[WholeSession]:
+async def _everything(desk: Desk) -> list[SessionDocument]:
     lines = await desk.store.list_sessions()
-    return [await whole_session(desk.store, line.session) for line in lines]
+    return [await read_document(desk.store, line.session) for line in lines]
 
 
 async def _refused(desk: Desk, tool: str, **arguments: Any) -> str:
@@ -344,7 +344,7 @@ async def test_reading_tools_change_nothing(desk: Desk) -> None:
     for tool in ("tree_list", "checkpoint_list", "reflection_evaluate", "got_state"):
         first = await desk.reasoner.call(f"reasoning_{tool}", {"session_id": "s"})
         again = await desk.reasoner.call(f"reasoning_{tool}", {"session_id": "s"})
-        assert data_of(first) == data_of(again)
+        assert result_data(first) == result_data(again)
 
     assert await _everything(desk) == before
 

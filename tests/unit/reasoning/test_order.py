@@ -8,9 +8,9 @@ from sqlalchemy import select
 
 from plait.reasoning.backends.port import Completion, Prompt
 from plait.reasoning.backends.scripted import ScriptedCompleter
-from plait.reasoning.context import BUDGET_TOKENS, chosen, tokens_of
+from plait.reasoning.context import BUDGET_TOKENS, estimated_tokens, within_budget
 from plait.reasoning.reasoner import Reasoner
-from plait.reasoning.results import data_of
+from plait.reasoning.results import result_data
 from plait.reasoning.storage import tables
 from plait.reasoning.storage.sql import SqlStorage
 from plait.reasoning.values import Invocation, Thought
@@ -100,7 +100,9 @@ async def test_a_call_begins_again_when_another_process_was_faster(desk: Desk) -
 
     reasoner = Reasoner(desk.store, Interrupted(lambda _: {"thought": "t", "confidence": 0.5}))
 
-    result = data_of(await reasoner.call("reasoning_linear", {"content": "x", "session_id": "s"}))
+    result = result_data(
+        await reasoner.call("reasoning_linear", {"content": "x", "session_id": "s"})
+    )
 
     thoughts = await desk.store.get_session_thoughts("s")
     assert [one.content for one in thoughts] == ["begin", "in between", "t"]
@@ -117,14 +119,14 @@ def test_a_model_sees_the_first_thought_and_as_many_of_the_last_as_fit() -> None
         for number in range(100)
     ]
 
-    shown = chosen(thoughts[0], thoughts[-30:], most=30, budget=BUDGET_TOKENS)
+    shown = within_budget(thoughts[0], thoughts[-30:], most=30, budget=BUDGET_TOKENS)
 
     assert shown[0] is thoughts[0]
     assert shown[1:] == thoughts[100 - len(shown) + 1 :]
     assert 2 < len(shown) < 12
-    assert sum(tokens_of(one.content) for one in shown) <= BUDGET_TOKENS
-    assert chosen(None, [], most=30, budget=10) == []
-    assert chosen(thoughts[0], thoughts[:1], most=30, budget=10) == [thoughts[0]]
+    assert sum(estimated_tokens(one.content) for one in shown) <= BUDGET_TOKENS
+    assert within_budget(None, [], most=30, budget=10) == []
+    assert within_budget(thoughts[0], thoughts[:1], most=30, budget=10) == [thoughts[0]]
 
 
 async def test_what_a_model_is_asked_does_not_grow_with_the_session(desk: Desk) -> None:
@@ -135,6 +137,6 @@ async def test_what_a_model_is_asked_does_not_grow_with_the_session(desk: Desk) 
     await desk("linear", content="next", session_id="s")
 
     (prompt,) = desk.completer.prompts
-    assert tokens_of(prompt.user) <= BUDGET_TOKENS + 200
+    assert estimated_tokens(prompt.user) <= BUDGET_TOKENS + 200
     assert "thought 0 " in prompt.user
     assert "thought 59 " in prompt.user

@@ -11,7 +11,7 @@ from dirty_equals import IsFloat, IsList, IsPartialDict, IsStr
 from sqlalchemy import select
 
 from plait.reasoning.registry import TOOLS
-from plait.reasoning.results import data_of, text_of
+from plait.reasoning.results import result_data, result_text
 from plait.reasoning.schemas import input_schema, output_schema
 from plait.reasoning.storage import tables
 from plait.reasoning.values import Invocation, StateSnapshot
@@ -603,10 +603,10 @@ async def test_every_result_fits_the_schema_it_was_promised_with(scripted: Desk)
             input_schema(tool.params),
         )
         shown = await scripted.reasoner.call(tool.name, arguments)
-        data, schema = data_of(shown), output_schema(tool.result)
+        data, schema = result_data(shown), output_schema(tool.result)
         jsonschema.validate(data, schema)
         assert schema["additionalProperties"] is False
-        said = json.loads(text_of(shown))
+        said = json.loads(result_text(shown))
         assert said == (next(iter(data.values())) if isinstance(said, list) else data)
         assert isinstance(said, list) == name.endswith(("tree_list", "checkpoint_list"))
 

@@ -21,7 +21,7 @@ from plait.cli.terminal import print_json, print_rich, print_text, visible
 from plait.errors import ConfigError, RefusedError
 
 if TYPE_CHECKING:
-    from plait.reasoning.backends.settings import BackendName, ReasoningSettings, Wish
+    from plait.reasoning.backends.settings import BackendName, BackendPreference, ReasoningSettings
     from plait.reasoning.storage.engine import Database
     from plait.reasoning.storage.sql import SqlStorage
     from plait.reasoning.values import Session
@@ -40,11 +40,11 @@ def db_option(command: Command) -> Command:
     )(command)
 
 
-def read_reasoning_settings(wish: Wish | None = None) -> ReasoningSettings:
+def read_reasoning_settings(preference: BackendPreference | None = None) -> ReasoningSettings:
     """Read the settings from the environment and from `.env` in the working directory."""
     from plait.reasoning.backends.settings import read_settings
 
-    return read_settings(os.environ, dotenv=Path(".env"), wish=wish)
+    return read_settings(os.environ, dotenv=Path(".env"), preference=preference)
 
 
 def chosen_database(db: str | None) -> Database:
@@ -151,26 +151,33 @@ def serve(
     Without a model, the calling model generates the thoughts.
     HTTP beyond this machine needs a token in PLAIT_REASONING_TOKEN.
     """
-    from plait.reasoning.backends.settings import Wish
+    from plait.reasoning.backends.settings import BackendPreference
 
-    wish = Wish(
+    preference = BackendPreference(
         backend=cast("BackendName | None", backend), model=model, base_url=base_url, script=script
     )
-    asyncio.run(_serve(wish, db, http, allowed_hosts))
+    asyncio.run(_serve(preference, db, http, allowed_hosts))
 
 
-async def _serve(wish: Wish, db: str | None, http: str | None, hosts: tuple[str, ...]) -> None:
+async def _serve(
+    preference: BackendPreference, db: str | None, http: str | None, hosts: tuple[str, ...]
+) -> None:
     database = chosen_database(db)
-    from plait.reasoning.serving.http import listener_for, options_from, serve_http, url_of
+    from plait.reasoning.serving.http import (
+        http_options_from_text,
+        listener_for,
+        mcp_url,
+        serve_http,
+    )
     from plait.reasoning.serving.logs import log_to_stderr
     from plait.reasoning.serving.server import serve_stdio
-    from plait.reasoning.serving.service import opened_service
+    from plait.reasoning.serving.service import open_service
 
-    settings = read_reasoning_settings(wish)
+    settings = read_reasoning_settings(preference)
     log_to_stderr(settings.log_level, settings.log_format)
     token = os.environ.get("PLAIT_REASONING_TOKEN") or None
-    options = options_from(http, token=token, allowed_hosts=hosts) if http else None
-    async with opened_service(settings, database=database) as service:
+    options = http_options_from_text(http, token=token, allowed_hosts=hosts) if http else None
+    async with open_service(settings, database=database) as service:
         for note in service.choice.notes:
             click.echo(f"note: {note}", err=True)
         if options is None:
@@ -178,7 +185,7 @@ async def _serve(wish: Wish, db: str | None, http: str | None, hosts: tuple[str,
             await serve_stdio(service)
             return
         with listener_for(options) as listener:
-            click.echo(f"{service.start_line()}, listening on {url_of(listener)}", err=True)
+            click.echo(f"{service.start_line()}, listening on {mcp_url(listener)}", err=True)
             await serve_http(service, options, listener)
 
 
@@ -198,12 +205,12 @@ def sessions(limit: int, status: str | None, db: str | None, as_json: bool) -> N
     """List sessions, the most recently changed first."""
 
     async def read() -> list[dict[str, object]]:
-        from plait.reasoning.modes.sessions import session_shown
-        from plait.reasoning.results import data_of
+        from plait.reasoning.modes.sessions import session_info
+        from plait.reasoning.results import result_data
 
         async with opened_store(db) as store:
             lines = await store.list_sessions(limit=limit, status=status)
-        return [data_of(session_shown(line)) for line in lines]
+        return [result_data(session_info(line)) for line in lines]
 
     found = asyncio.run(read())
     if as_json:
@@ -233,11 +240,11 @@ def show(session: str, db: str | None) -> None:
     SESSION is an id, the beginning of one, or "last".
     """
     from plait.cli.reasoning_draw import drawn
-    from plait.reasoning.export.document import WholeSession, whole_session
+    from plait.reasoning.export.document import SessionDocument, read_document
 
-    async def read() -> WholeSession:
+    async def read() -> SessionDocument:
         async with opened_store(db) as store:
-            return await whole_session(store, await session_named(store, session))
+            return await read_document(store, await session_named(store, session))
 
     print_rich(drawn(asyncio.run(read())))
 
@@ -249,7 +256,7 @@ def show(session: str, db: str | None) -> None:
 @json_option
 def search(text: str, limit: int, db: str | None, as_json: bool) -> None:
     """Find thoughts that contain TEXT, newest first."""
-    from plait.reasoning.values import Thought, thought_json
+    from plait.reasoning.values import Thought, public_data
 
     async def read() -> list[Thought]:
         async with opened_store(db) as store:
@@ -257,7 +264,7 @@ def search(text: str, limit: int, db: str | None, as_json: bool) -> None:
 
     found = asyncio.run(read())
     if as_json:
-        print_json([thought_json(one) for one in found])
+        print_json([public_data(one) for one in found])
         return
     for one in found:
         line = visible(" ".join(one.content.split()))
@@ -276,12 +283,13 @@ def search(text: str, limit: int, db: str | None, as_json: bool) -> None:
 @db_option
 def export(session: str, kind: str, output: str | None, db: str | None) -> None:
     """Export SESSION as a document."""
-    from plait.reasoning.export.formats import EXPORTERS, whole_session
+    from plait.reasoning.export.document import read_document
+    from plait.reasoning.export.formats import EXPORTERS
 
     async def read() -> str:
         async with opened_store(db) as store:
             found = await session_named(store, session)
-            return EXPORTERS[kind](await whole_session(store, found)).content
+            return EXPORTERS[kind](await read_document(store, found)).content
 
     document = asyncio.run(read())
     if output:

@@ -8,7 +8,7 @@ from typing import assert_never
 from plait.errors import ConfigError
 from plait.models.endpoints import OPENAI_URL
 from plait.models.providers import ANTHROPIC, OPENAI
-from plait.reasoning.backends.choose import Choice
+from plait.reasoning.backends.choose import BackendChoice
 from plait.reasoning.backends.client_model import HostCompleter, Sample, SamplingCompleter
 from plait.reasoning.backends.http import RetryPolicy
 from plait.reasoning.backends.langbase import LangbaseCompleter
@@ -20,7 +20,7 @@ from plait.reasoning.backends.settings import MODEL_TIMEOUT_SECONDS, ReasoningSe
 
 
 def completer_for(
-    choice: Choice,
+    choice: BackendChoice,
     settings: ReasoningSettings,
     *,
     prompts: Mapping[str, str] | None = None,
@@ -57,7 +57,7 @@ def completer_for(
                 raise ConfigError("sampling asks a client, and there is no request of one here")
             return SamplingCompleter(sample)
         case "scripted":
-            return ScriptedCompleter.from_file(settings.wish.script or "")
+            return ScriptedCompleter.from_file(settings.preference.script or "")
         case "host":
             return HostCompleter()
         case "local":
@@ -66,7 +66,7 @@ def completer_for(
             assert_never(choice.backend)
 
 
-def _langchain(choice: Choice, settings: ReasoningSettings, retry: RetryPolicy) -> Completer:
+def _langchain(choice: BackendChoice, settings: ReasoningSettings, retry: RetryPolicy) -> Completer:
     try:
         # Only this backend needs LangChain, which is slow to import and may not be installed.
         from plait.reasoning.backends.langchain_model import LangChainCompleter  # noqa: PLC0415
@@ -85,10 +85,10 @@ def key_for_model(model: str, settings: ReasoningSettings) -> str | None:
     return keys.get(model.partition(":")[0])
 
 
-def key_for_endpoint(choice: Choice, settings: ReasoningSettings) -> str | None:
+def key_for_endpoint(choice: BackendChoice, settings: ReasoningSettings) -> str | None:
     """Return the key that belongs to the endpoint that was chosen; no other goes there."""
-    if settings.wish.base_url is not None:
-        return settings.wish.key
+    if settings.preference.base_url is not None:
+        return settings.preference.key
     if choice.base_url in (settings.openai_url, OPENAI_URL):
         return settings.keys.openai
     return None

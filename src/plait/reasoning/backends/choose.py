@@ -1,4 +1,4 @@
-"""Choosing the backend: what the user asks for, or else the first that applies."""
+"""Chooses the backend: the one that the user names, or else the first that applies."""
 
 from __future__ import annotations
 
@@ -9,105 +9,100 @@ from plait.errors import BackendError, ConfigError
 from plait.models.choose import Clues, FoundModel, find_model
 from plait.models.endpoints import OPENAI_URL, Endpoint, find_ollama
 from plait.models.providers import ANTHROPIC, OPENAI, installed_packages
-from plait.reasoning.backends.settings import BackendName, ReasoningSettings, Wish
+from plait.reasoning.backends.settings import BackendName, BackendPreference, ReasoningSettings
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What was found on this machine."""
+class AvailableModels:
+    """The models that this machine offers without configuration."""
 
     endpoint: Endpoint | None = None
-    """An endpoint nobody configured, such as a running Ollama."""
-
+    """An endpoint that is not configured, such as a running Ollama."""
     local_model: str | None = None
-    """The name of a fetched model that can be run in this process."""
-
+    """The name of a downloaded model that can run in this process."""
     packages: frozenset[str] = frozenset()
-    """Which packages of providers are installed."""
+    """The installed packages of providers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """The backend to use, and why."""
+class BackendChoice:
+    """The backend to use, and the reason."""
 
     backend: BackendName
-
     reason: str
     """One clause for the start line: `LANGBASE_API_KEY is set`."""
-
     model: str | None = None
-
     base_url: str | None = None
-
     notes: tuple[str, ...] = ()
-    """What was passed over though somebody may have counted on it."""
+    """Why models that the user may have expected were not chosen."""
 
 
 def choose(
-    settings: ReasoningSettings, around: Surroundings, *, sampling: bool | None = None
-) -> Choice:
+    settings: ReasoningSettings, available: AvailableModels, *, sampling: bool | None = None
+) -> BackendChoice:
     """Choose a backend.
 
-    `sampling` says whether the client of the request at hand declares it; `None` where there is no
-    request. It matters only when nothing before it applies, so a choice made without a request
-    holds for every request unless it is `local` or `host`.
+    `sampling` is whether the client of the current request declares it; `None` outside a request.
+    It matters only when nothing before it applies, so a choice made outside a request holds for
+    every request unless it is `local` or `host`.
 
     Raises:
-        ConfigError: What the user asks for lacks something.
-        BackendError: The user asks for sampling, and this client does not offer it.
+        ConfigError: A setting that the named backend needs is missing.
+        BackendError: The user names sampling, and this client does not offer it.
     """
-    wished = _wished(settings, around, sampling=sampling)
-    if wished is not None:
-        return wished
+    preferred = _preferred(settings, available, sampling=sampling)
+    if preferred is not None:
+        return preferred
     if settings.keys.langbase is not None:
-        return Choice(backend="langbase", reason="LANGBASE_API_KEY is set")
-    found, notes = find_model(_clues(settings, around))
-    if found is not None:
-        return _choice(found, notes)
+        return BackendChoice(backend="langbase", reason="LANGBASE_API_KEY is set")
+    model, notes = find_model(_clues(settings, available))
+    if model is not None:
+        return _choice(model, notes)
     if sampling:
-        return Choice(backend="sampling", reason="the client offers sampling", notes=notes)
-    if around.local_model is not None:
-        return Choice(
+        return BackendChoice(backend="sampling", reason="the client offers sampling", notes=notes)
+    if available.local_model is not None:
+        return BackendChoice(
             backend="local",
             reason="a local model has been fetched",
-            model=around.local_model,
+            model=available.local_model,
             notes=notes,
         )
-    return Choice(backend="host", reason="no model is configured", notes=notes)
+    return BackendChoice(backend="host", reason="no model is configured", notes=notes)
 
 
-async def look_around(settings: ReasoningSettings) -> Surroundings:
-    """Find out what this machine has; Ollama is looked for only if it could be chosen."""
-    packages = installed_packages()
-    around = Surroundings(packages=packages)
-    wish = settings.wish
-    if wish == Wish():
-        wanted = choose(settings, around).backend in ("local", "host")
+async def detect_models(settings: ReasoningSettings) -> AvailableModels:
+    """Detect the models of this machine; Ollama is contacted only if it could be chosen."""
+    available = AvailableModels(packages=installed_packages())
+    preference = settings.preference
+    if preference == BackendPreference():
+        needed = choose(settings, available).backend in ("local", "host")
     else:
-        wanted = wish.backend == "openai" and not (wish.base_url or _own_endpoint(settings))
-    wanted = wanted and settings.look_for_ollama
-    endpoint = await find_ollama(settings.ollama_host) if wanted else None
-    return Surroundings(endpoint=endpoint, packages=packages)
+        configured = preference.base_url or _openai_endpoint(settings)
+        needed = preference.backend == "openai" and not configured
+    if not (needed and settings.detect_ollama):
+        return available
+    endpoint = await find_ollama(settings.ollama_host)
+    return AvailableModels(endpoint=endpoint, packages=available.packages)
 
 
-def _clues(settings: ReasoningSettings, around: Surroundings) -> Clues:
+def _clues(settings: ReasoningSettings, available: AvailableModels) -> Clues:
     keys = {ANTHROPIC.name: settings.keys.anthropic, OPENAI.name: settings.keys.openai}
-    has_package = ANTHROPIC.package in around.packages
+    has_package = ANTHROPIC.package in available.packages
     return Clues(
         keys=frozenset(name for name, key in keys.items() if key is not None),
         openai_url=settings.openai_url,
-        endpoint=around.endpoint,
+        endpoint=available.endpoint,
         lacking={} if has_package else {ANTHROPIC.name: "langchain-anthropic is not installed"},
     )
 
 
-def _choice(found: FoundModel, notes: tuple[str, ...]) -> Choice:
+def _choice(found: FoundModel, notes: tuple[str, ...]) -> BackendChoice:
     if found.provider is ANTHROPIC:
         model = f"{ANTHROPIC.name}:{found.model}"
-        return Choice(backend="model", reason=found.reason, model=model, notes=notes)
-    return Choice(
+        return BackendChoice(backend="model", reason=found.reason, model=model, notes=notes)
+    return BackendChoice(
         backend="openai",
         reason=found.reason,
         model=found.model,
@@ -116,78 +111,75 @@ def _choice(found: FoundModel, notes: tuple[str, ...]) -> Choice:
     )
 
 
-def _own_endpoint(settings: ReasoningSettings) -> tuple[str, str | None] | None:
-    """Return where the usual variables of OpenAI lead, and the model to ask there."""
+def _openai_endpoint(settings: ReasoningSettings) -> tuple[str, str | None] | None:
+    """Return the endpoint and the model that OpenAI's own variables configure."""
     if settings.openai_url is not None:
         return settings.openai_url, None
     return (OPENAI_URL, OPENAI.model) if settings.keys.openai is not None else None
 
 
-def _wished(
-    settings: ReasoningSettings, around: Surroundings, *, sampling: bool | None
-) -> Choice | None:
-    """Return what the user asks for, if anything."""
-    wish = settings.wish
-    backend = _backend_of(wish)
-    reason = "it was asked for"
+def _preferred(
+    settings: ReasoningSettings, available: AvailableModels, *, sampling: bool | None
+) -> BackendChoice | None:
+    """Return the backend that the user names, if any."""
+    preference = settings.preference
+    backend = _backend_of(preference)
+    model = base_url = None
     match backend:
         case None:
             return None
         case "langbase":
-            _demand(settings.keys.langbase, "LANGBASE_API_KEY is required for Langbase")
-            return Choice(backend=backend, reason=reason)
+            _require(settings.keys.langbase, "LANGBASE_API_KEY is required for Langbase")
         case "model":
-            model = _demand(wish.model, "the backend model needs a model: provider:name")
-            return Choice(backend=backend, reason=reason, model=model)
+            model = _require(preference.model, "the backend model needs a model: provider:name")
         case "openai":
-            return _wished_endpoint(settings, around, reason)
+            base_url, model = _endpoint(settings, available)
         case "sampling":
             if sampling is False:
                 raise BackendError("the client does not offer sampling", backend="sampling")
-            return Choice(backend=backend, reason=reason)
         case "local":
-            model = _demand(around.local_model, "no local model is available")
-            return Choice(backend=backend, reason=reason, model=model)
+            model = _require(available.local_model, "no local model is available")
         case "scripted":
-            _demand(wish.script, "the scripted backend needs a file with replies")
-            return Choice(backend=backend, reason=reason)
+            _require(preference.script, "the scripted backend needs a file with replies")
         case "host":
-            return Choice(backend=backend, reason=reason)
+            pass
+    return BackendChoice(backend=backend, reason="it was asked for", model=model, base_url=base_url)
 
 
-def _backend_of(wish: Wish) -> BackendName | None:
-    """Say which backend a wish means, where it does not name one."""
-    if wish.backend is not None:
-        return wish.backend
-    if wish.base_url is not None:
+def _backend_of(preference: BackendPreference) -> BackendName | None:
+    """Return the backend that a preference names or implies."""
+    if preference.backend is not None:
+        return preference.backend
+    if preference.base_url is not None:
         return "openai"
-    if wish.model is not None:
-        if ":" in wish.model:
+    if preference.model is not None:
+        if ":" in preference.model:
             return "model"
         raise ConfigError(
-            f"the model {wish.model!r} is of no known provider: write provider:name, "
+            f"the model {preference.model!r} is of no known provider: write provider:name, "
             "or say at which base URL it is"
         )
-    if wish.script is not None:
+    if preference.script is not None:
         raise ConfigError("a script is used only when the backend scripted is asked for")
     return None
 
 
-def _wished_endpoint(settings: ReasoningSettings, around: Surroundings, reason: str) -> Choice:
-    wish = settings.wish
-    if wish.base_url is not None:
-        base_url, model = wish.base_url, None
-    elif (own := _own_endpoint(settings)) is not None:
-        base_url, model = own
+def _endpoint(settings: ReasoningSettings, available: AvailableModels) -> tuple[str, str | None]:
+    """Return the base URL and the model for the backend `openai`."""
+    preference = settings.preference
+    if preference.base_url is not None:
+        return preference.base_url, preference.model
+    if (configured := _openai_endpoint(settings)) is not None:
+        base_url, model = configured
     else:
-        endpoint = _demand(
-            around.endpoint, "the backend openai needs a base URL, or OPENAI_API_KEY"
+        endpoint = _require(
+            available.endpoint, "the backend openai needs a base URL, or OPENAI_API_KEY"
         )
         base_url, model = endpoint.base_url, endpoint.models[0]
-    return Choice(backend="openai", reason=reason, model=wish.model or model, base_url=base_url)
+    return base_url, preference.model or model
 
 
-def _demand(value: T | None, message: str) -> T:
+def _require(value: T | None, message: str) -> T:
     if value is None:
         raise ConfigError(message)
     return value

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from plait._support.dotenv import DotenvError, parse_dotenv
 from plait.errors import ConfigError, Problem
 from plait.models.endpoints import endpoint_fault
-from plait.models.providers import ANTHROPIC, OPENAI
 from plait.reasoning.backends.http import RetryPolicy
 from plait.reasoning.backends.langbase import BASE_URL
 from plait.reasoning.backends.pipes import PipeNames
-from plait.reasoning.backends.variables import Variables
 
 BackendName: TypeAlias = Literal[
     "langbase", "model", "openai", "sampling", "local", "host", "scripted"
@@ -25,42 +26,38 @@ LogLevel: TypeAlias = Literal["trace", "debug", "info", "warn", "error"]
 LogFormat: TypeAlias = Literal["pretty", "json"]
 
 MODEL_TIMEOUT_SECONDS: Final = 120.0
-"""What models other than Langbase's pipes get: local ones are slow."""
+"""The default timeout of models other than Langbase's pipes: local ones are slow."""
+
+_DAY_MS: Final = 24 * 60 * 60 * 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What the user asks for; everything else is found out."""
+class BackendPreference:
+    """The backend that the user names; what is `None` is chosen automatically."""
 
     backend: BackendName | None = None
-
     model: str | None = None
     """`provider:name` for LangChain; the plain name for an endpoint."""
-
     base_url: str | None = None
-    """An endpoint that speaks OpenAI's protocol."""
-
+    """An endpoint with OpenAI's protocol."""
     key: str | None = field(default=None, repr=False)
     """The key for that endpoint; no other key is ever sent there."""
-
     script: str | None = None
     """The file with the replies of the scripted backend."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keys:
+class ApiKeys:
     """The keys of providers."""
 
     langbase: str | None = field(default=None, repr=False)
-
     anthropic: str | None = field(default=None, repr=False)
-
     openai: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GotLimits:
-    """What a graph of thoughts may grow to, unless it is started with limits of its own."""
+    """The limits of a graph of thoughts that sets none of its own."""
 
     max_nodes: int = 100
     max_depth: int = 10
@@ -70,135 +67,173 @@ class GotLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningSettings:
-    """Everything that can be set from outside."""
+    """The settings of a reasoning server."""
 
-    wish: Wish = field(default_factory=Wish)
-
-    keys: Keys = field(default_factory=Keys)
-
+    preference: BackendPreference = field(default_factory=BackendPreference)
+    keys: ApiKeys = field(default_factory=ApiKeys)
     langbase_url: str = BASE_URL
-
     openai_url: str | None = None
     """`OPENAI_BASE_URL`."""
-
     ollama_host: str | None = None
     """`OLLAMA_HOST`."""
-
-    look_for_ollama: bool = True
-    """Whether an Ollama that nobody named may be used; `PLAIT_NO_OLLAMA` says no."""
-
+    detect_ollama: bool = True
+    """Whether an Ollama that is not configured may be used; `PLAIT_NO_OLLAMA` forbids it."""
     timeout_seconds: float | None = None
     """For one attempt; `None` is 30 s for Langbase and 120 s for other models."""
-
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     """Retries and pauses; `retry_policy` has the timeout too."""
-
     pipes: PipeNames = field(default_factory=PipeNames)
-
     got: GotLimits = field(default_factory=GotLimits)
-
     database: str | None = field(default=None, repr=False)
-    """`DATABASE_PATH`: a file or a URL, which may hold a password; `None` is the usual place."""
-
+    """`DATABASE_PATH`: a file, or a URL that may contain a password; `None` is the default file."""
     database_connections: int = 5
-
     log_level: LogLevel = "info"
-
     log_format: LogFormat = "pretty"
 
-    def retry_policy(self, default_seconds: float) -> RetryPolicy:
-        """Return how long to wait, with the timeout that is set, or else the given one."""
-        return RetryPolicy(
-            timeout_seconds=self.timeout_seconds or default_seconds,
-            max_retries=self.retry.max_retries,
-            first_delay_seconds=self.retry.first_delay_seconds,
-        )
+    def retry_policy(self, default_timeout_seconds: float) -> RetryPolicy:
+        """Return the retry policy, with the timeout that is set or else the default."""
+        return replace(self.retry, timeout_seconds=self.timeout_seconds or default_timeout_seconds)
+
+
+class _Variables(BaseModel):
+    """The environment variables that are read; fields have the names of variables."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    PLAIT_REASONING_BACKEND: Annotated[BackendName, BeforeValidator(str.lower)] | None = None
+    PLAIT_REASONING_MODEL: str | None = None
+    PLAIT_REASONING_BASE_URL: str | None = None
+    PLAIT_REASONING_API_KEY: str | None = None
+    PLAIT_REASONING_SCRIPT: str | None = None
+    LANGBASE_API_KEY: str | None = None
+    LANGBASE_BASE_URL: str = BASE_URL
+    ANTHROPIC_API_KEY: str | None = None
+    OPENAI_API_KEY: str | None = None
+    OPENAI_BASE_URL: str | None = None
+    OLLAMA_HOST: str | None = None
+    PLAIT_NO_OLLAMA: str = "0"
+    REQUEST_TIMEOUT_MS: Annotated[int, Field(ge=1, le=_DAY_MS)] | None = None
+    MAX_RETRIES: int = Field(default=3, ge=0, le=20)
+    RETRY_DELAY_MS: int = Field(default=1000, ge=0, le=_DAY_MS)
+    GOT_MAX_NODES: int = Field(default=100, ge=10, le=1000)
+    GOT_MAX_DEPTH: int = Field(default=10, ge=1, le=20)
+    GOT_DEFAULT_K: int = Field(default=3, ge=1, le=10)
+    GOT_PRUNE_THRESHOLD: float = Field(default=0.3, ge=0, le=1)
+    DATABASE_PATH: str | None = None
+    DATABASE_MAX_CONNECTIONS: int = Field(default=5, ge=1, le=1000)
+    LOG_LEVEL: Annotated[LogLevel, BeforeValidator(str.lower)] = "info"
+    LOG_FORMAT: Annotated[LogFormat, BeforeValidator(str.lower)] = "pretty"
 
 
 def read_settings(
-    environ: Mapping[str, str], *, dotenv: Path | None = None, wish: Wish | None = None
+    environ: Mapping[str, str],
+    *,
+    dotenv: Path | None = None,
+    preference: BackendPreference | None = None,
 ) -> ReasoningSettings:
-    """Read every variable; those of the environment win over those of the file.
+    """Read every variable; the environment wins over the file, `preference` over both.
 
-    A file that is not there is no error. What `wish` says wins over the variables for the same.
+    A missing file is no error.
 
     Raises:
-        ConfigError: A value cannot be used; the text names the variable, and never quotes it.
+        ConfigError: A value is invalid; the text names the variable and does not quote the value.
     """
-    given = Variables({**_dotenv(dotenv), **environ})
-    settings = ReasoningSettings(
-        wish=_wish(given, wish or Wish()),
-        keys=Keys(
-            langbase=given.text("LANGBASE_API_KEY"),
-            anthropic=given.text(ANTHROPIC.key_variable),
-            openai=given.text(OPENAI.key_variable),
+    values = {**_dotenv(dotenv), **environ}
+    for name, value in asdict(preference or BackendPreference()).items():
+        variable = "PLAIT_REASONING_API_KEY" if name == "key" else f"PLAIT_REASONING_{name.upper()}"
+        values[variable] = value or values.get(variable, "")
+    # A blank value counts as unset.
+    values = {name: text for name, value in values.items() if (text := value.strip())}
+    variables = _validated(values)
+    return ReasoningSettings(
+        preference=BackendPreference(
+            backend=variables.PLAIT_REASONING_BACKEND,
+            model=variables.PLAIT_REASONING_MODEL,
+            base_url=variables.PLAIT_REASONING_BASE_URL,
+            key=variables.PLAIT_REASONING_API_KEY,
+            script=variables.PLAIT_REASONING_SCRIPT,
         ),
-        langbase_url=_url(given, "LANGBASE_BASE_URL", secret=True) or BASE_URL,
-        openai_url=_url(given, "OPENAI_BASE_URL", secret=given.text("OPENAI_API_KEY") is not None),
-        ollama_host=given.text("OLLAMA_HOST"),
-        look_for_ollama=given.text("PLAIT_NO_OLLAMA") in (None, "0"),
-        timeout_seconds=given.milliseconds("REQUEST_TIMEOUT_MS", lowest=1),
+        keys=ApiKeys(
+            langbase=variables.LANGBASE_API_KEY,
+            anthropic=variables.ANTHROPIC_API_KEY,
+            openai=variables.OPENAI_API_KEY,
+        ),
+        langbase_url=variables.LANGBASE_BASE_URL.rstrip("/"),
+        openai_url=variables.OPENAI_BASE_URL and variables.OPENAI_BASE_URL.rstrip("/"),
+        ollama_host=variables.OLLAMA_HOST,
+        detect_ollama=variables.PLAIT_NO_OLLAMA == "0",
+        timeout_seconds=variables.REQUEST_TIMEOUT_MS and variables.REQUEST_TIMEOUT_MS / 1000,
         retry=RetryPolicy(
-            max_retries=given.whole("MAX_RETRIES", 3, lowest=0, highest=20),
-            first_delay_seconds=_or(given.milliseconds("RETRY_DELAY_MS", lowest=0), 1.0),
+            max_retries=variables.MAX_RETRIES, first_delay_seconds=variables.RETRY_DELAY_MS / 1000
         ),
-        pipes=_pipes(given),
+        pipes=_pipe_names(values),
         got=GotLimits(
-            max_nodes=given.whole("GOT_MAX_NODES", 100, lowest=10, highest=1000),
-            max_depth=given.whole("GOT_MAX_DEPTH", 10, lowest=1, highest=20),
-            default_k=given.whole("GOT_DEFAULT_K", 3, lowest=1, highest=10),
-            prune_threshold=given.share("GOT_PRUNE_THRESHOLD", 0.3),
+            max_nodes=variables.GOT_MAX_NODES,
+            max_depth=variables.GOT_MAX_DEPTH,
+            default_k=variables.GOT_DEFAULT_K,
+            prune_threshold=variables.GOT_PRUNE_THRESHOLD,
         ),
-        database=given.text("DATABASE_PATH"),
-        database_connections=given.whole("DATABASE_MAX_CONNECTIONS", 5, lowest=1, highest=1000),
-        log_level=given.one_of("LOG_LEVEL", get_args(LogLevel)) or "info",
-        log_format=given.one_of("LOG_FORMAT", get_args(LogFormat)) or "pretty",
-    )
-    given.raise_problems()
-    return settings
-
-
-def _wish(given: Variables, wish: Wish) -> Wish:
-    base_url = wish.base_url or given.text("PLAIT_REASONING_BASE_URL")
-    key = wish.key or given.text("PLAIT_REASONING_API_KEY")
-    if base_url is not None and (fault := endpoint_fault(base_url, secret=key is not None)):
-        given.refuse("PLAIT_REASONING_BASE_URL", fault)
-    return Wish(
-        backend=wish.backend or given.one_of("PLAIT_REASONING_BACKEND", get_args(BackendName)),
-        model=wish.model or given.text("PLAIT_REASONING_MODEL"),
-        base_url=base_url,
-        key=key,
-        script=wish.script or given.text("PLAIT_REASONING_SCRIPT"),
+        database=variables.DATABASE_PATH,
+        database_connections=variables.DATABASE_MAX_CONNECTIONS,
+        log_level=variables.LOG_LEVEL,
+        log_format=variables.LOG_FORMAT,
     )
 
 
-def _pipes(given: Variables) -> PipeNames:
-    """Read the names of pipes; `PIPE_GOT` is the one for all four steps of a graph."""
-    usual = PipeNames()
-    got = given.text("PIPE_GOT")
-    return PipeNames(
-        linear=given.text("PIPE_LINEAR") or usual.linear,
-        tree=given.text("PIPE_TREE") or usual.tree,
-        divergent=given.text("PIPE_DIVERGENT") or usual.divergent,
-        reflection=given.text("PIPE_REFLECTION") or usual.reflection,
-        auto=given.text("PIPE_AUTO") or usual.auto,
-        backtracking=given.text("PIPE_BACKTRACKING") or usual.backtracking,
-        got_generate=given.text("PIPE_GOT_GENERATE") or got or usual.got_generate,
-        got_score=given.text("PIPE_GOT_SCORE") or got or usual.got_score,
-        got_aggregate=given.text("PIPE_GOT_AGGREGATE") or got or usual.got_aggregate,
-        got_refine=given.text("PIPE_GOT_REFINE") or got or usual.got_refine,
-    )
+def _validated(values: Mapping[str, str]) -> _Variables:
+    messages = dict(_url_faults(values))
+    try:
+        variables = _Variables.model_validate(values)
+    except ValidationError as error:
+        variables = None
+        properties = _Variables.model_json_schema()["properties"]
+        for name in dict.fromkeys(str(detail["loc"][0]) for detail in error.errors()):
+            messages[name] = _fault(properties[name], values[name])
+    if variables is None or messages:
+        raise ConfigError.from_problems(
+            Problem(file=None, path=name, code="bad_value", message=message)
+            for name, message in messages.items()
+        )
+    return variables
 
 
-def _url(given: Variables, name: str, *, secret: bool) -> str | None:
-    url = given.text(name)
-    if url is not None and (fault := endpoint_fault(url, secret=secret)):
-        given.refuse(name, fault)
-    return url.rstrip("/") if url is not None else None
+def _url_faults(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for name, has_key in (
+        ("PLAIT_REASONING_BASE_URL", "PLAIT_REASONING_API_KEY" in values),
+        ("LANGBASE_BASE_URL", True),
+        ("OPENAI_BASE_URL", "OPENAI_API_KEY" in values),
+    ):
+        if name in values and (fault := endpoint_fault(values[name], secret=has_key)):
+            yield name, fault
 
 
-def _or(value: float | None, default: float) -> float:
-    return default if value is None else value
+def _fault(schema: Mapping[str, Any], text: str) -> str:
+    """Describe the expected value, and the kind of the one that is there without quoting it."""
+    schema = schema["anyOf"][0] if "anyOf" in schema else schema
+    if "enum" in schema:
+        return f"must be one of {', '.join(schema['enum'])}, and is another word"
+    kind = "a whole number" if schema["type"] == "integer" else "a number"
+    return f"must be {kind} from {schema['minimum']} to {schema['maximum']}, and is {_kind(text)}"
+
+
+def _kind(text: str) -> str:
+    try:
+        number = float(text)
+    except ValueError:
+        return "a text"
+    if not math.isfinite(number):
+        return "not a finite number"
+    return "a number outside of it" if number.is_integer() else "a fraction"
+
+
+def _pipe_names(values: Mapping[str, str]) -> PipeNames:
+    """Read the names of pipes; `PIPE_GOT` is the default for all four steps of a graph."""
+    names = PipeNames()
+    for mode in (one.name for one in fields(PipeNames)):
+        shared = values.get("PIPE_GOT") if mode.startswith("got_") else None
+        if name := values.get(f"PIPE_{mode.upper()}", shared):
+            names = replace(names, **{mode: name})
+    return names
 
 
 def _dotenv(path: Path | None) -> dict[str, str]:

@@ -19,7 +19,7 @@ from plait.reasoning.values import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WholeSession:
+class SessionDocument:
     """All of a session; what a backtrack left behind is among the thoughts and nodes, marked."""
 
     session: Session
@@ -32,10 +32,10 @@ class WholeSession:
     edges: Sequence[GraphEdge]
 
 
-async def whole_session(store: Storage, session: Session) -> WholeSession:
+async def read_document(store: Storage, session: Session) -> SessionDocument:
     """Read all of a session."""
     key = session.id
-    return WholeSession(
+    return SessionDocument(
         session=session,
         thoughts=await store.get_session_thoughts(key, abandoned=True),
         branches=await store.get_session_branches(key),
@@ -48,7 +48,7 @@ async def whole_session(store: Storage, session: Session) -> WholeSession:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dot:
+class DiagramNode:
     """A point of a drawing."""
 
     key: str
@@ -59,19 +59,19 @@ class Dot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawing:
+class Diagram:
     """Points, and arrows between them."""
 
-    dots: Sequence[Dot]
+    dots: Sequence[DiagramNode]
     arrows: Sequence[tuple[str, str, str]]
     """From, to, and a word."""
 
 
-def drawing_of(whole: WholeSession) -> Drawing:
+def diagram_of(whole: SessionDocument) -> Diagram:
     """Draw a session: thoughts by their parents, then graphs by their edges."""
     states = {branch.id: branch.state for branch in whole.branches}
     dots = [
-        Dot(
+        DiagramNode(
             key=thought.id,
             text=thought.content,
             kind=thought.mode,
@@ -82,7 +82,7 @@ def drawing_of(whole: WholeSession) -> Drawing:
         for thought in whole.thoughts
     ]
     dots += [
-        Dot(
+        DiagramNode(
             key=node.id,
             text=node.content,
             kind=node.node_type,
@@ -101,10 +101,10 @@ def drawing_of(whole: WholeSession) -> Drawing:
             arrows.append((last.id, thought.id, "then"))
         last = thought
     arrows += [(edge.from_node, edge.to_node, edge.edge_type) for edge in whole.edges]
-    return Drawing(dots=dots, arrows=[one for one in arrows if {one[0], one[1]} <= known])
+    return Diagram(dots=dots, arrows=[one for one in arrows if {one[0], one[1]} <= known])
 
 
-def label_of(dot: Dot, width: int = 60) -> str:
+def label_of(dot: DiagramNode, width: int = 60) -> str:
     """Write a point in a few words."""
     folded = " ".join(dot.text.split())
     cut = folded if len(folded) <= width else folded[: width - 1] + "…"

@@ -8,16 +8,13 @@ from dataclasses import asdict, dataclass
 from typing import Final, Literal, TypeAlias
 
 from plait.reasoning.export.document import (
-    Drawing,
-    WholeSession,
-    drawing_of,
+    Diagram,
+    SessionDocument,
+    diagram_of,
     label_of,
-    whole_session,
 )
 from plait.reasoning.export.svg import svg_of
 from plait.reasoning.values import Thought
-
-__all__ = ["EXPORTERS", "Exported", "Format", "whole_session"]
 
 Format: TypeAlias = Literal["json", "markdown", "mermaid", "dot", "svg"]
 
@@ -30,12 +27,12 @@ class Exported:
     mime_type: str
 
 
-def _json(whole: WholeSession) -> Exported:
+def _json(whole: SessionDocument) -> Exported:
     text = json.dumps(asdict(whole), indent=2, ensure_ascii=False)
     return Exported(content=text, mime_type="application/json")
 
 
-def _markdown(whole: WholeSession) -> Exported:
+def _markdown(whole: SessionDocument) -> Exported:
     session = whole.session
     lines = [
         f"# Reasoning session {session.id}",
@@ -83,8 +80,8 @@ def _inline(text: str) -> str:
     return " ".join(text.split())
 
 
-def _mermaid(whole: WholeSession) -> Exported:
-    drawing = drawing_of(whole)
+def _mermaid(whole: SessionDocument) -> Exported:
+    drawing = diagram_of(whole)
     names = _names(drawing)
     lines = ["flowchart TD"]
     lines += [f'    {names[dot.key]}["{_mermaid_text(label_of(dot))}"]' for dot in drawing.dots]
@@ -102,8 +99,8 @@ def _mermaid_text(text: str) -> str:
     return "".join(f"#{ord(one)};" if one in '"#<>&`[]{}|\\' else one for one in text)
 
 
-def _dot(whole: WholeSession) -> Exported:
-    drawing = drawing_of(whole)
+def _dot(whole: SessionDocument) -> Exported:
+    drawing = diagram_of(whole)
     names = _names(drawing)
     lines = ["digraph reasoning {", "    node [shape=box];"]
     for dot in drawing.dots:
@@ -121,15 +118,15 @@ def _dot_text(text: str) -> str:
     return f'"{escaped}"'
 
 
-def _svg(whole: WholeSession) -> Exported:
-    return Exported(content=svg_of(drawing_of(whole)), mime_type="image/svg+xml")
+def _svg(whole: SessionDocument) -> Exported:
+    return Exported(content=svg_of(diagram_of(whole)), mime_type="image/svg+xml")
 
 
-def _names(drawing: Drawing) -> dict[str, str]:
+def _names(drawing: Diagram) -> dict[str, str]:
     return {dot.key: f"n{number}" for number, dot in enumerate(drawing.dots, 1)}
 
 
-EXPORTERS: Final[Mapping[str, Callable[[WholeSession], Exported]]] = {
+EXPORTERS: Final[Mapping[str, Callable[[SessionDocument], Exported]]] = {
     "json": _json,
     "markdown": _markdown,
     "mermaid": _mermaid,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from html import escape
 
-from plait.reasoning.export.document import Drawing, label_of
+from plait.reasoning.export.document import Diagram, label_of
 
 _WIDTH, _HEIGHT = 260, 44
 _GAP_X, _GAP_Y = 20, 46
 
 
-def svg_of(drawing: Drawing) -> str:
+def svg_of(drawing: Diagram) -> str:
     """Draw points in rows, and arrows from row to row."""
     rows = _rows(drawing)
     columns: dict[int, int] = {}
@@ -55,7 +55,7 @@ def svg_of(drawing: Drawing) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _rows(drawing: Drawing) -> dict[str, int]:
+def _rows(drawing: Diagram) -> dict[str, int]:
     """Put each point below everything that leads to it."""
     rows = {dot.key: 0 for dot in drawing.dots}
     # Arrows lead from earlier points to later ones, so few rounds suffice.

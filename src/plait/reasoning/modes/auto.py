@@ -3,28 +3,80 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from pydantic import Field
 
-from plait.reasoning.arguments import Key, Number, Params, Text, Words, ranged
-from plait.reasoning.call_context import Outcome, Work, session_for
+from plait.reasoning.arguments import AnyText, Id, Number, Params, Text, clamped
+from plait.reasoning.call_context import CallContext, Outcome, new_or_open_session
+from plait.reasoning.model_replies import RouterReply
 from plait.reasoning.modes.divergent import DivergentParams, divergent
 from plait.reasoning.modes.got_graph import InitParams, got_init
 from plait.reasoning.modes.linear import LinearParams, linear
 from plait.reasoning.modes.reflection import ReflectionParams, reflection
-from plait.reasoning.modes.routing import (
-    MODES,
-    Route,
-    alternatives_for,
-    estimated_complexity,
-    route_by_complexity,
-    route_by_words,
-)
 from plait.reasoning.modes.tree import TreeParams, tree
-from plait.reasoning.replies import RouterReply
-from plait.reasoning.results import Move, Result, Shown, data_of, move
+from plait.reasoning.results import Move, Result, ResultPart, move, result_data
 from plait.reasoning.values import Changes
+
+MODES: Final = ("linear", "tree", "divergent", "reflection", "got")
+"""The modes that can be recommended."""
+
+_SHORT_BYTES = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """A mode, and how sure it is."""
+
+    mode: str
+    confidence: float
+    rationale: str
+    complexity: float
+    alternatives: tuple[tuple[str, float, str], ...] = ()
+
+
+_SIGNS: Final = (
+    (
+        ("evaluate", "assess", "review quality", "critique"),
+        Route(
+            mode="reflection",
+            confidence=0.85,
+            rationale="The task is to judge something that exists.",
+            complexity=0.5,
+            alternatives=(("linear", 0.6, "A judgement can be worked out step by step."),),
+        ),
+    ),
+    (
+        ("creative", "brainstorm", "novel", "unconventional"),
+        Route(
+            mode="divergent",
+            confidence=0.85,
+            rationale="The task asks for new ideas.",
+            complexity=0.6,
+            alternatives=(("tree", 0.5, "Ideas can be explored as branches."),),
+        ),
+    ),
+    (
+        ("options", "alternatives", "compare", "trade-offs"),
+        Route(
+            mode="tree",
+            confidence=0.8,
+            rationale="The task weighs options against each other.",
+            complexity=0.5,
+            alternatives=(("divergent", 0.4, "There may be options nobody has named."),),
+        ),
+    ),
+    (
+        ("complex system", "interconnected", "multi-step", "graph"),
+        Route(
+            mode="got",
+            confidence=0.75,
+            rationale="The task has many parts that depend on each other.",
+            complexity=0.8,
+            alternatives=(("tree", 0.6, "The parts may be taken one by one."),),
+        ),
+    ),
+)
 
 TOOLS = {
     "linear": "reasoning_linear",
@@ -43,17 +95,17 @@ class AutoParams(Params):
     """Arguments of `reasoning_auto`."""
 
     content: Text = Field(description="The task.")
-    hints: list[Words] = Field(
-        default_factory=list[Words], description="What may help with the choice."
+    hints: list[AnyText] = Field(
+        default_factory=list[AnyText], description="What may help with the choice."
     )
-    session_id: Key | None = Field(default=None, description="The session it is for.")
+    session_id: Id | None = Field(default=None, description="The session it is for.")
     execute: bool = Field(default=False, description="Take the first step of the mode, too.")
-    complexity: Number | None = ranged(
+    complexity: Number | None = clamped(
         0, 1, "Your own estimate; used where there is no model to ask.", default=None
     )
 
 
-class AlternativeMode(Shown):
+class AlternativeMode(ResultPart):
     """A mode that may do as well."""
 
     mode: str
@@ -61,7 +113,7 @@ class AlternativeMode(Shown):
     rationale: str
 
 
-class Executed(Shown):
+class Executed(ResultPart):
     """The first step that was taken."""
 
     tool: str
@@ -71,7 +123,7 @@ class Executed(Shown):
 class AutoResult(Result):
     """The mode to use."""
 
-    OMITTED = frozenset({"original_invalid_mode", "executed"})
+    OMIT_IF_NONE = frozenset({"original_invalid_mode", "executed"})
 
     recommended_mode: str
     confidence: float
@@ -90,13 +142,13 @@ class _Choice:
     """The name the model gave, where it is of no mode."""
 
 
-async def auto(params: AutoParams, work: Work) -> Outcome[AutoResult]:
+async def auto(params: AutoParams, call: CallContext) -> Outcome[AutoResult]:
     """Recommend a mode, and take its first step if that is wanted."""
-    choice = await _choose(params, work)
+    choice = await _choose(params, call)
     route = choice.route
-    executed, changes = await _begin(params, work, route.mode)
+    executed, changes = await _begin(params, call, route.mode)
     if changes is None and params.session_id is not None:
-        session = await session_for(work, params.session_id, "auto")
+        session = await new_or_open_session(call, params.session_id, "auto")
         changes = Changes(session=session) if session.version == 0 else None
     result = AutoResult(
         recommended_mode=route.mode,
@@ -122,18 +174,18 @@ def _next(params: AutoParams, mode: str) -> list[Move]:
     return [move(TOOLS[mode], f"begin with the mode {mode}", **arguments)]
 
 
-async def _choose(params: AutoParams, work: Work) -> _Choice:
+async def _choose(params: AutoParams, call: CallContext) -> _Choice:
     if (found := route_by_words(params.content)) is not None:
         return _Choice(route=found)
-    if params.complexity is not None and work.hosted:
+    if params.complexity is not None and call.is_host:
         return _Choice(route=route_by_complexity(params.complexity, "By the complexity you gave."))
-    if work.hosted:
+    if call.is_host:
         guess = estimated_complexity(params.content)
         why = "No model can be asked: the complexity is estimated from the length and the parts."
         return _Choice(route=route_by_complexity(guess, why))
     hints = "".join(f"\n- {hint}" for hint in params.hints)
     user = params.content + (f"\n\nHints:{hints}" if hints else "")
-    reply = await work.ask("auto", user, RouterReply)
+    reply = await call.ask("auto", user, RouterReply)
     named = reply.recommended_mode.strip().lower()
     mode = named if named in MODES else "linear"
     route = Route(
@@ -147,23 +199,73 @@ async def _choose(params: AutoParams, work: Work) -> _Choice:
 
 
 async def _begin(
-    params: AutoParams, work: Work, mode: str
+    params: AutoParams, call: CallContext, mode: str
 ) -> tuple[Executed | None, Changes | None]:
     """Take the first step, unless the caller has to write it."""
-    if not params.execute or (work.hosted and mode not in _WITHOUT_MODEL):
+    if not params.execute or (call.is_host and mode not in _WITHOUT_MODEL):
         return None, None
     content, session = params.content, params.session_id
     outcome: Outcome[Result]
     match mode:
         case "tree":
-            outcome = await tree(TreeParams(content=content, session_id=session), work)
+            outcome = await tree(TreeParams(content=content, session_id=session), call)
         case "divergent":
-            outcome = await divergent(DivergentParams(content=content, session_id=session), work)
+            outcome = await divergent(DivergentParams(content=content, session_id=session), call)
         case "reflection":
-            outcome = await reflection(ReflectionParams(content=content, session_id=session), work)
+            outcome = await reflection(ReflectionParams(content=content, session_id=session), call)
         case "got":
-            outcome = await got_init(InitParams(content=content, session_id=session), work)
+            outcome = await got_init(InitParams(content=content, session_id=session), call)
         case _:
-            outcome = await linear(LinearParams(content=content, session_id=session), work)
-    shown = outcome.result.model_copy(update={"backend": work.completer.name})
-    return Executed(tool=TOOLS[mode], result=data_of(shown)), outcome.changes
+            outcome = await linear(LinearParams(content=content, session_id=session), call)
+    shown = outcome.result.model_copy(update={"backend": call.completer.name})
+    return Executed(tool=TOOLS[mode], result=result_data(shown)), outcome.changes
+
+
+def route_by_words(content: str) -> Route | None:
+    """Return the mode that the length or a word of the task gives away, if one does."""
+    if len(content.encode()) < _SHORT_BYTES:
+        return Route(
+            mode="linear",
+            confidence=0.9,
+            rationale="The task is short: one step after the other suffices.",
+            complexity=0.2,
+        )
+    lowered = content.lower()
+    for words, route in _SIGNS:
+        if any(word in lowered for word in words):
+            return route
+    return None
+
+
+def route_by_complexity(complexity: float, rationale: str) -> Route:
+    """Return the mode for a task of which only the complexity is known."""
+    mode = "linear" if complexity < 0.3 else "got" if complexity > 0.7 else "tree"
+    return Route(
+        mode=mode,
+        confidence=0.6,
+        rationale=rationale,
+        complexity=complexity,
+        alternatives=alternatives_for(mode, complexity),
+    )
+
+
+def estimated_complexity(content: str) -> float:
+    """Guess the complexity of a task from its length, its questions and its parts."""
+    words = len(content.split())
+    questions = content.count("?")
+    parts = sum(line.lstrip()[:1] in {"-", "*"} for line in content.splitlines())
+    return min(1.0, words / 200 + questions * 0.1 + parts * 0.05)
+
+
+def alternatives_for(mode: str, complexity: float) -> tuple[tuple[str, float, str], ...]:
+    """Return the other modes that may do, for a task of some complexity."""
+    if complexity < 0.3:
+        found = (("linear", 0.7, "The task is simple."),)
+    elif complexity > 0.7:
+        found = (
+            ("got", 0.6, "The task is complex."),
+            ("tree", 0.5, "The parts may be taken one by one."),
+        )
+    else:
+        found = (("tree", 0.5, "There may be more than one way."),)
+    return tuple(one for one in found if one[0] != mode)

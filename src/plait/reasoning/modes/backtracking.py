@@ -8,11 +8,19 @@ from typing import Any
 
 from pydantic import Field
 
-from plait.reasoning.arguments import Key, Number, Params, Text, invalid, ranged, supply
-from plait.reasoning.call_context import Outcome, Work, open_session
-from plait.reasoning.context import BUDGET_TOKENS, shortened, tokens_of
-from plait.reasoning.replies import BacktrackReply
-from plait.reasoning.restore import restored, whole_state
+from plait.reasoning.arguments import (
+    Id,
+    Number,
+    Params,
+    Text,
+    clamped,
+    input_needed,
+    invalid_argument,
+)
+from plait.reasoning.call_context import CallContext, Outcome, open_session
+from plait.reasoning.context import BUDGET_TOKENS, estimated_tokens, truncated
+from plait.reasoning.model_replies import BacktrackReply
+from plait.reasoning.restore import read_state, restore_changes
 from plait.reasoning.results import Result, move
 from plait.reasoning.values import Checkpoint, Session, StateSnapshot, Thought
 
@@ -20,10 +28,10 @@ from plait.reasoning.values import Checkpoint, Session, StateSnapshot, Thought
 class BacktrackParams(Params):
     """Arguments of `reasoning_backtrack`."""
 
-    checkpoint_id: Key = Field(description="The state to come back to.")
+    checkpoint_id: Id = Field(description="The state to come back to.")
     new_direction: Text | None = Field(default=None, description="Where to go instead.")
-    session_id: Key | None = Field(default=None, description="The session of the checkpoint.")
-    confidence: Number = ranged(0, 1, "How sure you are of the new way.", default=0.8)
+    session_id: Id | None = Field(default=None, description="The session of the checkpoint.")
+    confidence: Number = clamped(0, 1, "How sure you are of the new way.", default=0.8)
     thought: Text | None = Field(
         default=None, description="The first step of the new way; then no model is asked."
     )
@@ -32,7 +40,7 @@ class BacktrackParams(Params):
 class BacktrackResult(Result):
     """The state that was restored, and the first step from it."""
 
-    OMITTED = frozenset({"abandoned_branch_id"})
+    OMIT_IF_NONE = frozenset({"abandoned_branch_id"})
 
     thought_id: str
     session_id: str
@@ -46,23 +54,23 @@ class BacktrackResult(Result):
     )
 
 
-async def backtrack(params: BacktrackParams, work: Work) -> Outcome[BacktrackResult]:
+async def backtrack(params: BacktrackParams, call: CallContext) -> Outcome[BacktrackResult]:
     """Bring a session back to a checkpoint; what came after is kept on an abandoned branch."""
-    checkpoint = await work.store.get_checkpoint(params.checkpoint_id)
+    checkpoint = await call.store.get_checkpoint(params.checkpoint_id)
     if checkpoint is None:
-        raise invalid("checkpoint_id", f"Checkpoint not found: {params.checkpoint_id}")
+        raise invalid_argument("checkpoint_id", f"Checkpoint not found: {params.checkpoint_id}")
     if params.session_id is not None and params.session_id != checkpoint.session_id:
-        raise invalid("session_id", "Session ID does not match checkpoint")
-    session = await open_session(work, checkpoint.session_id)
-    reply = await _step(params, work, session, checkpoint)
+        raise invalid_argument("session_id", "Session ID does not match checkpoint")
+    session = await open_session(call, checkpoint.session_id)
+    reply = await _step(params, call, session, checkpoint)
     snapshot = StateSnapshot(
         session_id=session.id,
         snapshot_type="branch",
         description=f"Backtrack to checkpoint: {checkpoint.name}",
         state_data=checkpoint.snapshot,
     )
-    state = await whole_state(work.store, session.id)
-    changes, aside = restored(session, state, checkpoint, by=snapshot.id)
+    state = await read_state(call.store, session.id)
+    changes, aside = restore_changes(session, state, checkpoint, by=snapshot.id)
     thought = Thought(
         session_id=session.id,
         content=reply.thought,
@@ -98,20 +106,20 @@ def _last_on_branch(checkpoint: Checkpoint) -> str | None:
 
 
 async def _step(
-    params: BacktrackParams, work: Work, session: Session, checkpoint: Checkpoint
+    params: BacktrackParams, call: CallContext, session: Session, checkpoint: Checkpoint
 ) -> BacktrackReply:
-    own = params.thought or (params.new_direction if work.hosted else None)
+    own = params.thought or (params.new_direction if call.is_host else None)
     if own is not None:
         return BacktrackReply(thought=own, confidence=params.confidence)
-    if work.hosted:
-        raise supply("thought", '"the first step of the new way"')
+    if call.is_host:
+        raise input_needed("thought", '"the first step of the new way"')
     about = f"\nDescription: {checkpoint.description}" if checkpoint.description else ""
     wanted = params.new_direction or "Explore an alternative to what was done after it."
     user = (
         f"Checkpoint: {checkpoint.name}{about}\nIts state:\n{_shown(checkpoint)}\n\n"
         f"New direction: {wanted}"
     )
-    return await work.ask("backtracking", user, BacktrackReply, session=session)
+    return await call.ask("backtracking", user, BacktrackReply, session=session)
 
 
 def _shown(checkpoint: Checkpoint) -> str:
@@ -119,8 +127,8 @@ def _shown(checkpoint: Checkpoint) -> str:
     lines: list[str] = []
     left = BUDGET_TOKENS
     for thought in reversed(checkpoint.snapshot.get("thoughts", ())):
-        line = f"- [{thought['mode']}] {shortened(thought['content'], BUDGET_TOKENS // 4)}"
-        left -= tokens_of(line)
+        line = f"- [{thought['mode']}] {truncated(thought['content'], BUDGET_TOKENS // 4)}"
+        left -= estimated_tokens(line)
         if left < 0:
             lines.append("- (earlier thoughts are left out)")
             break

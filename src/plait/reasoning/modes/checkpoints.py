@@ -6,41 +6,66 @@ from typing import Any
 
 from pydantic import Field
 
-from plait.reasoning.arguments import Key, Params, Text, Words
-from plait.reasoning.call_context import Outcome, Work, known_session, open_session, touched
+from plait.reasoning.arguments import AnyText, Id, Params, Text
+from plait.reasoning.call_context import (
+    CallContext,
+    Outcome,
+    existing_session,
+    open_session,
+    touched,
+)
 from plait.reasoning.modes.tree import ListParams
-from plait.reasoning.modes.views import CheckpointList, CheckpointResult, checkpoint_shown
-from plait.reasoning.results import move
+from plait.reasoning.results import ListResult, Result, ResultPart, move
 from plait.reasoning.values import (
     Changes,
     Checkpoint,
     Session,
-    branch_json,
-    checkpoint_json,
-    edge_json,
-    node_json,
     now,
-    thought_json,
+    public_data,
 )
 
 
 class CheckpointParams(Params):
     """Arguments of `reasoning_checkpoint_create`."""
 
-    session_id: Key
+    session_id: Id
     name: Text = Field(description="A name to recognise it by.")
-    description: Words | None = None
+    description: AnyText | None = None
 
 
-async def checkpoint_create(params: CheckpointParams, work: Work) -> Outcome[CheckpointResult]:
+class CheckpointInfo(ResultPart):
+    """A checkpoint."""
+
+    id: str
+    session_id: str
+    branch_id: str | None
+    name: str
+    description: str | None
+    snapshot: dict[str, Any] = Field(description="The state that was kept.")
+    created_at: str
+
+
+class CheckpointResult(CheckpointInfo, Result):
+    """A checkpoint as the whole result."""
+
+
+class CheckpointList(ListResult):
+    """The checkpoints of a session."""
+
+    checkpoints: list[CheckpointInfo]
+
+
+async def checkpoint_create(
+    params: CheckpointParams, call: CallContext
+) -> Outcome[CheckpointResult]:
     """Keep the state of a session."""
-    session = await open_session(work, params.session_id)
+    session = await open_session(call, params.session_id)
     checkpoint = Checkpoint(
         session_id=session.id,
         branch_id=session.active_branch_id,
         name=params.name,
         description=params.description,
-        snapshot=await state_of(work, session),
+        snapshot=await state_of(call, session),
     )
     steps = [
         move(
@@ -50,32 +75,32 @@ async def checkpoint_create(params: CheckpointParams, work: Work) -> Outcome[Che
         )
     ]
     changes = Changes(session=touched(session), checkpoints=(checkpoint,))
+    return Outcome(result=CheckpointResult(**public_data(checkpoint), next=steps), changes=changes)
+
+
+async def checkpoint_list(params: ListParams, call: CallContext) -> Outcome[CheckpointList]:
+    """List the checkpoints of a session, newest first."""
+    session = await existing_session(call, params.session_id)
+    found = await call.store.get_session_checkpoints(session.id)
     return Outcome(
-        result=CheckpointResult(**checkpoint_json(checkpoint), next=steps), changes=changes
+        result=CheckpointList(checkpoints=[CheckpointInfo(**public_data(one)) for one in found])
     )
 
 
-async def checkpoint_list(params: ListParams, work: Work) -> Outcome[CheckpointList]:
-    """List the checkpoints of a session, newest first."""
-    session = await known_session(work, params.session_id)
-    found = await work.store.get_session_checkpoints(session.id)
-    return Outcome(result=CheckpointList(checkpoints=[checkpoint_shown(one) for one in found]))
-
-
-async def state_of(work: Work, session: Session) -> dict[str, Any]:
+async def state_of(call: CallContext, session: Session) -> dict[str, Any]:
     """Write down everything that counts in a session."""
-    store = work.store
+    store = call.store
     return {
-        "thoughts": [thought_json(one) for one in await store.get_session_thoughts(session.id)],
-        "branches": [branch_json(one) for one in await store.get_session_branches(session.id)],
+        "thoughts": [public_data(one) for one in await store.get_session_thoughts(session.id)],
+        "branches": [public_data(one) for one in await store.get_session_branches(session.id)],
         "active_branch_id": session.active_branch_id,
         "graph": {
             # With their places: a node that is cut afterwards comes back to its own.
             "nodes": [
-                {**node_json(one), "position": one.position}
+                {**public_data(one), "position": one.position}
                 for one in await store.get_session_graph_nodes(session.id)
             ],
-            "edges": [edge_json(one) for one in await store.get_session_edges(session.id)],
+            "edges": [public_data(one) for one in await store.get_session_edges(session.id)],
         },
         "created_at": now(),
     }

@@ -5,21 +5,21 @@ from __future__ import annotations
 from pydantic import Field
 
 from plait.reasoning.arguments import (
-    Key,
+    AnyText,
+    Id,
+    Integer,
     Number,
     Params,
     Text,
-    Whole,
-    Words,
-    invalid,
-    ranged,
-    supply,
+    clamped,
+    input_needed,
+    invalid_argument,
 )
-from plait.reasoning.call_context import Outcome, Work, session_for, touched
-from plait.reasoning.context import as_lines, context_of
+from plait.reasoning.call_context import CallContext, Outcome, new_or_open_session, touched
+from plait.reasoning.context import as_lines, recent_context
+from plait.reasoning.model_replies import DivergentReply, PerspectiveReply
 from plait.reasoning.modes.tree import branch_of
-from plait.reasoning.replies import DivergentReply, PerspectiveReply
-from plait.reasoning.results import Move, Result, Shown, move
+from plait.reasoning.results import Move, Result, ResultPart, move
 from plait.reasoning.values import Changes, Session, Thought
 
 _CHALLENGE = (
@@ -34,30 +34,30 @@ class PerspectiveParam(Params):
     """A point of view that the caller thought of."""
 
     thought: Text
-    novelty: Number = ranged(0, 1, "How far it is from the usual view.")
-    viability: Number = ranged(0, 1, "How well it would work.")
-    assumptions_challenged: list[Words] = Field(default_factory=list[Words])
+    novelty: Number = clamped(0, 1, "How far it is from the usual view.")
+    viability: Number = clamped(0, 1, "How well it would work.")
+    assumptions_challenged: list[AnyText] = Field(default_factory=list[AnyText])
 
 
 class DivergentParams(Params):
     """Arguments of `reasoning_divergent`."""
 
     content: Text = Field(description="The matter to look at.")
-    session_id: Key | None = Field(default=None, description="The session to go on with.")
-    branch_id: Key | None = Field(default=None, description="The branch to put the thoughts on.")
-    num_perspectives: Whole = ranged(2, 5, "How many points of view.", default=3)
+    session_id: Id | None = Field(default=None, description="The session to go on with.")
+    branch_id: Id | None = Field(default=None, description="The branch to put the thoughts on.")
+    num_perspectives: Integer = clamped(2, 5, "How many points of view.", default=3)
     challenge_assumptions: bool = Field(default=False, description="Question what is assumed.")
     force_rebellion: bool = Field(default=False, description="Demand a contrary view.")
-    confidence: Number = ranged(0, 1, "How sure you are of the content.", default=0.7)
+    confidence: Number = clamped(0, 1, "How sure you are of the content.", default=0.7)
     perspectives: list[PerspectiveParam] | None = Field(
         default=None, description="Your own points of view, 2 to 5; then no model is asked."
     )
-    synthesis: Words | None = Field(
+    synthesis: AnyText | None = Field(
         default=None, description="What your own points of view show together."
     )
 
 
-class PerspectiveShown(Shown):
+class PerspectiveInfo(ResultPart):
     """A point of view."""
 
     thought_id: str
@@ -70,11 +70,11 @@ class PerspectiveShown(Shown):
 class DivergentResult(Result):
     """The points of view, and what they show together."""
 
-    OMITTED = frozenset({"branch_id"})
+    OMIT_IF_NONE = frozenset({"branch_id"})
 
     session_id: str
     thought_id: str
-    perspectives: list[PerspectiveShown]
+    perspectives: list[PerspectiveInfo]
     synthesis: str
     synthesis_thought_id: str
     total_novelty_score: float
@@ -83,12 +83,12 @@ class DivergentResult(Result):
     branch_id: str | None = None
 
 
-async def divergent(params: DivergentParams, work: Work) -> Outcome[DivergentResult]:
+async def divergent(params: DivergentParams, call: CallContext) -> Outcome[DivergentResult]:
     """Look at a matter from several points of view."""
-    session = await session_for(work, params.session_id, "divergent")
+    session = await new_or_open_session(call, params.session_id, "divergent")
     if params.branch_id is not None:
-        await branch_of(work, session, params.branch_id)
-    reply = await _views(params, work, session)
+        await branch_of(call, session, params.branch_id)
+    reply = await _views(params, call, session)
     views = reply.perspectives[: params.num_perspectives]
     main = _thought(session, params, params.content, params.confidence)
     seen = [
@@ -119,7 +119,7 @@ async def divergent(params: DivergentParams, work: Work) -> Outcome[DivergentRes
         session_id=session.id,
         thought_id=main.id,
         perspectives=[
-            PerspectiveShown(
+            PerspectiveInfo(
                 thought_id=thought.id,
                 content=view.thought,
                 novelty=view.novelty,
@@ -177,22 +177,22 @@ def _thought(
     )
 
 
-async def _views(params: DivergentParams, work: Work, session: Session) -> DivergentReply:
+async def _views(params: DivergentParams, call: CallContext, session: Session) -> DivergentReply:
     if params.perspectives is not None:
         if not 2 <= len(params.perspectives) <= 5:
-            raise invalid("perspectives", "Between 2 and 5 perspectives are needed")
+            raise invalid_argument("perspectives", "Between 2 and 5 perspectives are needed")
         if not (params.synthesis or "").strip():
-            raise invalid("synthesis", "Synthesis is required with your own perspectives")
+            raise invalid_argument("synthesis", "Synthesis is required with your own perspectives")
         views = [PerspectiveReply(**one.model_dump()) for one in params.perspectives]
         return DivergentReply(perspectives=views, synthesis=params.synthesis or "")
-    if work.hosted:
+    if call.is_host:
         shape = (
             '[{"thought": "…", "novelty": 0.0–1.0, "viability": 0.0–1.0, '
             f'"assumptions_challenged": ["…"]}}, …] ({params.num_perspectives} views that differ '
             'in kind), and synthesis="what they show together"'
         )
-        raise supply("perspectives", shape)
-    earlier = await context_of(work.store, session.id, most=_MOST_CONTEXT)
+        raise input_needed("perspectives", shape)
+    earlier = await recent_context(call.store, session.id, most=_MOST_CONTEXT)
     past = f"Context:\n{as_lines(earlier)}\n\n" if earlier else ""
     user = f"{past}Give {params.num_perspectives} perspectives on:\n{params.content}"
 
@@ -200,4 +200,4 @@ async def _views(params: DivergentParams, work: Work, session: Session) -> Diver
         challenge = _CHALLENGE if params.challenge_assumptions else ""
         return system + challenge + (_REBEL if params.force_rebellion else "")
 
-    return await work.ask("divergent", user, DivergentReply, session=session, system=urged)
+    return await call.ask("divergent", user, DivergentReply, session=session, system=urged)

@@ -1,42 +1,49 @@
-"""Graphs of thoughts: begin one, cut it back, end it, and look at it; no model is needed."""
+"""Graph of thoughts: create, prune, finalize and read a graph, without a model."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from pydantic import Field
 
 from plait.reasoning.arguments import (
-    Key,
+    AnyText,
+    Id,
+    Integer,
     Number,
     Params,
     Text,
-    Whole,
-    Words,
-    invalid,
-    ranged,
-    session_fault,
+    clamped,
+    invalid_argument,
+    session_error,
 )
 from plait.reasoning.backends.settings import GotLimits
-from plait.reasoning.call_context import Outcome, Work, known_session, session_for, touched
+from plait.reasoning.call_context import (
+    CallContext,
+    Outcome,
+    existing_session,
+    new_or_open_session,
+    touched,
+)
 from plait.reasoning.graphs import prunable
-from plait.reasoning.results import Move, Result, Shown, move
+from plait.reasoning.results import Move, Result, ResultPart, move
 from plait.reasoning.values import Changes, Graph, GraphEdge, GraphNode, Session
 
-_MOST_CONCLUSIONS = 3
+_MAX_CONCLUSIONS = 3
 
 
 class ConfigParam(Params):
     """The limits of one graph."""
 
-    max_nodes: Whole | None = ranged(10, 1000, "How many nodes it may have.", default=None)
-    max_depth: Whole | None = ranged(1, 20, "How deep it may grow.", default=None)
-    default_k: Whole | None = ranged(1, 10, "How many continuations to make.", default=None)
-    prune_threshold: Number | None = ranged(0, 1, "Below which score to cut.", default=None)
+    max_nodes: Integer | None = clamped(10, 1000, "How many nodes it may have.", default=None)
+    max_depth: Integer | None = clamped(1, 20, "How deep it may grow.", default=None)
+    default_k: Integer | None = clamped(1, 10, "How many continuations to make.", default=None)
+    prune_threshold: Number | None = clamped(0, 1, "Below which score to cut.", default=None)
 
 
-class ConfigShown(Shown):
+class ConfigInfo(ResultPart):
     """The limits of a graph, as they are."""
 
     max_nodes: int
@@ -49,8 +56,8 @@ class InitParams(Params):
     """Arguments of `reasoning_got_init`."""
 
     content: Text = Field(description="The thought to begin with.")
-    problem: Words | None = Field(default=None, description="The problem to be solved.")
-    session_id: Key | None = Field(default=None, description="The session to go on with.")
+    problem: AnyText | None = Field(default=None, description="The problem to be solved.")
+    session_id: Id | None = Field(default=None, description="The session to go on with.")
     config: ConfigParam | None = Field(default=None, description="Limits of this graph.")
 
 
@@ -61,22 +68,22 @@ class InitResult(Result):
     graph_id: str
     root_node_id: str
     content: str
-    config: ConfigShown
+    config: ConfigInfo
 
 
 class GraphParams(Params):
     """Arguments of every tool that works on a graph."""
 
-    session_id: Key | None = Field(
+    session_id: Id | None = Field(
         default=None, description="The session; its newest graph is meant."
     )
-    graph_id: Key | None = Field(default=None, description="The graph, if the session has several.")
+    graph_id: Id | None = Field(default=None, description="The graph, if the session has several.")
 
 
 class PruneParams(GraphParams):
     """Arguments of `reasoning_got_prune`."""
 
-    threshold: Number | None = ranged(
+    threshold: Number | None = clamped(
         0, 1, "Below which score to cut; else the one of the graph.", default=None
     )
 
@@ -94,13 +101,13 @@ class PruneResult(Result):
 class FinalizeParams(GraphParams):
     """Arguments of `reasoning_got_finalize`."""
 
-    terminal_node_ids: list[Key] = Field(
-        default_factory=list[Key],
+    terminal_node_ids: list[Id] = Field(
+        default_factory=list[Id],
         description="The conclusions; left out, the three active nodes with the best scores.",
     )
 
 
-class ConclusionShown(Shown):
+class ConclusionInfo(ResultPart):
     """A conclusion of a graph."""
 
     node_id: str
@@ -114,11 +121,11 @@ class FinalizeResult(Result):
 
     session_id: str
     terminal_count: int
-    conclusions: list[ConclusionShown]
+    conclusions: list[ConclusionInfo]
 
 
 class StateResult(Result):
-    """How a graph stands."""
+    """The state of a graph."""
 
     session_id: str
     graph_id: str
@@ -134,7 +141,7 @@ class StateResult(Result):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenGraph:
-    """A graph with all that counts in it."""
+    """A graph with its nodes and edges that are not abandoned."""
 
     session: Session
     graph: Graph
@@ -146,108 +153,94 @@ class OpenGraph:
         """Return a node of this graph.
 
         Raises:
-            RefusedError: There is none of this id in it.
+            RefusedError: It has no node with this id.
         """
         for node in self.nodes:
             if node.id == key:
                 return node
-        raise invalid(field, f"Node not found in this graph: {key}")
+        raise invalid_argument(field, f"Node not found in this graph: {key}")
+
+    def new_node(self, content: str, **fields: Any) -> GraphNode:
+        """Return a new node of this graph."""
+        return GraphNode(
+            graph_id=self.graph.id, session_id=self.session.id, content=content, **fields
+        )
 
     def active(self) -> list[GraphNode]:
-        """Return the nodes to go on from, the shallowest and oldest first."""
-        found = [node for node in self.nodes if node.is_active]
-        return sorted(found, key=lambda node: (node.depth, node.position or 0))
+        """Return the active nodes, the shallowest and oldest first."""
+        opened = [node for node in self.nodes if node.is_active]
+        return sorted(opened, key=lambda node: (node.depth, node.position or 0))
 
     def room(self) -> int:
-        """Return how many more nodes it may have.
+        """Return how many more nodes the graph may have.
 
         Raises:
-            RefusedError: None.
+            RefusedError: The graph is full.
         """
         left = self.limits.max_nodes - len(self.nodes)
         if left <= 0:
             reason = f"Maximum of {self.limits.max_nodes} nodes reached; prune or finalize"
-            raise invalid("nodes", reason)
+            raise invalid_argument("nodes", reason)
         return left
 
 
-async def graph_for(params: GraphParams, work: Work, *, reading: bool = False) -> OpenGraph:
-    """Find the graph that is meant, by its own id or as the newest of a session.
+async def graph_for(params: GraphParams, call: CallContext, *, reading: bool = False) -> OpenGraph:
+    """Return the graph with this id, or the newest one of the session.
 
     Raises:
-        RefusedError: There is none, or the session is concluded and something is to change.
+        RefusedError: There is none, or the session is concluded and the call is not `reading`.
     """
     if params.graph_id is not None:
-        graph = await work.store.get_graph(params.graph_id)
+        graph = await call.store.get_graph(params.graph_id)
         if graph is None:
-            raise invalid("graph_id", f"Graph not found: {params.graph_id}")
+            raise invalid_argument("graph_id", f"Graph not found: {params.graph_id}")
         if params.session_id not in (None, graph.session_id):
-            raise invalid("graph_id", "Graph does not belong to this session")
+            raise invalid_argument("graph_id", "Graph does not belong to this session")
     elif params.session_id is not None:
-        await known_session(work, params.session_id)
-        graph = await work.store.get_latest_graph(params.session_id)
+        await existing_session(call, params.session_id)
+        graph = await call.store.get_latest_graph(params.session_id)
         if graph is None:
-            raise session_fault("Session has no graph; call reasoning_got_init first")
+            raise session_error("Session has no graph; call reasoning_got_init first")
     else:
-        raise invalid("session_id", "Either session_id or graph_id must be provided")
-    session = await known_session(work, graph.session_id)
+        raise invalid_argument("session_id", "Either session_id or graph_id must be provided")
+    session = await existing_session(call, graph.session_id)
     if not reading:
-        session = await session_for(work, session.id, "got")
+        session = await new_or_open_session(call, session.id, "got")
     return OpenGraph(
         session=session,
         graph=graph,
-        limits=replace(work.limits, **graph.config),
-        nodes=await work.store.get_graph_nodes(graph.id),
-        edges=await work.store.get_graph_edges(graph.id),
+        limits=replace(call.limits, **graph.config),
+        nodes=await call.store.get_graph_nodes(graph.id),
+        edges=await call.store.get_graph_edges(graph.id),
     )
 
 
-def next_in(found: OpenGraph, nodes: Sequence[GraphNode]) -> list[Move]:
-    """Say what to do with a graph that has these nodes."""
-    session, graph = found.session.id, found.graph.id
+def next_in(opened: OpenGraph, nodes: Sequence[GraphNode]) -> list[Move]:
+    """Suggest the next calls for a graph that has these nodes."""
+    ids = {"session_id": opened.session.id, "graph_id": opened.graph.id}
+    limits = opened.limits
     active = [node for node in nodes if node.is_active]
     scored = sorted(active, key=lambda node: node.score or 0, reverse=True)
     moves: list[Move] = []
     if bare := next((node for node in active if node.score is None and not node.is_root), None):
-        why = "it has no score yet"
-        moves.append(
-            move("reasoning_got_score", why, session_id=session, graph_id=graph, node_id=bare.id)
-        )
-    if scored and scored[0].depth < found.limits.max_depth and len(nodes) < found.limits.max_nodes:
+        moves.append(move("reasoning_got_score", "it has no score yet", **ids, node_id=bare.id))
+    if scored and scored[0].depth < limits.max_depth and len(nodes) < limits.max_nodes:
         best = scored[0]
         why = f"the best active node{f' has a score of {best.score:.2f}' if best.score else ''}"
-        moves.append(
-            move(
-                "reasoning_got_generate",
-                why,
-                session_id=session,
-                graph_id=graph,
-                node_id=best.id,
-            )
-        )
+        moves.append(move("reasoning_got_generate", why, **ids, node_id=best.id))
     if len(scored) > 1:
         pair = [node.id for node in scored[:2]]
-        moves.append(
-            move(
-                "reasoning_got_aggregate",
-                "join the two best",
-                session_id=session,
-                graph_id=graph,
-                node_ids=pair,
-            )
-        )
+        moves.append(move("reasoning_got_aggregate", "join the two best", **ids, node_ids=pair))
     if any((node.score or 0) >= 0.8 for node in scored) or not moves:
-        moves.append(
-            move("reasoning_got_finalize", "draw conclusions", session_id=session, graph_id=graph)
-        )
+        moves.append(move("reasoning_got_finalize", "draw conclusions", **ids))
     return moves
 
 
-async def got_init(params: InitParams, work: Work) -> Outcome[InitResult]:
-    """Begin a graph of thoughts."""
-    session = await session_for(work, params.session_id, "got")
-    given = params.config.model_dump(exclude_none=True) if params.config else {}
-    limits = replace(work.limits, **given)
+async def got_init(params: InitParams, call: CallContext) -> Outcome[InitResult]:
+    """Create a graph of thoughts."""
+    session = await new_or_open_session(call, params.session_id, "got")
+    config = params.config.model_dump(exclude_none=True) if params.config else {}
+    limits = replace(call.limits, **config)
     graph = Graph(session_id=session.id, problem=params.problem or None, config=asdict(limits))
     root = GraphNode(
         graph_id=graph.id,
@@ -261,13 +254,10 @@ async def got_init(params: InitParams, work: Work) -> Outcome[InitResult]:
         graph_id=graph.id,
         root_node_id=root.id,
         content=params.content,
-        config=ConfigShown(**asdict(limits)),
+        config=ConfigInfo(**asdict(limits)),
         next=[
             move(
-                "reasoning_got_generate",
-                "grow the graph",
-                session_id=session.id,
-                graph_id=graph.id,
+                "reasoning_got_generate", "grow the graph", session_id=session.id, graph_id=graph.id
             )
         ],
     )
@@ -275,37 +265,37 @@ async def got_init(params: InitParams, work: Work) -> Outcome[InitResult]:
     return Outcome(result=result, changes=changes)
 
 
-async def got_prune(params: PruneParams, work: Work) -> Outcome[PruneResult]:
-    """Cut the weak ends, and what becomes a weak end by that."""
-    found = await graph_for(params, work)
-    threshold = found.limits.prune_threshold if params.threshold is None else params.threshold
-    cut = prunable(found.nodes, found.edges, threshold)
-    kept = [node for node in found.nodes if node.id not in set(cut)]
+async def got_prune(params: PruneParams, call: CallContext) -> Outcome[PruneResult]:
+    """Delete weak leaf nodes, and nodes that become weak leaves by that."""
+    opened = await graph_for(params, call)
+    threshold = opened.limits.prune_threshold if params.threshold is None else params.threshold
+    cut = prunable(opened.nodes, opened.edges, threshold)
+    kept = [node for node in opened.nodes if node.id not in set(cut)]
     result = PruneResult(
-        session_id=found.session.id,
+        session_id=opened.session.id,
         pruned_count=len(cut),
         remaining_count=len(kept),
         threshold_used=threshold,
         pruned_node_ids=cut,
-        next=next_in(found, kept),
+        next=next_in(opened, kept),
     )
     if not cut:
         return Outcome(result=result)
-    changes = Changes(session=touched(found.session), removed_nodes=(*cut,))
+    changes = Changes(session=touched(opened.session), removed_nodes=(*cut,))
     return Outcome(result=result, changes=changes)
 
 
-async def got_finalize(params: FinalizeParams, work: Work) -> Outcome[FinalizeResult]:
+async def got_finalize(params: FinalizeParams, call: CallContext) -> Outcome[FinalizeResult]:
     """Mark conclusions."""
-    found = await graph_for(params, work)
+    opened = await graph_for(params, call)
     if params.terminal_node_ids:
         keys = [*dict.fromkeys(params.terminal_node_ids)]
-        chosen = [found.node("terminal_node_ids", key) for key in keys]
+        chosen = [opened.node("terminal_node_ids", key) for key in keys]
     else:
-        scored = [node for node in found.active() if node.score is not None]
-        chosen = sorted(scored, key=lambda node: node.score or 0, reverse=True)[:_MOST_CONCLUSIONS]
+        scored = [node for node in opened.active() if node.score is not None]
+        chosen = sorted(scored, key=lambda node: node.score or 0, reverse=True)[:_MAX_CONCLUSIONS]
     if not chosen:
-        raise invalid(
+        raise invalid_argument(
             "terminal_node_ids",
             "There are no active nodes with a score; score some, or name the conclusions",
         )
@@ -313,10 +303,10 @@ async def got_finalize(params: FinalizeParams, work: Work) -> Outcome[FinalizeRe
         replace(node, is_terminal=True, is_active=False, node_type="terminal") for node in chosen
     ]
     result = FinalizeResult(
-        session_id=found.session.id,
+        session_id=opened.session.id,
         terminal_count=len(ended),
         conclusions=[
-            ConclusionShown(
+            ConclusionInfo(
                 node_id=node.id, content=node.content, score=node.score, depth=node.depth
             )
             for node in ended
@@ -325,34 +315,34 @@ async def got_finalize(params: FinalizeParams, work: Work) -> Outcome[FinalizeRe
             move(
                 "reasoning_session_conclude",
                 "close the session with what was found",
-                session_id=found.session.id,
+                session_id=opened.session.id,
             )
         ],
     )
-    changes = Changes(session=touched(found.session), nodes=(*ended,))
+    changes = Changes(session=touched(opened.session), nodes=(*ended,))
     return Outcome(result=result, changes=changes)
 
 
-async def got_state(params: GraphParams, work: Work) -> Outcome[StateResult]:
-    """Tell how a graph stands."""
-    found = await graph_for(params, work, reading=True)
-    active = found.active()
+async def got_state(params: GraphParams, call: CallContext) -> Outcome[StateResult]:
+    """Return the state of a graph."""
+    opened = await graph_for(params, call, reading=True)
+    active = opened.active()
     ends = sorted(
-        (node for node in found.nodes if node.is_terminal),
+        (node for node in opened.nodes if node.is_terminal),
         key=lambda node: node.score or 0,
         reverse=True,
     )
     result = StateResult(
-        session_id=found.session.id,
-        graph_id=found.graph.id,
-        total_nodes=len(found.nodes),
+        session_id=opened.session.id,
+        graph_id=opened.graph.id,
+        total_nodes=len(opened.nodes),
         active_nodes=len(active),
         terminal_nodes=len(ends),
-        total_edges=len(found.edges),
-        max_depth=max((node.depth for node in found.nodes), default=0),
-        root_node_ids=[node.id for node in found.nodes if node.is_root],
+        total_edges=len(opened.edges),
+        max_depth=max((node.depth for node in opened.nodes), default=0),
+        root_node_ids=[node.id for node in opened.nodes if node.is_root],
         active_node_ids=[node.id for node in active],
         terminal_node_ids=[node.id for node in ends],
-        next=next_in(found, found.nodes),
+        next=next_in(opened, opened.nodes),
     )
     return Outcome(result=result)

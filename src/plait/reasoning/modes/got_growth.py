@@ -1,28 +1,28 @@
-"""Graphs of thoughts: continue, judge, join and refine nodes."""
+"""Graph of thoughts: generate, score, aggregate and refine nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeVar
 
-from plait.reasoning.arguments import Adjustment, invalid, session_fault, supply
-from plait.reasoning.call_context import Outcome, Work, touched
-from plait.reasoning.context import BUDGET_TOKENS, shortened
-from plait.reasoning.modes.got_graph import OpenGraph, graph_for, next_in
-from plait.reasoning.modes.got_shapes import (
-    AggregateParams,
-    AggregateResult,
-    BreakdownShown,
-    ContinuationShown,
-    GenerateParams,
-    GenerateResult,
-    GrowthParams,
-    RefineParams,
-    RefineResult,
-    ScoreParams,
-    ScoreResult,
+from pydantic import Field
+
+from plait.reasoning.arguments import (
+    Adjustment,
+    AnyText,
+    Id,
+    Integer,
+    Number,
+    Params,
+    Text,
+    clamped,
+    invalid_argument,
+    session_error,
 )
-from plait.reasoning.replies import (
+from plait.reasoning.call_context import CallContext, Outcome, touched
+from plait.reasoning.context import BUDGET_TOKENS, truncated
+from plait.reasoning.model_replies import (
     AggregateReply,
     BreakdownReply,
     ContinuationReply,
@@ -30,235 +30,365 @@ from plait.reasoning.replies import (
     RefineReply,
     ScoreReply,
 )
+from plait.reasoning.modes.got_graph import GraphParams, OpenGraph, graph_for, next_in
+from plait.reasoning.results import Result, ResultPart
 from plait.reasoning.values import Changes, EdgeType, GraphEdge, GraphNode
 
+ResultT = TypeVar("ResultT", bound=Result)
 
-async def got_generate(params: GenerateParams, work: Work) -> Outcome[GenerateResult]:
-    """Continue a node in several ways."""
-    found = await graph_for(params, work)
-    source = _source(params, found)
-    _check_depth(found, source.depth)
-    room = found.room()
-    asked = params.k or found.limits.default_k
-    wanted = min(asked, room)
-    if params.continuations is not None:
-        if not 1 <= len(params.continuations) <= min(10, room):
-            reason = f"Between 1 and {min(10, room)} continuations are possible here"
-            raise invalid("continuations", reason)
-        replies = [ContinuationReply(**one.model_dump()) for one in params.continuations]
-    elif work.hosted:
-        shape = (
-            '[{"thought": "…", "confidence": 0.0–1.0, "novelty": 0.0–1.0, "rationale": "…"}, …] '
-            f'({wanted} continuations of node {source.id}: "{shortened(source.content, 100)}")'
-        )
-        raise supply("continuations", shape)
-    else:
-        user = (
-            f'Give {wanted} continuations of this thought:\n"{shortened(source.content)}"'
-            f"{_problem(params, found)}\nCurrent depth: {source.depth}"
-        )
-        reply = await work.ask("got_generate", user, GenerateReply, session=found.session)
-        replies = reply.continuations[:wanted]
+_MAX_CONTINUATIONS = 10
+
+
+class GrowthParams(GraphParams):
+    """Arguments of every tool that asks a model about a graph."""
+
+    problem: AnyText | None = Field(
+        default=None, description="The problem; left out, the one the graph began with."
+    )
+
+
+class ContinuationParam(Params):
+    """A continuation that the caller thought of."""
+
+    thought: Text
+    confidence: Number = clamped(0, 1, "How well it follows.", default=0.7)
+    novelty: Number = clamped(0, 1, "How new it is.", default=0.0)
+    rationale: AnyText = ""
+
+
+class GenerateParams(GrowthParams):
+    """Arguments of `reasoning_got_generate`."""
+
+    node_id: Id | None = Field(
+        default=None, description="The node to continue; else the first active one."
+    )
+    k: Integer | None = clamped(
+        1, 10, "How many continuations; else as the graph says.", default=None
+    )
+    continuations: list[ContinuationParam] | None = Field(
+        default=None, description="Your own continuations, 1 to 10; then no model is asked."
+    )
+
+
+class ContinuationInfo(ResultPart):
+    """A node that was made."""
+
+    node_id: str
+    content: str
+    confidence: float
+    novelty: float
+    rationale: str
+
+
+class GenerateResult(Result):
+    """The continuations."""
+
+    session_id: str
+    source_node_id: str
+    continuations: list[ContinuationInfo]
+    count: int
+
+
+class ScoresParam(Params):
+    """A judgement of the caller."""
+
+    overall_score: Number = clamped(0, 1, "How good the node is.")
+    relevance: Number = clamped(0, 1, "Does it serve the problem?", default=0.5)
+    validity: Number = clamped(0, 1, "Does it hold?", default=0.5)
+    depth: Number = clamped(0, 1, "Does it go beyond the surface?", default=0.5)
+    novelty: Number = clamped(0, 1, "Does it add something?", default=0.5)
+    is_terminal_candidate: bool = False
+    rationale: AnyText = ""
+
+
+class ScoreParams(GrowthParams):
+    """Arguments of `reasoning_got_score`."""
+
+    node_id: Id = Field(description="The node to judge.")
+    scores: ScoresParam | None = Field(
+        default=None, description="Your own judgement; then no model is asked."
+    )
+
+
+class BreakdownInfo(ResultPart):
+    """A score in its parts."""
+
+    relevance: float
+    validity: float
+    depth: float
+    novelty: float
+
+
+class ScoreResult(Result):
+    """The judgement."""
+
+    session_id: str
+    node_id: str
+    overall_score: float
+    breakdown: BreakdownInfo
+    is_terminal_candidate: bool
+    rationale: str
+
+
+class AggregationParam(Params):
+    """A thought that the caller made of several."""
+
+    aggregated_thought: Text
+    confidence: Number = clamped(0, 1, "How sure you are of it.", default=0.7)
+    synthesis_approach: AnyText = ""
+    conflicts_resolved: list[AnyText] = Field(default_factory=list[AnyText])
+
+
+class AggregateParams(GrowthParams):
+    """Arguments of `reasoning_got_aggregate`."""
+
+    node_ids: list[Id] = Field(
+        description="The nodes to join, at least 2.", json_schema_extra={"minItems": 2}
+    )
+    aggregation: AggregationParam | None = Field(
+        default=None, description="Your own synthesis; then no model is asked."
+    )
+
+
+class AggregateResult(Result):
+    """The thought that was made of several."""
+
+    session_id: str
+    aggregated_node_id: str
+    content: str
+    confidence: float
+    source_nodes: list[str]
+    synthesis_approach: str
+    conflicts_resolved: list[str]
+
+
+class RefinementParam(Params):
+    """A thought that the caller made better."""
+
+    refined_thought: Text
+    confidence: Number = clamped(0, 1, "How sure you are of it.", default=0.7)
+    improvements_made: list[AnyText] = Field(default_factory=list[AnyText])
+    quality_delta: Number = clamped(-1, 1, "How much better it became.", default=0.0)
+
+
+class RefineParams(GrowthParams):
+    """Arguments of `reasoning_got_refine`."""
+
+    node_id: Id = Field(description="The node to make better.")
+    refinement: RefinementParam | None = Field(
+        default=None, description="Your own better text; then no model is asked."
+    )
+
+
+class RefineResult(Result):
+    """The better thought."""
+
+    session_id: str
+    original_node_id: str
+    refined_node_id: str
+    content: str
+    confidence: float
+    improvements_made: list[str]
+    quality_delta: float
+
+
+async def got_generate(params: GenerateParams, call: CallContext) -> Outcome[GenerateResult]:
+    """Generate continuations of a node."""
+    opened = await graph_for(params, call)
+    source = _source(params, opened)
+    _check_depth(opened, source.depth)
+    room = opened.room()
+    requested = params.k or opened.limits.default_k
+    count = min(requested, room)
+    replies = await _continuations(params, call, opened, source, count)
     nodes = [
-        GraphNode(
-            graph_id=found.graph.id,
-            session_id=found.session.id,
-            content=one.thought,
-            score=one.confidence,
+        opened.new_node(
+            reply.thought,
+            score=reply.confidence,
             depth=source.depth + 1,
-            metadata={"novelty": one.novelty, "rationale": one.rationale},
+            metadata={"novelty": reply.novelty, "rationale": reply.rationale},
         )
-        for one in replies
-    ]
-    edges = [
-        _edge(source, node, "generates", one.confidence)
-        for node, one in zip(nodes, replies, strict=True)
+        for reply in replies
     ]
     used = replace(source, is_active=False)
     result = GenerateResult(
-        session_id=found.session.id,
+        session_id=opened.session.id,
         source_node_id=source.id,
         continuations=[
-            ContinuationShown(
+            ContinuationInfo(
                 node_id=node.id,
-                content=one.thought,
-                confidence=one.confidence,
-                novelty=one.novelty,
-                rationale=one.rationale,
+                content=reply.thought,
+                confidence=reply.confidence,
+                novelty=reply.novelty,
+                rationale=reply.rationale,
             )
-            for node, one in zip(nodes, replies, strict=True)
+            for node, reply in zip(nodes, replies, strict=True)
         ],
         count=len(nodes),
-        adjusted={"k": Adjustment(given=asked, used=wanted)} if wanted < asked else None,
-        next=next_in(found, _after(found, (used, *nodes))),
+        adjusted={"k": Adjustment(given=requested, used=count)} if count < requested else None,
+        next=next_in(opened, _merged(opened, (used, *nodes))),
     )
-    changes = Changes(session=touched(found.session), nodes=(used, *nodes), edges=(*edges,))
-    return Outcome(result=result, changes=changes)
+    edges = [_edge(source, node, "generates", node.score or 0) for node in nodes]
+    return _outcome(opened, result, (used, *nodes), edges)
 
 
-async def got_score(params: ScoreParams, work: Work) -> Outcome[ScoreResult]:
-    """Judge a node."""
-    found = await graph_for(params, work)
-    node = found.node("node_id", params.node_id)
+async def _continuations(
+    params: GenerateParams, call: CallContext, opened: OpenGraph, source: GraphNode, count: int
+) -> list[ContinuationReply]:
+    if params.continuations is not None:
+        most = min(_MAX_CONTINUATIONS, opened.room())
+        if not 1 <= len(params.continuations) <= most:
+            reason = f"Between 1 and {most} continuations are possible here"
+            raise invalid_argument("continuations", reason)
+        return [ContinuationReply(**own.model_dump()) for own in params.continuations]
+    reply = await call.ask(
+        "got_generate",
+        f'Give {count} continuations of this thought:\n"{truncated(source.content)}"'
+        f"{_problem(params, opened)}\nCurrent depth: {source.depth}",
+        GenerateReply,
+        session=opened.session,
+        parameter="continuations",
+        shape='[{"thought": "…", "confidence": 0.0–1.0, "novelty": 0.0–1.0, "rationale": "…"}, …] '
+        f'({count} continuations of node {source.id}: "{truncated(source.content, 100)}")',
+    )
+    return reply.continuations[:count]
+
+
+async def got_score(params: ScoreParams, call: CallContext) -> Outcome[ScoreResult]:
+    """Score a node."""
+    opened = await graph_for(params, call)
+    node = opened.node("node_id", params.node_id)
     if params.scores is not None:
-        given = params.scores
-        parts = given.model_dump(include={"relevance", "validity", "depth", "novelty"})
-        reply = ScoreReply(
-            overall_score=given.overall_score,
-            breakdown=BreakdownReply(**parts),
-            is_terminal_candidate=given.is_terminal_candidate,
-            rationale=given.rationale,
-        )
-    elif work.hosted:
-        shape = (
-            '{"overall_score": 0.0–1.0, "relevance": 0.0–1.0, "validity": 0.0–1.0, '
-            '"depth": 0.0–1.0, "novelty": 0.0–1.0, "is_terminal_candidate": false, '
-            f'"rationale": "…"}} (of the thought "{shortened(node.content, 100)}")'
-        )
-        raise supply("scores", shape)
+        own = params.scores.model_dump()
+        reply = ScoreReply(**own, breakdown=BreakdownReply(**own))
     else:
-        before = "" if node.score is None else f"\nPrevious score: {node.score:.2f}"
-        user = (
-            f'Judge this thought:\n"{shortened(node.content)}"{_problem(params, found)}'
-            f"\nDepth: {node.depth}{before}"
+        previous = "" if node.score is None else f"\nPrevious score: {node.score:.2f}"
+        reply = await call.ask(
+            "got_score",
+            f'Judge this thought:\n"{truncated(node.content)}"{_problem(params, opened)}'
+            f"\nDepth: {node.depth}{previous}",
+            ScoreReply,
+            session=opened.session,
+            parameter="scores",
+            shape='{"overall_score": 0.0–1.0, "relevance": 0.0–1.0, "validity": 0.0–1.0, '
+            '"depth": 0.0–1.0, "novelty": 0.0–1.0, "is_terminal_candidate": false, '
+            f'"rationale": "…"}} (of the thought "{truncated(node.content, 100)}")',
         )
-        reply = await work.ask("got_score", user, ScoreReply, session=found.session)
     scored = replace(node, score=reply.overall_score)
-    parts = reply.breakdown
     result = ScoreResult(
-        session_id=found.session.id,
+        session_id=opened.session.id,
         node_id=node.id,
         overall_score=reply.overall_score,
-        breakdown=BreakdownShown(
-            relevance=parts.relevance,
-            validity=parts.validity,
-            depth=parts.depth,
-            novelty=parts.novelty,
-        ),
+        breakdown=BreakdownInfo(**reply.breakdown.model_dump(exclude={"metadata"})),
         is_terminal_candidate=reply.is_terminal_candidate,
         rationale=reply.rationale,
-        next=next_in(found, _after(found, (scored,))),
+        next=next_in(opened, _merged(opened, (scored,))),
     )
-    changes = Changes(session=touched(found.session), nodes=(scored,))
-    return Outcome(result=result, changes=changes)
+    return _outcome(opened, result, (scored,))
 
 
-async def got_aggregate(params: AggregateParams, work: Work) -> Outcome[AggregateResult]:
-    """Make one node out of several."""
+async def got_aggregate(params: AggregateParams, call: CallContext) -> Outcome[AggregateResult]:
+    """Aggregate several nodes into one."""
     keys = [*dict.fromkeys(params.node_ids)]
     if len(keys) < 2:
-        raise invalid("node_ids", "At least 2 nodes required for aggregation")
-    found = await graph_for(params, work)
-    sources = [found.node("node_ids", key) for key in keys]
-    found.room()
+        raise invalid_argument("node_ids", "At least 2 nodes required for aggregation")
+    opened = await graph_for(params, call)
+    sources = [opened.node("node_ids", key) for key in keys]
+    opened.room()
     deepest = max(node.depth for node in sources)
-    _check_depth(found, deepest)
-    budget = BUDGET_TOKENS // len(sources)
-    listed = "\n".join(
-        f'{number}. "{shortened(node.content, budget)}"' for number, node in enumerate(sources, 1)
-    )
+    _check_depth(opened, deepest)
     if params.aggregation is not None:
         reply = AggregateReply(**params.aggregation.model_dump())
-    elif work.hosted:
-        shape = (
-            '{"aggregated_thought": "…", "confidence": 0.0–1.0, "synthesis_approach": "…", '
-            f'"conflicts_resolved": ["…"]}} (of these thoughts:\n{listed})'
-        )
-        raise supply("aggregation", shape)
     else:
-        user = f"Join these thoughts:\n{listed}{_problem(params, found)}"
-        reply = await work.ask("got_aggregate", user, AggregateReply, session=found.session)
-    joined = GraphNode(
-        graph_id=found.graph.id,
-        session_id=found.session.id,
-        content=reply.aggregated_thought,
+        budget = BUDGET_TOKENS // len(sources)
+        thoughts = "\n".join(
+            f'{number}. "{truncated(node.content, budget)}"'
+            for number, node in enumerate(sources, 1)
+        )
+        reply = await call.ask(
+            "got_aggregate",
+            f"Join these thoughts:\n{thoughts}{_problem(params, opened)}",
+            AggregateReply,
+            session=opened.session,
+            parameter="aggregation",
+            shape='{"aggregated_thought": "…", "confidence": 0.0–1.0, "synthesis_approach": "…", '
+            f'"conflicts_resolved": ["…"]}} (of these thoughts:\n{thoughts})',
+        )
+    aggregated = opened.new_node(
+        reply.aggregated_thought,
         node_type="aggregation",
         score=reply.confidence,
         depth=deepest + 1,
     )
     used = [replace(node, is_active=False) for node in sources]
     result = AggregateResult(
-        session_id=found.session.id,
-        aggregated_node_id=joined.id,
-        content=joined.content,
+        session_id=opened.session.id,
+        aggregated_node_id=aggregated.id,
+        content=aggregated.content,
         confidence=reply.confidence,
         source_nodes=keys,
         synthesis_approach=reply.synthesis_approach,
         conflicts_resolved=reply.conflicts_resolved,
-        next=next_in(found, _after(found, (*used, joined))),
+        next=next_in(opened, _merged(opened, (*used, aggregated))),
     )
-    changes = Changes(
-        session=touched(found.session),
-        nodes=(*used, joined),
-        edges=tuple(_edge(node, joined, "aggregates", 1.0) for node in sources),
-    )
-    return Outcome(result=result, changes=changes)
+    edges = [_edge(node, aggregated, "aggregates", 1.0) for node in sources]
+    return _outcome(opened, result, (*used, aggregated), edges)
 
 
-async def got_refine(params: RefineParams, work: Work) -> Outcome[RefineResult]:
-    """Make a node better."""
-    found = await graph_for(params, work)
-    node = found.node("node_id", params.node_id)
-    found.room()
+async def got_refine(params: RefineParams, call: CallContext) -> Outcome[RefineResult]:
+    """Refine a node."""
+    opened = await graph_for(params, call)
+    node = opened.node("node_id", params.node_id)
+    opened.room()
     if params.refinement is not None:
         reply = RefineReply(**params.refinement.model_dump())
-    elif work.hosted:
-        shape = (
-            '{"refined_thought": "…", "confidence": 0.0–1.0, "improvements_made": ["…"], '
-            f'"quality_delta": -1.0–1.0}} (of the thought "{shortened(node.content, 100)}")'
-        )
-        raise supply("refinement", shape)
     else:
         score = "" if node.score is None else f"\nCurrent score: {node.score:.2f}"
-        user = (
-            f'Make this thought better:\n"{shortened(node.content)}"'
-            f"{_problem(params, found)}{score}"
+        reply = await call.ask(
+            "got_refine",
+            f'Make this thought better:\n"{truncated(node.content)}"'
+            f"{_problem(params, opened)}{score}",
+            RefineReply,
+            session=opened.session,
+            parameter="refinement",
+            shape='{"refined_thought": "…", "confidence": 0.0–1.0, "improvements_made": ["…"], '
+            f'"quality_delta": -1.0–1.0}} (of the thought "{truncated(node.content, 100)}")',
         )
-        reply = await work.ask("got_refine", user, RefineReply, session=found.session)
-    refined = GraphNode(
-        graph_id=found.graph.id,
-        session_id=found.session.id,
-        content=reply.refined_thought,
-        node_type="refinement",
-        score=reply.confidence,
-        depth=node.depth,
+    refined = opened.new_node(
+        reply.refined_thought, node_type="refinement", score=reply.confidence, depth=node.depth
     )
     used = replace(node, is_active=False)
     result = RefineResult(
-        session_id=found.session.id,
+        session_id=opened.session.id,
         original_node_id=node.id,
         refined_node_id=refined.id,
         content=refined.content,
         confidence=reply.confidence,
         improvements_made=reply.improvements_made,
         quality_delta=reply.quality_delta,
-        next=next_in(found, _after(found, (used, refined))),
+        next=next_in(opened, _merged(opened, (used, refined))),
     )
-    changes = Changes(
-        session=touched(found.session),
-        nodes=(used, refined),
-        edges=(_edge(node, refined, "refines", reply.confidence),),
-    )
-    return Outcome(result=result, changes=changes)
+    edges = [_edge(node, refined, "refines", reply.confidence)]
+    return _outcome(opened, result, (used, refined), edges)
 
 
-def _source(params: GenerateParams, found: OpenGraph) -> GraphNode:
+def _source(params: GenerateParams, opened: OpenGraph) -> GraphNode:
     if params.node_id is not None:
-        return found.node("node_id", params.node_id)
-    active = found.active()
+        return opened.node("node_id", params.node_id)
+    active = opened.active()
     if not active:
-        raise session_fault("No active nodes in session; name a node_id to go on from")
+        raise session_error("No active nodes in session; name a node_id to go on from")
     return active[0]
 
 
-def _check_depth(found: OpenGraph, depth: int) -> None:
-    if depth >= found.limits.max_depth:
-        raise invalid("depth", f"Maximum depth {found.limits.max_depth} reached")
+def _check_depth(opened: OpenGraph, depth: int) -> None:
+    if depth >= opened.limits.max_depth:
+        raise invalid_argument("depth", f"Maximum depth {opened.limits.max_depth} reached")
 
 
-def _problem(params: GrowthParams, found: OpenGraph) -> str:
-    problem = params.problem or found.graph.problem
-    return f"\nProblem: {shortened(problem, BUDGET_TOKENS // 4)}" if problem else ""
+def _problem(params: GrowthParams, opened: OpenGraph) -> str:
+    problem = params.problem or opened.graph.problem
+    return f"\nProblem: {truncated(problem, BUDGET_TOKENS // 4)}" if problem else ""
 
 
 def _edge(source: GraphNode, target: GraphNode, kind: EdgeType, weight: float) -> GraphEdge:
@@ -272,8 +402,18 @@ def _edge(source: GraphNode, target: GraphNode, kind: EdgeType, weight: float) -
     )
 
 
-def _after(found: OpenGraph, changed: Sequence[GraphNode]) -> list[GraphNode]:
-    """Return the nodes of a graph with some of them changed or added."""
+def _merged(opened: OpenGraph, changed: Sequence[GraphNode]) -> list[GraphNode]:
+    """Return the nodes of a graph, with changed and added ones."""
     new = {node.id: node for node in changed}
-    kept = [new.pop(node.id, node) for node in found.nodes]
+    kept = [new.pop(node.id, node) for node in opened.nodes]
     return [*kept, *new.values()]
+
+
+def _outcome(
+    opened: OpenGraph,
+    result: ResultT,
+    nodes: Sequence[GraphNode],
+    edges: Sequence[GraphEdge] = (),
+) -> Outcome[ResultT]:
+    changes = Changes(session=touched(opened.session), nodes=(*nodes,), edges=(*edges,))
+    return Outcome(result=result, changes=changes)

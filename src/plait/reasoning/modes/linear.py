@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from plait.reasoning.arguments import Key, Number, Params, Text, ranged
-from plait.reasoning.call_context import Outcome, Work, session_for, touched
-from plait.reasoning.context import as_lines, context_of
-from plait.reasoning.replies import LinearReply
+from plait.reasoning.arguments import Id, Number, Params, Text, clamped
+from plait.reasoning.call_context import CallContext, Outcome, new_or_open_session, touched
+from plait.reasoning.context import as_lines, recent_context
+from plait.reasoning.model_replies import LinearReply
 from plait.reasoning.results import Move, Result, move
 from plait.reasoning.values import LOW_CONFIDENCE, Changes, Thought
 
@@ -18,10 +18,10 @@ class LinearParams(Params):
     content: Text = Field(
         description="The thought to process; with the backend host, the next step itself."
     )
-    session_id: Key | None = Field(
+    session_id: Id | None = Field(
         default=None, description="The session to go on with; left out, a new one begins."
     )
-    confidence: Number = ranged(0, 1, "How sure you are of it.", default=0.8)
+    confidence: Number = clamped(0, 1, "How sure you are of it.", default=0.8)
 
 
 class LinearResult(Result):
@@ -34,17 +34,17 @@ class LinearResult(Result):
     previous_thought: str | None
 
 
-async def linear(params: LinearParams, work: Work) -> Outcome[LinearResult]:
+async def linear(params: LinearParams, call: CallContext) -> Outcome[LinearResult]:
     """Take one step."""
-    session = await session_for(work, params.session_id, "linear")
-    previous = await work.store.get_latest_thought(session.id)
-    if work.hosted:
+    session = await new_or_open_session(call, params.session_id, "linear")
+    previous = await call.store.get_latest_thought(session.id)
+    if call.is_host:
         reply = LinearReply(thought=params.content, confidence=params.confidence)
     else:
-        earlier = await context_of(work.store, session.id)
+        earlier = await recent_context(call.store, session.id)
         asked = f"Earlier thoughts:\n{as_lines(earlier)}\n\nProcess the next thought:\n"
         user = f"{asked if earlier else ''}{params.content}"
-        reply = await work.ask("linear", user, LinearReply, session=session)
+        reply = await call.ask("linear", user, LinearReply, session=session)
     thought = Thought(
         session_id=session.id,
         content=reply.thought,
@@ -52,7 +52,7 @@ async def linear(params: LinearParams, work: Work) -> Outcome[LinearResult]:
         mode="linear",
         metadata=reply.metadata or None,
     )
-    repeated = await work.store.get_same_thought(session.id, thought.content)
+    repeated = await call.store.get_same_thought(session.id, thought.content)
     result = LinearResult(
         thought_id=thought.id,
         session_id=session.id,

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from pydantic import Field
 
 from plait.reasoning.arguments import (
-    Key,
+    AnyText,
+    Id,
+    Integer,
     Number,
     Params,
     Text,
-    Whole,
-    Words,
-    invalid,
-    ranged,
-    supply,
+    clamped,
+    input_needed,
+    invalid_argument,
+    session_error,
 )
-from plait.reasoning.call_context import Outcome, Work, session_for, touched
-from plait.reasoning.context import shortened
-from plait.reasoning.modes.tree import branch_of
-from plait.reasoning.replies import ReflectionReply
-from plait.reasoning.results import Move, Result, Shown, move
-from plait.reasoning.values import Changes, Session, Thought
+from plait.reasoning.call_context import (
+    CallContext,
+    Outcome,
+    existing_session,
+    new_or_open_session,
+    touched,
+)
+from plait.reasoning.context import truncated
+from plait.reasoning.model_replies import ReflectionReply
+from plait.reasoning.modes.tree import ListParams, branch_of
+from plait.reasoning.results import Move, Result, ResultPart, move
+from plait.reasoning.values import LOW_CONFIDENCE, Changes, Session, Thought
 
 _MOST_ANCESTORS = 10
 
@@ -32,29 +41,29 @@ class ReflectionParam(Params):
     """What the caller found out by itself."""
 
     analysis: Text
-    strengths: list[Words] = Field(default_factory=list[Words])
-    weaknesses: list[Words] = Field(default_factory=list[Words])
-    recommendations: list[Words] = Field(default_factory=list[Words])
-    quality_score: Number = ranged(0, 1, "How good the reasoning is.")
-    improved_thought: Words | None = None
+    strengths: list[AnyText] = Field(default_factory=list[AnyText])
+    weaknesses: list[AnyText] = Field(default_factory=list[AnyText])
+    recommendations: list[AnyText] = Field(default_factory=list[AnyText])
+    quality_score: Number = clamped(0, 1, "How good the reasoning is.")
+    improved_thought: AnyText | None = None
 
 
 class ReflectionParams(Params):
     """Arguments of `reasoning_reflection`."""
 
-    thought_id: Key | None = Field(default=None, description="The thought to examine.")
+    thought_id: Id | None = Field(default=None, description="The thought to examine.")
     content: Text | None = Field(default=None, description="A text to examine instead.")
-    session_id: Key | None = Field(default=None, description="The session to go on with.")
-    branch_id: Key | None = Field(default=None, description="The branch to put the thoughts on.")
-    max_iterations: Whole = ranged(1, 5, "How often to examine and improve.", default=3)
-    quality_threshold: Number = ranged(0, 1, "The quality at which to stop.", default=0.8)
+    session_id: Id | None = Field(default=None, description="The session to go on with.")
+    branch_id: Id | None = Field(default=None, description="The branch to put the thoughts on.")
+    max_iterations: Integer = clamped(1, 5, "How often to examine and improve.", default=3)
+    quality_threshold: Number = clamped(0, 1, "The quality at which to stop.", default=0.8)
     include_chain: bool = Field(default=False, description="Show what the thought came from.")
     reflection: ReflectionParam | None = Field(
         default=None, description="Your own examination; then no model is asked."
     )
 
 
-class ImprovedThought(Shown):
+class ImprovedThought(ResultPart):
     """The better text, as a thought."""
 
     thought_id: str
@@ -65,7 +74,7 @@ class ImprovedThought(Shown):
 class ReflectionResult(Result):
     """What was found."""
 
-    OMITTED = frozenset({"branch_id"})
+    OMIT_IF_NONE = frozenset({"branch_id"})
 
     session_id: str
     reflection_thought_id: str
@@ -91,19 +100,21 @@ class _Finding:
     rounds: int
 
 
-async def reflection(params: ReflectionParams, work: Work) -> Outcome[ReflectionResult]:
+async def reflection(params: ReflectionParams, call: CallContext) -> Outcome[ReflectionResult]:
     """Examine a thought or a text."""
     if params.thought_id is None and params.content is None:
-        raise invalid("thought_id or content", "Either thought_id or content must be provided")
-    original = await _original(params, work)
+        raise invalid_argument(
+            "thought_id or content", "Either thought_id or content must be provided"
+        )
+    original = await _original(params, call)
     key = params.session_id or (original.session_id if original else None)
-    session = await session_for(work, key, "reflection")
+    session = await new_or_open_session(call, key, "reflection")
     if original is not None and original.session_id != session.id:
-        raise invalid("thought_id", "Thought does not belong to this session")
+        raise invalid_argument("thought_id", "Thought does not belong to this session")
     if params.branch_id is not None:
-        await branch_of(work, session, params.branch_id)
+        await branch_of(call, session, params.branch_id)
     text = original.content if original else params.content or ""
-    found = await _examine(params, work, session, original, text)
+    found = await _examine(params, call, session, original, text)
     reply = found.reply
     noted = Thought(
         session_id=session.id,
@@ -144,12 +155,12 @@ async def reflection(params: ReflectionParams, work: Work) -> Outcome[Reflection
     return Outcome(result=result, changes=Changes(session=touched(session), thoughts=thoughts))
 
 
-async def _original(params: ReflectionParams, work: Work) -> Thought | None:
+async def _original(params: ReflectionParams, call: CallContext) -> Thought | None:
     if params.thought_id is None:
         return None
-    found = await work.store.get_thought(params.thought_id)
+    found = await call.store.get_thought(params.thought_id)
     if found is None:
-        raise invalid("thought_id", f"Thought not found: {params.thought_id}")
+        raise invalid_argument("thought_id", f"Thought not found: {params.thought_id}")
     return found
 
 
@@ -175,7 +186,11 @@ def _better(
 
 
 async def _examine(
-    params: ReflectionParams, work: Work, session: Session, original: Thought | None, text: str
+    params: ReflectionParams,
+    call: CallContext,
+    session: Session,
+    original: Thought | None,
+    text: str,
 ) -> _Finding:
     if params.reflection is not None:
         reply = ReflectionReply(
@@ -183,24 +198,24 @@ async def _examine(
         )
         improved = reply.improvement if reply.improvement != text else None
         return _Finding(reply=reply, best=reply.quality, improved=improved, rounds=1)
-    if work.hosted:
+    if call.is_host:
         shape = (
             '{"analysis": "…", "strengths": ["…"], "weaknesses": ["…"], "recommendations": ["…"], '
             '"quality_score": 0.0–1.0, "improved_thought": "a better text, or left out"}'
         )
-        raise supply("reflection", shape)
-    chain = await _chain(work, original) if params.include_chain and original else ""
-    return await _rounds(params, work, session, text, chain)
+        raise input_needed("reflection", shape)
+    chain = await _chain(call, original) if params.include_chain and original else ""
+    return await _rounds(params, call, session, text, chain)
 
 
 async def _rounds(
-    params: ReflectionParams, work: Work, session: Session, text: str, chain: str
+    params: ReflectionParams, call: CallContext, session: Session, text: str, chain: str
 ) -> _Finding:
     """Examine, improve, and examine again, until it is good or the rounds are used up."""
     current, best, number = text, -1.0, 0
     while True:
         number += 1
-        reply = await _ask(work, session, current, chain, number, params.max_iterations)
+        reply = await _ask(call, session, current, chain, number, params.max_iterations)
         beaten = reply.quality > best
         best = max(best, reply.quality)
         done = reply.quality >= params.quality_threshold or number == params.max_iterations
@@ -212,24 +227,24 @@ async def _rounds(
 
 
 async def _ask(
-    work: Work, session: Session, text: str, chain: str, number: int, most: int
+    call: CallContext, session: Session, text: str, chain: str, number: int, most: int
 ) -> ReflectionReply:
     past = f"It came from:\n{chain}\n\n" if chain else ""
-    user = f"{past}Examine this reasoning:\n{shortened(text)}"
+    user = f"{past}Examine this reasoning:\n{truncated(text)}"
 
     def numbered(system: str) -> str:
         if number == 1:
             return system
         return f"{system}\n- This is iteration {number} of {most}: look at what is still weak."
 
-    return await work.ask("reflection", user, ReflectionReply, session=session, system=numbered)
+    return await call.ask("reflection", user, ReflectionReply, session=session, system=numbered)
 
 
-async def _chain(work: Work, thought: Thought) -> str:
-    ancestors = await work.store.get_thought_chain(thought, _MOST_ANCESTORS)
+async def _chain(call: CallContext, thought: Thought) -> str:
+    ancestors = await call.store.get_thought_chain(thought, _MOST_ANCESTORS)
     shown: Sequence[Thought] = (*ancestors, thought)
     return "\n".join(
-        f"- [{one.mode}] (confidence: {one.confidence:.2f}) {shortened(one.content, 400)}"
+        f"- [{one.mode}] (confidence: {one.confidence:.2f}) {truncated(one.content, 400)}"
         for one in shown
     )
 
@@ -247,3 +262,61 @@ def _after(
         move("reasoning_linear", "go on from here", session_id=session.id),
         move("reasoning_session_conclude", "if the question is answered", session_id=session.id),
     ]
+
+
+class EvaluateResult(Result):
+    """How a session stands."""
+
+    session_id: str
+    total_thoughts: int
+    average_confidence: float
+    mode_distribution: dict[str, int]
+    coherence_score: float
+    recommendation: str
+
+
+async def evaluate(params: ListParams, call: CallContext) -> Outcome[EvaluateResult]:
+    """Measure a session."""
+    session = await existing_session(call, params.session_id)
+    thoughts = await call.store.get_session_thoughts(session.id)
+    if not thoughts:
+        raise session_error("Session has no thoughts to evaluate")
+    average = sum(thought.confidence for thought in thoughts) / len(thoughts)
+    coherence = coherence_of(thoughts)
+    weakest = min(thoughts, key=lambda thought: thought.confidence)
+    text, step = _advice(average, coherence, weakest)
+    result = EvaluateResult(
+        session_id=session.id,
+        total_thoughts=len(thoughts),
+        average_confidence=average,
+        mode_distribution=dict(Counter(thought.mode for thought in thoughts)),
+        coherence_score=coherence,
+        recommendation=text,
+        next=[step],
+    )
+    return Outcome(result=result)
+
+
+def coherence_of(thoughts: Sequence[Thought]) -> float:
+    """Return how well thoughts hang together, from 0 to 1."""
+    if len(thoughts) < 2:
+        return 1.0
+    linked = sum(thought.parent_id is not None for thought in thoughts[1:]) / (len(thoughts) - 1)
+    steps = [1 - abs(one.confidence - other.confidence) for one, other in pairwise(thoughts)]
+    return (linked + sum(steps) / len(steps)) / 2
+
+
+def _advice(average: float, coherence: float, weakest: Thought) -> tuple[str, Move]:
+    session = weakest.session_id
+    look = move(
+        "reasoning_reflection",
+        f"the weakest thought has a confidence of {weakest.confidence:.2f}",
+        session_id=session,
+        thought_id=weakest.id,
+    )
+    if average < LOW_CONFIDENCE:
+        return "Review the thoughts of low confidence, and strengthen or drop them.", look
+    if coherence < 0.5:
+        return "There may be logical gaps between thoughts: use reflection to close them.", look
+    done = move("reasoning_session_conclude", "if the question is answered", session_id=session)
+    return "The quality of the reasoning is acceptable.", done

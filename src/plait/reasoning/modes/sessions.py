@@ -8,40 +8,46 @@ from typing import Any, Literal
 from pydantic import Field
 
 from plait.reasoning.arguments import (
-    Key,
+    AnyText,
+    Id,
+    Integer,
     Number,
     Params,
     Text,
-    Whole,
-    Words,
-    invalid,
-    ranged,
-    session_fault,
+    clamped,
+    invalid_argument,
+    session_error,
 )
-from plait.reasoning.call_context import Outcome, Work, known_session, open_session, touched
-from plait.reasoning.export.formats import EXPORTERS, Exported, Format, whole_session
-from plait.reasoning.fork import forked
+from plait.reasoning.call_context import (
+    CallContext,
+    Outcome,
+    existing_session,
+    open_session,
+    touched,
+)
+from plait.reasoning.export.document import read_document
+from plait.reasoning.export.formats import EXPORTERS, Exported, Format
+from plait.reasoning.fork import fork_changes
 from plait.reasoning.modes.tree import ListParams
-from plait.reasoning.results import Result, Shown, move
+from plait.reasoning.results import Result, ResultPart, move
 from plait.reasoning.storage.port import SessionLine
 from plait.reasoning.values import (
     Changes,
     Session,
-    branch_json,
     now,
-    thought_json,
+    public_data,
 )
 
 
 class SessionsParams(Params):
     """Arguments of `reasoning_session_list`."""
 
-    limit: Whole = ranged(1, 200, "How many to list.", default=50)
-    offset: Whole = ranged(0, 1_000_000, "How many to skip.", default=0)
+    limit: Integer = clamped(1, 200, "How many to list.", default=50)
+    offset: Integer = clamped(0, 1_000_000, "How many to skip.", default=0)
     status: Literal["open", "concluded"] | None = Field(default=None, description="Only these.")
 
 
-class SessionShown(Shown):
+class SessionInfo(ResultPart):
     """A session in a list."""
 
     session_id: str
@@ -56,16 +62,16 @@ class SessionShown(Shown):
 class SessionsResult(Result):
     """Sessions, the one that changed last first."""
 
-    sessions: list[SessionShown]
+    sessions: list[SessionInfo]
     count: int
 
 
 class GetParams(Params):
     """Arguments of `reasoning_session_get`."""
 
-    session_id: Key
-    limit: Whole = ranged(1, 1000, "How many thoughts to read.", default=50)
-    offset: Whole = ranged(0, 1_000_000, "How many thoughts to skip.", default=0)
+    session_id: Id
+    limit: Integer = clamped(1, 1000, "How many thoughts to read.", default=50)
+    offset: Integer = clamped(0, 1_000_000, "How many thoughts to skip.", default=0)
 
 
 class GetResult(Result):
@@ -90,8 +96,8 @@ class SearchParams(Params):
     """Arguments of `reasoning_session_search`."""
 
     query: Text = Field(description="A text to look for in thoughts; case does not matter.")
-    session_id: Key | None = Field(default=None, description="Look in this session only.")
-    limit: Whole = ranged(1, 100, "How many to find.", default=20)
+    session_id: Id | None = Field(default=None, description="Look in this session only.")
+    limit: Integer = clamped(1, 100, "How many to find.", default=20)
 
 
 class SearchResult(Result):
@@ -104,7 +110,7 @@ class SearchResult(Result):
 class ExportParams(Params):
     """Arguments of `reasoning_session_export`."""
 
-    session_id: Key
+    session_id: Id
     format: Format = "markdown"
 
 
@@ -127,8 +133,8 @@ class DeleteResult(Result):
 class ForkParams(Params):
     """Arguments of `reasoning_session_fork`."""
 
-    session_id: Key
-    new_session_id: Key | None = Field(default=None, description="The id of the copy.")
+    session_id: Id
+    new_session_id: Id | None = Field(default=None, description="The id of the copy.")
 
 
 class ForkResult(Result):
@@ -144,12 +150,10 @@ class ForkResult(Result):
 class ConcludeParams(Params):
     """Arguments of `reasoning_session_conclude`."""
 
-    session_id: Key
+    session_id: Id
     conclusion: Text = Field(description="What the session came to.")
-    confidence: Number = ranged(0, 1, "How sure you are of it.", default=0.8)
-    thought_ids: list[Key] = Field(
-        default_factory=list[Key], description="The thoughts it rests on."
-    )
+    confidence: Number = clamped(0, 1, "How sure you are of it.", default=0.8)
+    thought_ids: list[Id] = Field(default_factory=list[Id], description="The thoughts it rests on.")
 
 
 class ConcludeResult(Result):
@@ -163,8 +167,8 @@ class ConcludeResult(Result):
 class ReopenParams(Params):
     """Arguments of `reasoning_session_reopen`."""
 
-    session_id: Key
-    reason: Words | None = None
+    session_id: Id
+    reason: AnyText | None = None
 
 
 class ReopenResult(Result):
@@ -175,22 +179,22 @@ class ReopenResult(Result):
     former_conclusion: dict[str, Any] | None
 
 
-async def session_list(params: SessionsParams, work: Work) -> Outcome[SessionsResult]:
+async def session_list(params: SessionsParams, call: CallContext) -> Outcome[SessionsResult]:
     """List sessions."""
-    found = await work.store.list_sessions(
+    found = await call.store.list_sessions(
         limit=params.limit, offset=params.offset, status=params.status
     )
     steps = [
         move("reasoning_session_get", "read the newest", session_id=line.session.id)
         for line in found[:1]
     ]
-    shown = [session_shown(line) for line in found]
+    shown = [session_info(line) for line in found]
     return Outcome(result=SessionsResult(sessions=shown, count=len(shown), next=steps))
 
 
-def session_shown(line: SessionLine) -> SessionShown:
+def session_info(line: SessionLine) -> SessionInfo:
     """Show a session in a list."""
-    return SessionShown(
+    return SessionInfo(
         session_id=line.session.id,
         title=line.title,
         mode=line.session.mode,
@@ -201,10 +205,10 @@ def session_shown(line: SessionLine) -> SessionShown:
     )
 
 
-async def session_get(params: GetParams, work: Work) -> Outcome[GetResult]:
+async def session_get(params: GetParams, call: CallContext) -> Outcome[GetResult]:
     """Read a session."""
-    session = await known_session(work, params.session_id)
-    store = work.store
+    session = await existing_session(call, params.session_id)
+    store = call.store
     page = await store.get_session_thoughts(session.id, limit=params.limit, offset=params.offset)
     result = GetResult(
         session_id=session.id,
@@ -215,8 +219,8 @@ async def session_get(params: GetParams, work: Work) -> Outcome[GetResult]:
         active_branch_id=session.active_branch_id,
         conclusion=dict(session.conclusion) if session.conclusion else None,
         total_thoughts=await store.count_session_thoughts(session.id),
-        thoughts=[thought_json(one) for one in page],
-        branches=[branch_json(one) for one in await store.get_session_branches(session.id)],
+        thoughts=[public_data(one) for one in page],
+        branches=[public_data(one) for one in await store.get_session_branches(session.id)],
         checkpoints=[
             {"id": one.id, "name": one.name, "created_at": one.created_at}
             for one in await store.get_session_checkpoints(session.id)
@@ -225,7 +229,7 @@ async def session_get(params: GetParams, work: Work) -> Outcome[GetResult]:
             {"graph_id": one.id, "problem": one.problem, "config": one.config}
             for one in await store.get_session_graphs(session.id)
         ],
-        tokens=await _tokens(work, session),
+        tokens=await _tokens(call, session),
         next=[_go_on(session)],
     )
     return Outcome(result=result)
@@ -237,8 +241,8 @@ def _go_on(session: Session) -> Any:
     return move("reasoning_linear", "to go on with it", session_id=session.id)
 
 
-async def _tokens(work: Work, session: Session) -> dict[str, int]:
-    used = await work.store.get_usage(session_id=session.id)
+async def _tokens(call: CallContext, session: Session) -> dict[str, int]:
+    used = await call.store.get_usage(session_id=session.id)
     use = [one for one in used if one.pipe_name is not None]
     return {
         "requests": sum(one.requests for one in use),
@@ -247,11 +251,11 @@ async def _tokens(work: Work, session: Session) -> dict[str, int]:
     }
 
 
-async def session_search(params: SearchParams, work: Work) -> Outcome[SearchResult]:
+async def session_search(params: SearchParams, call: CallContext) -> Outcome[SearchResult]:
     """Find thoughts by their text."""
     if params.session_id is not None:
-        await known_session(work, params.session_id)
-    found = await work.store.search_thoughts(
+        await existing_session(call, params.session_id)
+    found = await call.store.search_thoughts(
         params.query, session_id=params.session_id, limit=params.limit
     )
     matches = [
@@ -268,10 +272,10 @@ async def session_search(params: SearchParams, work: Work) -> Outcome[SearchResu
     return Outcome(result=SearchResult(matches=matches, count=len(matches)))
 
 
-async def session_export(params: ExportParams, work: Work) -> Outcome[ExportResult]:
+async def session_export(params: ExportParams, call: CallContext) -> Outcome[ExportResult]:
     """Write a session as a document."""
-    session = await known_session(work, params.session_id)
-    exported: Exported = EXPORTERS[params.format](await whole_session(work.store, session))
+    session = await existing_session(call, params.session_id)
+    exported: Exported = EXPORTERS[params.format](await read_document(call.store, session))
     result = ExportResult(
         session_id=session.id,
         format=params.format,
@@ -281,22 +285,22 @@ async def session_export(params: ExportParams, work: Work) -> Outcome[ExportResu
     return Outcome(result=result)
 
 
-async def session_delete(params: ListParams, work: Work) -> Outcome[DeleteResult]:
+async def session_delete(params: ListParams, call: CallContext) -> Outcome[DeleteResult]:
     """Throw a session away."""
-    session = await known_session(work, params.session_id)
-    deleted = await work.store.delete_session(session.id)
+    session = await existing_session(call, params.session_id)
+    deleted = await call.store.delete_session(session.id)
     return Outcome(result=DeleteResult(session_id=session.id, deleted=deleted))
 
 
-async def session_fork(params: ForkParams, work: Work) -> Outcome[ForkResult]:
+async def session_fork(params: ForkParams, call: CallContext) -> Outcome[ForkResult]:
     """Copy what counts in a session into a new one."""
-    session = await known_session(work, params.session_id)
-    if params.new_session_id and await work.store.get_session(params.new_session_id):
-        raise invalid("new_session_id", "There is a session with this id already")
-    changes = await forked(work.store, session, key=params.new_session_id)
+    session = await existing_session(call, params.session_id)
+    if params.new_session_id and await call.store.get_session(params.new_session_id):
+        raise invalid_argument("new_session_id", "There is a session with this id already")
+    changes = await fork_changes(call.store, session, key=params.new_session_id)
     copy = changes.session
     if copy is None:
-        raise session_fault(f"Session not found: {session.id}")
+        raise session_error(f"Session not found: {session.id}")
     result = ForkResult(
         session_id=copy.id,
         forked_from=session.id,
@@ -308,18 +312,20 @@ async def session_fork(params: ForkParams, work: Work) -> Outcome[ForkResult]:
     return Outcome(result=result, changes=changes)
 
 
-async def session_conclude(params: ConcludeParams, work: Work) -> Outcome[ConcludeResult]:
+async def session_conclude(params: ConcludeParams, call: CallContext) -> Outcome[ConcludeResult]:
     """Close a session with what it came to; nothing can be added until it is reopened."""
-    session = await open_session(work, params.session_id)
+    session = await open_session(call, params.session_id)
     for index, key in enumerate(params.thought_ids):
-        thought = await work.store.get_thought(key)
+        thought = await call.store.get_thought(key)
         if thought is None or thought.session_id != session.id:
-            raise invalid(f"thought_ids[{index}]", f"Thought not found in this session: {key}")
+            raise invalid_argument(
+                f"thought_ids[{index}]", f"Thought not found in this session: {key}"
+            )
     conclusion = {
         "text": params.conclusion,
         "confidence": params.confidence,
         "thought_ids": params.thought_ids,
-        "tokens": await _tokens(work, session),
+        "tokens": await _tokens(call, session),
         "concluded_at": now(),
     }
     closed = replace(touched(session), status="concluded", conclusion=conclusion)
@@ -327,11 +333,11 @@ async def session_conclude(params: ConcludeParams, work: Work) -> Outcome[Conclu
     return Outcome(result=result, changes=Changes(session=closed))
 
 
-async def session_reopen(params: ReopenParams, work: Work) -> Outcome[ReopenResult]:
+async def session_reopen(params: ReopenParams, call: CallContext) -> Outcome[ReopenResult]:
     """Open a concluded session again."""
-    session = await known_session(work, params.session_id)
+    session = await existing_session(call, params.session_id)
     if session.status != "concluded":
-        raise session_fault(f"Session {session.id} is not concluded")
+        raise session_error(f"Session {session.id} is not concluded")
     former = dict(session.conclusion) if session.conclusion else None
     metadata = dict(session.metadata or {})
     metadata["reopened"] = [

@@ -4,44 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
 from plait.reasoning.arguments import (
-    Key,
+    AnyText,
+    Id,
+    Integer,
     Number,
     Params,
     Text,
-    Whole,
-    Words,
-    invalid,
-    ranged,
-    session_fault,
-    supply,
+    clamped,
+    input_needed,
+    invalid_argument,
+    session_error,
 )
 from plait.reasoning.call_context import (
+    CallContext,
     Outcome,
-    Work,
-    known_session,
+    existing_session,
+    new_or_open_session,
     open_session,
-    session_for,
     touched,
 )
-from plait.reasoning.context import as_lines, context_of
+from plait.reasoning.context import as_lines, recent_context
 from plait.reasoning.graphs import leads_to
-from plait.reasoning.modes.views import BranchList, BranchResult, branch_shown
-from plait.reasoning.replies import BranchReply, TreeReply
-from plait.reasoning.results import Move, Result, Shown, move
+from plait.reasoning.model_replies import BranchReply, TreeReply
+from plait.reasoning.results import ListResult, Move, Result, ResultPart, move
 from plait.reasoning.values import (
     Branch,
+    BranchState,
     Changes,
     CrossRef,
     RefType,
     Session,
     Thought,
-    branch_json,
     now,
+    public_data,
 )
 
 
@@ -52,42 +52,42 @@ def _lower(value: object) -> object:
 class CrossRefParam(Params):
     """How the branch relates to another."""
 
-    to_branch: Key = Field(description="The id of the other branch.")
+    to_branch: Id = Field(description="The id of the other branch.")
     type: Annotated[RefType, BeforeValidator(_lower)]
-    reason: Words | None = None
-    strength: Number = ranged(0, 1, "How strongly.", default=1.0)
+    reason: AnyText | None = None
+    strength: Number = clamped(0, 1, "How strongly.", default=1.0)
 
 
 class BranchParam(Params):
     """A way to go on that the caller thought of."""
 
     thought: Text
-    confidence: Number = ranged(0, 1, "How promising it is.", default=0.8)
-    rationale: Words = ""
+    confidence: Number = clamped(0, 1, "How promising it is.", default=0.8)
+    rationale: AnyText = ""
 
 
 class TreeParams(Params):
     """Arguments of `reasoning_tree`."""
 
     content: Text = Field(description="The thought from which to branch out.")
-    session_id: Key | None = Field(default=None, description="The session to go on with.")
-    branch_id: Key | None = Field(
+    session_id: Id | None = Field(default=None, description="The session to go on with.")
+    branch_id: Id | None = Field(
         default=None, description="The branch to branch out from; else the active one."
     )
-    num_branches: Whole = ranged(2, 4, "How many ways to open.", default=3)
-    confidence: Number = ranged(0, 1, "How sure you are of the thought.", default=0.8)
+    num_branches: Integer = clamped(2, 4, "How many ways to open.", default=3)
+    confidence: Number = clamped(0, 1, "How sure you are of the thought.", default=0.8)
     cross_refs: list[CrossRefParam] = Field(
         default_factory=list[CrossRefParam], description="How this branch relates to others."
     )
     branches: list[BranchParam] | None = Field(
         default=None, description="Your own ways to go on, 2 to 4; then no model is asked."
     )
-    recommended_branch: Whole = Field(
+    recommended_branch: Integer = Field(
         default=0, description="The index of the best of your own branches."
     )
 
 
-class ChildBranch(Shown):
+class ChildBranch(ResultPart):
     """A way that was opened."""
 
     id: str
@@ -113,29 +113,54 @@ class TreeResult(Result):
 class FocusParams(Params):
     """Arguments of `reasoning_tree_focus`."""
 
-    session_id: Key
-    branch_id: Key = Field(description="The branch to make active.")
+    session_id: Id
+    branch_id: Id = Field(description="The branch to make active.")
 
 
 class ListParams(Params):
     """Arguments of tools that list what a session has."""
 
-    session_id: Key
+    session_id: Id
 
 
 class CompleteParams(Params):
     """Arguments of `reasoning_tree_complete`."""
 
-    branch_id: Key
+    branch_id: Id
     completed: bool = Field(default=True, description="False marks it as abandoned.")
 
 
-async def tree(params: TreeParams, work: Work) -> Outcome[TreeResult]:
+class BranchInfo(ResultPart):
+    """A branch."""
+
+    id: str
+    session_id: str
+    name: str
+    parent_branch_id: str | None
+    priority: float
+    confidence: float
+    state: BranchState
+    created_at: str
+    updated_at: str
+    metadata: dict[str, Any] | None
+
+
+class BranchResult(BranchInfo, Result):
+    """A branch as the whole result."""
+
+
+class BranchList(ListResult):
+    """The branches of a session."""
+
+    branches: list[BranchInfo]
+
+
+async def tree(params: TreeParams, call: CallContext) -> Outcome[TreeResult]:
     """Open several ways to go on from a thought."""
-    session = await session_for(work, params.session_id, "tree")
-    branch, is_new = await _branch_for(work, session, params.branch_id)
-    refs = await _cross_refs(work, session, branch, params.cross_refs)
-    reply = await _ways(params, work, session)
+    session = await new_or_open_session(call, params.session_id, "tree")
+    branch, is_new = await _branch_for(call, session, params.branch_id)
+    refs = await _cross_refs(call, session, branch, params.cross_refs)
+    reply = await _ways(params, call, session)
     ways = reply.branches[: params.num_branches]
     best = reply.recommended_branch
     if not 0 <= best < len(ways):
@@ -186,40 +211,40 @@ async def tree(params: TreeParams, work: Work) -> Outcome[TreeResult]:
     return Outcome(result=result, changes=changes)
 
 
-async def _branch_for(work: Work, session: Session, key: str | None) -> tuple[Branch, bool]:
+async def _branch_for(call: CallContext, session: Session, key: str | None) -> tuple[Branch, bool]:
     """Return the branch the thought stands on, and whether it has to be made."""
     if key is not None:
-        parent = await branch_of(work, session, key)
+        parent = await branch_of(call, session, key)
         name = f"Branch from {parent.id[:8]}"
         return Branch(session_id=session.id, name=name, parent_branch_id=parent.id), True
     if session.active_branch_id is not None:
-        active = await work.store.get_branch(session.active_branch_id)
+        active = await call.store.get_branch(session.active_branch_id)
         if active is not None:
             return active, False
     return Branch(session_id=session.id, name="Root"), True
 
 
-async def branch_of(work: Work, session: Session, key: str) -> Branch:
+async def branch_of(call: CallContext, session: Session, key: str) -> Branch:
     """Return a branch of a session.
 
     Raises:
         RefusedError: There is none of this id, or it is of another session.
     """
-    found = await work.store.get_branch(key)
+    found = await call.store.get_branch(key)
     if found is None:
-        raise session_fault(f"Branch not found: {key}")
+        raise session_error(f"Branch not found: {key}")
     if found.session_id != session.id:
-        raise session_fault("Branch does not belong to this session")
+        raise session_error("Branch does not belong to this session")
     return found
 
 
 async def _cross_refs(
-    work: Work, session: Session, branch: Branch, wanted: Sequence[CrossRefParam]
+    call: CallContext, session: Session, branch: Branch, wanted: Sequence[CrossRefParam]
 ) -> list[CrossRef]:
     refs: list[CrossRef] = []
-    known = await work.store.get_session_cross_refs(session.id) if wanted else ()
+    known = await call.store.get_session_cross_refs(session.id) if wanted else ()
     for index, one in enumerate(wanted):
-        other = await branch_of(work, session, one.to_branch)
+        other = await branch_of(call, session, one.to_branch)
         if one.type == "depends":
             arrows = [
                 (ref.from_branch_id, ref.to_branch_id)
@@ -228,7 +253,7 @@ async def _cross_refs(
             ]
             if leads_to(arrows, other.id, branch.id):
                 place = f"cross_refs[{index}].to_branch"
-                raise invalid(place, "Branches cannot depend on each other in a circle")
+                raise invalid_argument(place, "Branches cannot depend on each other in a circle")
         refs.append(
             CrossRef(
                 from_branch_id=branch.id,
@@ -241,22 +266,22 @@ async def _cross_refs(
     return refs
 
 
-async def _ways(params: TreeParams, work: Work, session: Session) -> TreeReply:
+async def _ways(params: TreeParams, call: CallContext, session: Session) -> TreeReply:
     if params.branches is not None:
         if not 2 <= len(params.branches) <= 4:
-            raise invalid("branches", "Between 2 and 4 branches are needed")
+            raise invalid_argument("branches", "Between 2 and 4 branches are needed")
         if not 0 <= params.recommended_branch < len(params.branches):
             last = len(params.branches) - 1
-            raise invalid("recommended_branch", f"Must be an index from 0 to {last}")
+            raise invalid_argument("recommended_branch", f"Must be an index from 0 to {last}")
         ways = [BranchReply(**one.model_dump()) for one in params.branches]
         return TreeReply(branches=ways[:4], recommended_branch=params.recommended_branch)
-    if work.hosted:
+    if call.is_host:
         shape = (
             '[{"thought": "…", "confidence": 0.0–1.0, "rationale": "…"}, …] '
             f"({params.num_branches} distinct ways), and recommended_branch=<index of the best>"
         )
-        raise supply("branches", shape)
-    earlier = await context_of(work.store, session.id)
+        raise input_needed("branches", shape)
+    earlier = await recent_context(call.store, session.id)
     past = f"Earlier thoughts:\n{as_lines(earlier)}\n\n" if earlier else ""
     user = f"{past}Explore ways to go on from this thought:\n{params.content}"
     count = f"{params.num_branches} distinct paths"
@@ -264,7 +289,7 @@ async def _ways(params: TreeParams, work: Work, session: Session) -> TreeReply:
     def counted(system: str) -> str:
         return system.replace("2-4 distinct paths", count)
 
-    return await work.ask("tree", user, TreeReply, session=session, system=counted)
+    return await call.ask("tree", user, TreeReply, session=session, system=counted)
 
 
 def _child(parent: Branch, index: int, way: BranchReply, *, best: bool) -> Branch:
@@ -316,35 +341,35 @@ def _open_ways(session: Session, branches: Sequence[Branch], but: str) -> list[M
     return [move("reasoning_tree_focus", why, session_id=session.id, branch_id=best.id)]
 
 
-async def tree_focus(params: FocusParams, work: Work) -> Outcome[BranchResult]:
+async def tree_focus(params: FocusParams, call: CallContext) -> Outcome[BranchResult]:
     """Make a branch the active one."""
-    session = await open_session(work, params.session_id)
-    branch = await branch_of(work, session, params.branch_id)
+    session = await open_session(call, params.session_id)
+    branch = await branch_of(call, session, params.branch_id)
     steps = [
         move("reasoning_tree", "branch out from here", session_id=session.id),
         move("reasoning_tree_complete", "when this way has ended", branch_id=branch.id),
     ]
     changes = Changes(session=replace(touched(session), active_branch_id=branch.id))
-    return Outcome(result=BranchResult(**branch_json(branch), next=steps), changes=changes)
+    return Outcome(result=BranchResult(**public_data(branch), next=steps), changes=changes)
 
 
-async def tree_list(params: ListParams, work: Work) -> Outcome[BranchList]:
+async def tree_list(params: ListParams, call: CallContext) -> Outcome[BranchList]:
     """List the branches of a session."""
-    session = await known_session(work, params.session_id)
-    branches = await work.store.get_session_branches(session.id)
-    return Outcome(result=BranchList(branches=[branch_shown(one) for one in branches]))
+    session = await existing_session(call, params.session_id)
+    branches = await call.store.get_session_branches(session.id)
+    return Outcome(result=BranchList(branches=[BranchInfo(**public_data(one)) for one in branches]))
 
 
-async def tree_complete(params: CompleteParams, work: Work) -> Outcome[BranchResult]:
+async def tree_complete(params: CompleteParams, call: CallContext) -> Outcome[BranchResult]:
     """Mark a branch as completed or abandoned."""
-    branch = await work.store.get_branch(params.branch_id)
+    branch = await call.store.get_branch(params.branch_id)
     if branch is None:
-        raise session_fault(f"Branch not found: {params.branch_id}")
-    session = await open_session(work, branch.session_id)
+        raise session_error(f"Branch not found: {params.branch_id}")
+    session = await open_session(call, branch.session_id)
     ended = replace(
         branch, state="completed" if params.completed else "abandoned", updated_at=now()
     )
-    branches = await work.store.get_session_branches(session.id)
+    branches = await call.store.get_session_branches(session.id)
     steps = _open_ways(session, branches, but=branch.id)
     changes = Changes(session=touched(session), branches=(ended,))
-    return Outcome(result=BranchResult(**branch_json(ended), next=steps), changes=changes)
+    return Outcome(result=BranchResult(**public_data(ended), next=steps), changes=changes)

@@ -17,16 +17,16 @@ from plait.reasoning.backends.choose import choose
 from plait.reasoning.backends.client_model import SamplingCompleter
 from plait.reasoning.backends.port import Completer
 from plait.reasoning.registry import TOOLS, Tool
-from plait.reasoning.results import Shown, data_of, text_of
+from plait.reasoning.results import ResultPart, result_data, result_text
 from plait.reasoning.schemas import input_schema, output_schema
 from plait.reasoning.serving.sampling import (
-    AnswerNeededError,
     ClientSampler,
     Round,
+    SamplingNeededError,
     forget,
     input_required,
     offers_sampling,
-    round_of,
+    start_round,
 )
 from plait.reasoning.serving.service import Service
 
@@ -48,10 +48,10 @@ def _described(tool: Tool) -> types.Tool:
         output_schema=output_schema(tool.result),
         annotations=types.ToolAnnotations(
             title=tool.title,
-            read_only_hint=tool.reads,
-            destructive_hint=tool.destroys,
-            idempotent_hint=tool.reads or tool.repeatable,
-            open_world_hint=tool.asks,
+            read_only_hint=tool.read_only,
+            destructive_hint=tool.destructive,
+            idempotent_hint=tool.read_only or tool.idempotent,
+            open_world_hint=tool.uses_model,
         ),
     )
 
@@ -65,7 +65,7 @@ async def call_tool(
     async def report(message: str) -> None:
         await ctx.session.report_progress(next(counter), None, message)
 
-    this_round = await round_of(params, service.store)
+    this_round = await start_round(params, service.store)
     try:
         result = await service.reasoner.call(
             params.name,
@@ -73,7 +73,7 @@ async def call_tool(
             completer=_completer(service, ctx, params.name, this_round),
             report=report,
         )
-    except AnswerNeededError as needed:
+    except SamplingNeededError as needed:
         return input_required(needed, this_round)
     except RefusedError as error:
         return _failed(str(error))
@@ -92,7 +92,7 @@ def _completer(
 ) -> Completer | None:
     """Choose who answers this request; `None` is whoever was chosen at the start."""
     tool = TOOLS.get(name)
-    if not service.may_sample or tool is None or not tool.asks:
+    if not service.may_sample or tool is None or not tool.uses_model:
         return None
     choice = choose(service.settings, service.around, sampling=offers_sampling(ctx))
     if choice.backend != "sampling":
@@ -100,9 +100,10 @@ def _completer(
     return SamplingCompleter(ClientSampler(ctx, this_round).sample)
 
 
-def _succeeded(result: Shown) -> types.CallToolResult:
+def _succeeded(result: ResultPart) -> types.CallToolResult:
     return types.CallToolResult(
-        content=[types.TextContent(text=text_of(result))], structured_content=data_of(result)
+        content=[types.TextContent(text=result_text(result))],
+        structured_content=result_data(result),
     )
 
 

@@ -40,7 +40,7 @@ class HttpOptions:
     max_body_bytes: int = MAX_BODY_BYTES
 
 
-def options_from(
+def http_options_from_text(
     address: str, *, token: str | None = None, allowed_hosts: Sequence[str] = ()
 ) -> HttpOptions:
     """Read `HOST:PORT`, `:PORT` or `PORT`.
@@ -137,7 +137,7 @@ def listener_for(options: HttpOptions) -> socket.socket:
         raise ConfigError(f"cannot listen on {place}: {error.strerror}") from error
 
 
-def url_of(listener: socket.socket) -> str:
+def mcp_url(listener: socket.socket) -> str:
     """Return the address of the MCP endpoint."""
     host, port = listener.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}"

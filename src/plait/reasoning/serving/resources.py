@@ -10,7 +10,8 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from plait.reasoning.export.formats import EXPORTERS, whole_session
+from plait.reasoning.export.document import read_document
+from plait.reasoning.export.formats import EXPORTERS
 from plait.reasoning.serving.changes import session_uri
 from plait.reasoning.serving.service import Service
 
@@ -71,7 +72,7 @@ async def read_resource(
         modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
         code = types.INVALID_PARAMS if modern else _OLD_NOT_FOUND
         raise MCPError(code, f"Resource not found: {params.uri}", {"uri": params.uri})
-    exported = exporter(await whole_session(service.store, session))
+    exported = exporter(await read_document(service.store, session))
     return types.ReadResourceResult(
         contents=[
             types.TextResourceContents(

@@ -29,7 +29,7 @@ _KEPT = timedelta(days=1)
 """How long answers of calls that were never finished are kept."""
 
 
-class AnswerNeededError(Exception):
+class SamplingNeededError(Exception):
     """The call can go on when the client has answered."""
 
     def __init__(self, key: str, prompt: Prompt) -> None:
@@ -58,7 +58,7 @@ def _is_modern(ctx: ServerRequestContext[Any, Any]) -> bool:
     return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
-async def round_of(params: types.CallToolRequestParams, store: Storage) -> Round:
+async def start_round(params: types.CallToolRequestParams, store: Storage) -> Round:
     """Take up what the client answered in this round, and what it answered before."""
     if params.request_state is None:
         return Round()
@@ -94,7 +94,7 @@ class ClientSampler:
         key = _key_of(prompt)
         answer = self._round.answers.get(key)
         if answer is None:
-            raise AnswerNeededError(key, prompt)
+            raise SamplingNeededError(key, prompt)
         try:
             return _completion(types.CreateMessageResult.model_validate(answer))
         except ValidationError:
@@ -126,7 +126,7 @@ def request_for(prompt: Prompt) -> types.CreateMessageRequest:
     )
 
 
-def input_required(needed: AnswerNeededError, now: Round) -> types.InputRequiredResult:
+def input_required(needed: SamplingNeededError, now: Round) -> types.InputRequiredResult:
     """Answer a call with the question that has to be answered first."""
     return types.InputRequiredResult(
         input_requests={needed.key: request_for(needed.prompt)}, request_state=now.run_id

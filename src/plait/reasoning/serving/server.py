@@ -108,11 +108,11 @@ def build_server(service: Service, *, one_client: bool = False) -> Server[Any]:
 
 
 def _instructions(service: Service) -> str:
-    hosted = service.choice.backend == "host"
+    is_host = service.choice.backend == "host"
     who = (
         "No model is connected, so you write the thoughts yourself: a tool that needs more than "
         "you gave says exactly what to supply."
-        if hosted
+        if is_host
         else "A model of the server writes the thoughts."
     )
     return (

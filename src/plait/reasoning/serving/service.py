@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plait.reasoning.backends.build import completer_for
-from plait.reasoning.backends.choose import Choice, Surroundings, choose, look_around
+from plait.reasoning.backends.choose import AvailableModels, BackendChoice, choose, detect_models
 from plait.reasoning.backends.client_model import HostCompleter
 from plait.reasoning.backends.port import Completer
 from plait.reasoning.backends.settings import ReasoningSettings
 from plait.reasoning.prompts import PROMPTS
 from plait.reasoning.reasoner import Reasoner
 from plait.reasoning.serving.changes import ChangeBus
-from plait.reasoning.storage.engine import Database, database_from
+from plait.reasoning.storage.engine import Database, database_from_text
 from plait.reasoning.storage.sql import SqlStorage
 
 DEFAULT_DATABASE = "~/.local/share/plait/reasoning.db"
@@ -28,8 +28,8 @@ class Service:
 
     settings: ReasoningSettings
     database: Database
-    choice: Choice
-    around: Surroundings
+    choice: BackendChoice
+    around: AvailableModels
     store: SqlStorage
     reasoner: Reasoner
     changes: ChangeBus
@@ -53,11 +53,11 @@ class Service:
 def database_for(given: str | None, settings: ReasoningSettings) -> Database:
     """Choose the database: the one that is given, or that of the settings, or the usual one."""
     text = given or settings.database or str(Path(DEFAULT_DATABASE).expanduser())
-    return database_from(text)
+    return database_from_text(text)
 
 
 @asynccontextmanager
-async def opened_service(
+async def open_service(
     settings: ReasoningSettings, *, database: Database, completer: Completer | None = None
 ) -> AsyncGenerator[Service]:
     """Open the store and the backend, and close both at the end.
@@ -67,9 +67,9 @@ async def opened_service(
     store = SqlStorage(database, connections=settings.database_connections)
     try:
         await store.open()
-        around = Surroundings() if completer else await look_around(settings)
+        around = AvailableModels() if completer else await detect_models(settings)
         choice = (
-            Choice(backend="scripted", reason="it was handed in")
+            BackendChoice(backend="scripted", reason="it was handed in")
             if completer
             else choose(settings, around)
         )
@@ -100,7 +100,7 @@ async def opened_service(
         await store.aclose()
 
 
-def _completer(choice: Choice, settings: ReasoningSettings) -> Completer:
+def _completer(choice: BackendChoice, settings: ReasoningSettings) -> Completer:
     if choice.backend == "sampling":
         # There is no client yet; each request brings its own.
         return HostCompleter()

@@ -38,7 +38,7 @@ class Database:
         return self.url.render_as_string(hide_password=True)
 
 
-def database_from(text: str) -> Database:
+def database_from_text(text: str) -> Database:
     """Read a path, or a URL of SQLite or PostgreSQL.
 
     Raises:

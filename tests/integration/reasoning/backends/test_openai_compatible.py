@@ -12,7 +12,7 @@ from inline_snapshot import snapshot
 from plait.errors import BackendError
 from plait.models.endpoints import find_ollama
 from plait.reasoning.backends.build import completer_for
-from plait.reasoning.backends.choose import choose, look_around
+from plait.reasoning.backends.choose import choose, detect_models
 from plait.reasoning.backends.openai_compatible import OpenAICompatibleCompleter
 from plait.reasoning.backends.settings import read_settings
 from plait.testing import OpenAIServer, blackhole, free_port
@@ -154,7 +154,7 @@ async def test_an_endpoint_without_models_is_an_error() -> None:
 async def test_an_ollama_on_this_machine_is_found_chosen_and_asked() -> None:
     with OpenAIServer(["found"], models=["llama3.2:3b"]) as server:
         settings = read_settings({"OLLAMA_HOST": server.url})
-        choice = choose(settings, await look_around(settings))
+        choice = choose(settings, await detect_models(settings))
         completer = completer_for(choice, settings)
         await completer.open()
         completion = await completer.complete(prompt())
@@ -180,7 +180,7 @@ async def test_ollama_is_not_looked_for_when_something_else_decides() -> None:
             {"PLAIT_REASONING_MODEL": "anthropic:x"},
             {"PLAIT_NO_OLLAMA": "1"},
         ):
-            around = await look_around(read_settings({"OLLAMA_HOST": server.url, **decided}))
+            around = await detect_models(read_settings({"OLLAMA_HOST": server.url, **decided}))
             assert around.endpoint is None
 
     assert server.requests == []

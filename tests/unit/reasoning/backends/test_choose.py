@@ -9,18 +9,20 @@ from hypothesis import strategies as st
 from plait.errors import BackendError, ConfigError
 from plait.models.endpoints import Endpoint
 from plait.reasoning.backends.build import completer_for, key_for_endpoint, key_for_model
-from plait.reasoning.backends.choose import Choice, Surroundings, choose
+from plait.reasoning.backends.choose import AvailableModels, BackendChoice, choose
 from plait.reasoning.backends.port import Completion, Prompt
-from plait.reasoning.backends.settings import BackendName, Wish, read_settings
+from plait.reasoning.backends.settings import BackendName, BackendPreference, read_settings
 
 OLLAMA = Endpoint(base_url="http://127.0.0.1:11434/v1", models=("llama3.2:3b", "other"))
-ALL = Surroundings(endpoint=OLLAMA, local_model="qwen", packages=frozenset({"langchain_anthropic"}))
-NOTHING = Surroundings()
+ALL = AvailableModels(
+    endpoint=OLLAMA, local_model="qwen", packages=frozenset({"langchain_anthropic"})
+)
+NOTHING = AvailableModels()
 
 
 def chosen(
-    environ: dict[str, str], around: Surroundings = NOTHING, *, sampling: bool | None = None
-) -> Choice:
+    environ: dict[str, str], around: AvailableModels = NOTHING, *, sampling: bool | None = None
+) -> BackendChoice:
     return choose(read_settings(environ), around, sampling=sampling)
 
 
@@ -39,7 +41,7 @@ def test_the_first_that_applies_is_taken_in_the_order_of_the_docs() -> None:
         left = {name: environ[name] for name in names[taken:]}
         choice = chosen(left, ALL, sampling=True)
         seen.append((choice.backend, choice.reason))
-    without_endpoint = Surroundings(local_model="qwen")
+    without_endpoint = AvailableModels(local_model="qwen")
     seen.append(((last := chosen({}, without_endpoint, sampling=True)).backend, last.reason))
     seen.append(((last := chosen({}, without_endpoint, sampling=False)).backend, last.reason))
     seen.append(((last := chosen({}, NOTHING)).backend, last.reason))
@@ -97,14 +99,14 @@ def test_an_endpoint_elsewhere_needs_a_key() -> None:
         },
     ),
     st.builds(
-        Surroundings,
+        AvailableModels,
         endpoint=st.sampled_from([None, OLLAMA]),
         local_model=st.sampled_from([None, "qwen"]),
         packages=st.sampled_from([frozenset[str](), ALL.packages]),
     ),
 )
 def test_sampling_only_takes_the_place_of_a_local_model_or_the_host(
-    environ: dict[str, str], around: Surroundings
+    environ: dict[str, str], around: AvailableModels
 ) -> None:
     without = chosen(environ, around)
 
@@ -230,12 +232,14 @@ async def test_the_backend_that_was_chosen_is_made(environ: dict[str, str], desc
 @pytest.mark.parametrize(
     ("choice", "missing"),
     [
-        (Choice(backend="sampling", reason="test"), "request"),
-        (Choice(backend="local", reason="test"), "local model"),
+        (BackendChoice(backend="sampling", reason="test"), "request"),
+        (BackendChoice(backend="local", reason="test"), "local model"),
     ],
     ids=["sampling", "local"],
 )
-def test_what_a_choice_needs_and_is_not_there_is_an_error(choice: Choice, missing: str) -> None:
+def test_what_a_choice_needs_and_is_not_there_is_an_error(
+    choice: BackendChoice, missing: str
+) -> None:
     with pytest.raises(ConfigError, match=missing):
         completer_for(choice, read_settings({}))
 
@@ -252,16 +256,16 @@ def test_a_key_goes_only_to_the_models_of_its_provider() -> None:
 @pytest.mark.parametrize(
     ("wish", "expected"),
     [
-        (Wish(), "openai-key"),
-        (Wish(base_url="http://localhost:1"), None),
-        (Wish(base_url="http://localhost:1", key="own-key"), "own-key"),
-        (Wish(base_url="https://api.openai.com/v1"), None),
+        (BackendPreference(), "openai-key"),
+        (BackendPreference(base_url="http://localhost:1"), None),
+        (BackendPreference(base_url="http://localhost:1", key="own-key"), "own-key"),
+        (BackendPreference(base_url="https://api.openai.com/v1"), None),
     ],
 )
 def test_the_key_of_openai_is_not_sent_to_an_endpoint_of_the_user(
-    wish: Wish, expected: str | None
+    wish: BackendPreference, expected: str | None
 ) -> None:
-    settings = read_settings({"OPENAI_API_KEY": "openai-key"}, wish=wish)
+    settings = read_settings({"OPENAI_API_KEY": "openai-key"}, preference=wish)
 
     assert key_for_endpoint(choose(settings, NOTHING), settings) == expected
 

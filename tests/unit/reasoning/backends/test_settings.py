@@ -10,7 +10,12 @@ from inline_snapshot import snapshot
 from plait.errors import ConfigError
 from plait.reasoning.backends.http import RetryPolicy
 from plait.reasoning.backends.pipes import PipeNames
-from plait.reasoning.backends.settings import GotLimits, ReasoningSettings, Wish, read_settings
+from plait.reasoning.backends.settings import (
+    BackendPreference,
+    GotLimits,
+    ReasoningSettings,
+    read_settings,
+)
 
 CANARY = "canary-8d02c4"
 
@@ -70,14 +75,14 @@ def test_every_variable_is_read() -> None:
     assert (keys.langbase, keys.anthropic, keys.openai) == ("lb", "an", "op")
     assert settings.langbase_url == "https://lb.example"
     assert settings.openai_url == "https://op.example/v1"
-    assert (settings.ollama_host, settings.look_for_ollama) == ("localhost:1", False)
+    assert (settings.ollama_host, settings.detect_ollama) == ("localhost:1", False)
     assert (settings.database, settings.database_connections) == ("./data/reasoning.db", 7)
     assert (settings.log_level, settings.log_format) == ("debug", "json")
     assert settings.got == GotLimits(max_nodes=10, max_depth=20, default_k=1, prune_threshold=0.0)
     assert settings.retry_policy(30) == RetryPolicy(
         timeout_seconds=1.5, max_retries=0, first_delay_seconds=0.25
     )
-    assert settings.wish == Wish(
+    assert settings.preference == BackendPreference(
         backend="openai",
         model="tiny",
         base_url="http://localhost:8080",
@@ -198,7 +203,7 @@ def test_this_machine_needs_no_https(url: str) -> None:
 def test_a_key_is_not_sent_in_the_open() -> None:
     lan = "http://192.0.2.7:11434"
 
-    assert read_settings({"PLAIT_REASONING_BASE_URL": lan}).wish.base_url == lan
+    assert read_settings({"PLAIT_REASONING_BASE_URL": lan}).preference.base_url == lan
     assert set(problems({"PLAIT_REASONING_BASE_URL": lan, "PLAIT_REASONING_API_KEY": CANARY})) == {
         "PLAIT_REASONING_BASE_URL"
     }
@@ -248,10 +253,10 @@ def test_a_file_that_cannot_be_read_is_refused_by_name(tmp_path: Path, content: 
 def test_what_is_wished_wins_over_the_variables() -> None:
     settings = read_settings(
         {"PLAIT_REASONING_BACKEND": "host", "PLAIT_REASONING_MODEL": "a:b"},
-        wish=Wish(backend="model"),
+        preference=BackendPreference(backend="model"),
     )
 
-    assert settings.wish == Wish(backend="model", model="a:b")
+    assert settings.preference == BackendPreference(backend="model", model="a:b")
 
 
 def test_settings_do_not_show_their_keys() -> None:

@@ -12,8 +12,8 @@ from inline_snapshot import snapshot
 from pydantic import BaseModel, ConfigDict, Field
 
 from plait.errors import BackendError, ReplyError
+from plait.reasoning.backends.ask_json import ask_json, reply_from_text
 from plait.reasoning.backends.port import Completion, Prompt
-from plait.reasoning.backends.replies import ask_json, reply_from_text
 from plait.reasoning.backends.scripted import ScriptedCompleter
 
 

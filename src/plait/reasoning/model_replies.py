@@ -22,13 +22,13 @@ def _swing(value: float) -> float:
     return min(max(value, -1.0), 1.0)
 
 
-Said = Annotated[str, AfterValidator(_filled)]
+FilledText = Annotated[str, AfterValidator(_filled)]
 """A text that says something."""
 
-Share = Annotated[float, Field(allow_inf_nan=False), AfterValidator(_share)]
+Fraction = Annotated[float, Field(allow_inf_nan=False), AfterValidator(_share)]
 """A number that is brought between 0 and 1."""
 
-Swing = Annotated[float, Field(allow_inf_nan=False), AfterValidator(_swing)]
+SignedFraction = Annotated[float, Field(allow_inf_nan=False), AfterValidator(_swing)]
 
 
 class Reply(BaseModel):
@@ -42,15 +42,15 @@ class Reply(BaseModel):
 class LinearReply(Reply):
     """The next step."""
 
-    thought: Said
-    confidence: Share = 0.8
+    thought: FilledText
+    confidence: Fraction = 0.8
 
 
 class BranchReply(Reply):
     """One way to go on."""
 
-    thought: Said
-    confidence: Share = 0.8
+    thought: FilledText
+    confidence: Fraction = 0.8
     rationale: str = ""
 
 
@@ -64,9 +64,9 @@ class TreeReply(Reply):
 class PerspectiveReply(Reply):
     """One point of view."""
 
-    thought: Said
-    novelty: Share
-    viability: Share
+    thought: FilledText
+    novelty: Fraction
+    viability: Fraction
     assumptions_challenged: list[str] = Field(default_factory=list[str])
 
 
@@ -74,18 +74,18 @@ class DivergentReply(Reply):
     """Several points of view, and what they show together."""
 
     perspectives: list[PerspectiveReply] = Field(min_length=1)
-    synthesis: Said
+    synthesis: FilledText
 
 
 class ReflectionReply(Reply):
     """What is good and bad about a piece of reasoning."""
 
-    analysis: Said
+    analysis: FilledText
     strengths: list[str] = Field(default_factory=list[str])
     weaknesses: list[str] = Field(default_factory=list[str])
     recommendations: list[str] = Field(default_factory=list[str])
-    confidence: Share = 0.8
-    quality_score: Share | None = None
+    confidence: Fraction = 0.8
+    quality_score: Fraction | None = None
     improved_thought: str | None = None
 
     @property
@@ -103,8 +103,8 @@ class ReflectionReply(Reply):
 class BacktrackReply(Reply):
     """The first step of another way."""
 
-    thought: Said
-    confidence: Share = 0.8
+    thought: FilledText
+    confidence: Fraction = 0.8
     context_restored: bool = True
     branch_from: str | None = None
     new_direction: str | None = None
@@ -113,18 +113,18 @@ class BacktrackReply(Reply):
 class RouterReply(Reply):
     """Which mode fits."""
 
-    recommended_mode: Said
-    confidence: Share = 0.8
+    recommended_mode: FilledText
+    confidence: Fraction = 0.8
     rationale: str = ""
-    complexity: Share = 0.5
+    complexity: Fraction = 0.5
 
 
 class ContinuationReply(Reply):
     """What follows from a node."""
 
-    thought: Said
-    confidence: Share = 0.7
-    novelty: Share = 0.0
+    thought: FilledText
+    confidence: Fraction = 0.7
+    novelty: Fraction = 0.0
     rationale: str = ""
 
 
@@ -137,16 +137,16 @@ class GenerateReply(Reply):
 class BreakdownReply(Reply):
     """A score in its parts."""
 
-    relevance: Share = 0.5
-    validity: Share = 0.5
-    depth: Share = 0.5
-    novelty: Share = 0.5
+    relevance: Fraction = 0.5
+    validity: Fraction = 0.5
+    depth: Fraction = 0.5
+    novelty: Fraction = 0.5
 
 
 class ScoreReply(Reply):
     """How good a node is."""
 
-    overall_score: Share
+    overall_score: Fraction
     breakdown: BreakdownReply = Field(default_factory=BreakdownReply)
     is_terminal_candidate: bool = False
     rationale: str = ""
@@ -155,8 +155,8 @@ class ScoreReply(Reply):
 class AggregateReply(Reply):
     """One thought out of several."""
 
-    aggregated_thought: Said
-    confidence: Share = 0.7
+    aggregated_thought: FilledText
+    confidence: Fraction = 0.7
     sources_used: list[Any] = Field(default_factory=list[Any])
     synthesis_approach: str = ""
     conflicts_resolved: list[str] = Field(default_factory=list[str])
@@ -165,8 +165,8 @@ class AggregateReply(Reply):
 class RefineReply(Reply):
     """A better thought."""
 
-    refined_thought: Said
-    confidence: Share = 0.7
+    refined_thought: FilledText
+    confidence: Fraction = 0.7
     improvements_made: list[str] = Field(default_factory=list[str])
     aspects_unchanged: list[str] = Field(default_factory=list[str])
-    quality_delta: Swing = 0.0
+    quality_delta: SignedFraction = 0.0
