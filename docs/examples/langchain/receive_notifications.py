@@ -4,11 +4,11 @@ import signal
 from typing import Any
 
 from plait import CallbackContext, MultiServerMCPClient
-from plait.client import ServerFacts
+from plait.client import ServerInfo
 from plait.testing import stdio_config
 
 
-def opened(facts: ServerFacts, context: CallbackContext) -> None:
+def opened(facts: ServerInfo, context: CallbackContext) -> None:
     print(f"{context.server_name} is there: {facts.name} {facts.version}")
 
 

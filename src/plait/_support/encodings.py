@@ -37,7 +37,7 @@ _QUOTINGS: tuple[Callable[[str], str], ...] = (
 )
 
 
-def spellings(value: str) -> frozenset[str]:
+def encoded_forms(value: str) -> frozenset[str]:
     """Return the value and what it looks like in JSON, a URL, HTML, a `repr` or base64."""
     found = {value, value.strip()}
     if len(value) < _SHORTEST_ENCODED:

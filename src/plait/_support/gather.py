@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def all_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+async def gather_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Return what each returned, in order; the first failure is raised."""
     waiting = list(work)
     if len(waiting) == 1:
@@ -17,7 +17,7 @@ async def all_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     return await asyncio.gather(*waiting)
 
 
-async def outcomes_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
+async def gather_outcomes(work: Iterable[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
     """Return what each returned or raised, in order."""
     waiting = list(work)
     if len(waiting) != 1:

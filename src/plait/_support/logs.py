@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import TextIO
 
 from plait._support.redact import Redactor
-from plait._support.sanitize import on_terminal
+from plait._support.sanitize import sanitize_for_terminal
 
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 _CLIENT_ROOMS = frozenset({"calls", "catalog", "config", "connections", "transports"})
@@ -80,7 +80,7 @@ class _StderrHandler(logging.StreamHandler[TextIO]):
 
     def format(self, record: logging.LogRecord) -> str:
         # Servers are quoted here, and this goes to terminals.
-        return on_terminal(self.redact(super().format(record)))
+        return sanitize_for_terminal(self.redact(super().format(record)))
 
     def emit(self, record: logging.LogRecord) -> None:
         self.stream = sys.stderr

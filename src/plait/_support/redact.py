@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from functools import cached_property
 
-from plait._support.encodings import spellings
+from plait._support.encodings import encoded_forms
 from plait._support.exception_groups import one_line
 
 HIDDEN = "***"
@@ -66,7 +66,7 @@ class Redactor:
     @cached_property
     def _secrets(self) -> list[str]:
         """Every spelling of the values; found when it is first needed, which is often never."""
-        every = {text for one in self._known for text in spellings(one)}
+        every = {text for one in self._known for text in encoded_forms(one)}
         # Longest first, so that a secret inside another does not leave a rest behind.
         return sorted(filter(_is_long_enough, every), key=len, reverse=True)
 

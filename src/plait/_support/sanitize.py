@@ -53,7 +53,7 @@ _OVERRIDES = frozenset("\u202d\u202e")
 _KEYCAPS = frozenset("0123456789#*")
 
 
-def harmless(text: str) -> str:
+def sanitize_text(text: str) -> str:
     """Return the text as it can be shown to a model; most texts come back as they are."""
     if _SUSPECT.search(text) is None:
         return text
@@ -61,7 +61,7 @@ def harmless(text: str) -> str:
     return _PIECE.sub(lambda found: _replacement(found, kept_directions), text)
 
 
-def is_plainly_harmless(value: object) -> bool:
+def is_clean_json(value: object) -> bool:
     """Say fast that no text in a JSON value hides anything; no means only: look closer."""
     try:
         text = json.dumps(value, ensure_ascii=False)
@@ -71,9 +71,9 @@ def is_plainly_harmless(value: object) -> bool:
     return _SUSPECT.search(text) is None and _ESCAPED.search(text) is None
 
 
-def is_harmless(text: str) -> bool:
+def is_clean(text: str) -> bool:
     """Say whether a text can be shown as it is."""
-    return harmless(text) == text
+    return sanitize_text(text) == text
 
 
 def escaped(text: str) -> str:
@@ -81,7 +81,7 @@ def escaped(text: str) -> str:
     return _SUSPECT.sub(lambda found: _escape(found[0]), text)
 
 
-def on_terminal(text: str) -> str:
+def sanitize_for_terminal(text: str) -> str:
     """Make a text safe for a terminal, whatever it is; joined emoji stay whole."""
     return _ON_TERMINALS.sub(_shown, text)
 

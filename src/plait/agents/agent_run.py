@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from plait._support.redact import Redactor
-from plait._support.sanitize import harmless
+from plait._support.sanitize import sanitize_text
 from plait.agents.config import AgentConfig
 from plait.agents.model_config import ModelConfig
 from plait.agents.port import StaticTool
@@ -126,7 +126,7 @@ class AgentRun:
         except ConfigError:
             raise
         except PlaitError as error:
-            text = harmless(error.message) if self.toolbox.sanitizes else error.message
+            text = sanitize_text(error.message) if self.toolbox.sanitizes else error.message
             return ToolAnswer.of_text(text, is_error=True), 1, ()
         answer = ToolAnswer.of_result(result, sanitize=self.toolbox.sanitizes)
         return answer, result.attempts, result.notes

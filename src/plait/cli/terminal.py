@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from plait._support.sanitize import escaped, on_terminal
+from plait._support.sanitize import escaped, sanitize_for_terminal
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -25,7 +25,7 @@ _PIPE_WIDTH = 2000
 
 def visible(text: str) -> str:
     """Sanitize text of a server for the terminal: show control and hidden characters."""
-    return on_terminal(text.replace("\r\n", "\n"))
+    return sanitize_for_terminal(text.replace("\r\n", "\n"))
 
 
 def is_terminal(stream: TextIO) -> bool:

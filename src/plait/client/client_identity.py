@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from mcp.client.session import ElicitationFnT, ListRootsFnT
 from mcp_types import Implementation, LoggingLevel
 
-from plait.client.connections.opening import Voice
+from plait.client.connections.opening import SessionOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VoiceMaker:
-    """What a client says to every server, made into a voice for each."""
+class ClientIdentity:
+    """What a client says to every server, as session options for each."""
 
     client_info: Implementation
     log_level: LoggingLevel | None = None
@@ -21,9 +21,9 @@ class VoiceMaker:
     on_elicitation: Callable[[str], ElicitationFnT] | None = None
     """Makes, for a server, what answers its questions."""
 
-    def __call__(self, server: str) -> Voice:
-        """Return the voice for one server."""
-        return Voice(
+    def __call__(self, server: str) -> SessionOptions:
+        """Return the session options for one server."""
+        return SessionOptions(
             client_info=self.client_info,
             log_level=self.log_level,
             on_roots=self.on_roots,

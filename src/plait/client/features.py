@@ -12,9 +12,9 @@ from mcp import Client
 
 from plait.client.config.read import ClientConfig
 from plait.client.connections import operations
-from plait.client.connections.credentials import Access
+from plait.client.connections.credentials import CallerCredentials
 from plait.client.connections.pool import unknown_server
-from plait.client.connections.server_info import ServerFacts
+from plait.client.connections.server_info import ServerInfo
 from plait.client.connections.status import Event, Status
 from plait.client.lifecycle import ClientLife
 from plait.client.resource_watch import ResourceWatch
@@ -78,7 +78,7 @@ class ServerFeatures(ClientLife):
         return await self._listed(servers, operations.list_prompts, "prompts/list")
 
     async def read(
-        self, server: str, uri: str, *, access: Access | None = None
+        self, server: str, uri: str, *, access: CallerCredentials | None = None
     ) -> types.ReadResourceResult:
         """Read a resource.
 
@@ -116,7 +116,7 @@ class ServerFeatures(ClientLife):
 
         The subscription outlives restarts of the server; `cancel()` on it ends it.
         """
-        subscription = Subscription(server, uri, self._handover.returning(on_update))
+        subscription = Subscription(server, uri, self._bridge.bind_callback(on_update))
         await self.follow(subscription)
         return subscription
 
@@ -155,13 +155,13 @@ class ServerFeatures(ClientLife):
         names = servers or self.server_names
         await self._on_owner(lambda core: core.set_log_level(names, level))
 
-    async def server_info(self, server: str) -> ServerFacts:
+    async def server_info(self, server: str) -> ServerInfo:
         """Return who the server says it is, what it can do, and its instructions."""
         self.check_names([server])
 
-        async def work(core: Core) -> ServerFacts:
-            session = await core.pool[server].lasting_session()
-            return ServerFacts.of(session.client)
+        async def work(core: Core) -> ServerInfo:
+            session = await core.pool[server].wait_for_session()
+            return ServerInfo.of(session.client)
 
         return await self._on_owner(work)
 
@@ -221,7 +221,7 @@ class ServerFeatures(ClientLife):
         operation: Callable[[Client], Awaitable[T]],
         method: str,
         *,
-        access: Access | None = None,
+        access: CallerCredentials | None = None,
     ) -> T:
         self.check_names([server])
 

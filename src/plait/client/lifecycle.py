@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
 from plait._support.logs import show_debug_log
-from plait.client.connections.loop_bridge import Handover
+from plait.client.connections.loop_bridge import LoopBridge
 from plait.client.runtime import Core
 from plait.errors import ClientClosedError
 
@@ -23,23 +23,23 @@ class ClientLife:
     own, in a thread that is started when it is first needed.
     """
 
-    def __init__(self, build: Callable[[Handover], Core]) -> None:
+    def __init__(self, build: Callable[[LoopBridge], Core]) -> None:
         """Take what builds the parts; it must not refer to this object, or nothing is freed."""
         show_debug_log()
         self._build = build
-        self._handover = Handover()
-        self._core = build(self._handover)
+        self._bridge = LoopBridge()
+        self._core = build(self._bridge)
         self._closed = False
         # Whoever forgets to close a client must not keep its processes.
-        self._finalizer = weakref.finalize(self, self._handover.stop)
+        self._finalizer = weakref.finalize(self, self._bridge.stop)
 
     async def __aenter__(self) -> Self:
         self._check_open()
-        if self._handover.started:
+        if self._bridge.started:
             await self._shut()
-        self._handover.use_current_loop()
+        self._bridge.use_current_loop()
         # Again, so that callbacks run in this loop and this context.
-        self._core = self._build(self._handover)
+        self._core = self._build(self._bridge)
         return self
 
     async def __aexit__(
@@ -65,15 +65,15 @@ class ClientLife:
     async def aclose(self) -> None:
         """Close every connection; tools handed out raise `ClientClosedError` from now on."""
         self._closed = True
-        if self._handover.started:
+        if self._bridge.started:
             await self._shut()
 
     def close(self) -> None:
         """Do what `aclose` does, and block until it is done."""
         self._closed = True
-        if self._handover.started:
-            self._handover.run_blocking(self._core.close)
-            self._handover.stop()
+        if self._bridge.started:
+            self._bridge.run_blocking(self._core.close)
+            self._bridge.stop()
 
     def run_blocking(
         self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
@@ -84,11 +84,11 @@ class ClientLife:
             BlockingCallError: The connections live in the loop of this very thread.
         """
         self._check_open()
-        return self._handover.run_blocking(work, *args, **kwargs)
+        return self._bridge.run_blocking(work, *args, **kwargs)
 
     async def _shut(self) -> None:
-        await self._handover.run(self._core.close)
-        await self._handover.astop()
+        await self._bridge.run(self._core.close)
+        await self._bridge.astop()
 
     async def _on_owner(self, work: Callable[[Core], Coroutine[Any, Any, T]]) -> T:
         """Run something on the open parts, in the loop that owns them."""
@@ -99,7 +99,7 @@ class ClientLife:
             self._core.open()
             return await work(self._core)
 
-        return await self._handover.run(run)
+        return await self._bridge.run(run)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -12,9 +12,9 @@ from pydantic import ValidationError
 
 from plait.client.calls.callbacks import CallbackContext, ServerCallbacks
 from plait.client.connections.change_listener import ChangeListener, ListKind
-from plait.client.connections.loop_bridge import Handover
+from plait.client.connections.loop_bridge import LoopBridge
 from plait.client.connections.pool import ConnectionPool
-from plait.client.connections.server_info import ServerFacts
+from plait.client.connections.server_info import ServerInfo
 from plait.client.connections.session import Session
 
 logger = logging.getLogger("plait.client.calls")
@@ -36,14 +36,14 @@ class Hearing:
     def __init__(
         self,
         callbacks: ServerCallbacks,
-        handover: Handover,
+        bridge: LoopBridge,
         *,
         on_tools_changed: Callable[[str], None],
         on_resource_updated: Callable[[str, str], None],
     ) -> None:
         """Take who is told; the two functions are parts of the client itself, and come first."""
         self._callbacks = {
-            name: handover.returning(callback, outlasting=True)
+            name: bridge.bind_callback(callback, outlasting=True)
             for name, callback in callbacks.registered().items()
         }
         self._on_tools_changed = on_tools_changed
@@ -58,7 +58,7 @@ class Hearing:
     def opened(self, pool: ConnectionPool, changes: ChangeListener, session: Session) -> None:
         """Tell of a new session, and have the server tell what is wanted of it."""
         server = session.wire.server
-        self._tell("on_initialized", server, ServerFacts.of(session.client))
+        self._tell("on_initialized", server, ServerInfo.of(session.client))
         if not self._callbacks.keys() & _LIST_CALLBACKS.values():
             return
         changes.begin(session)

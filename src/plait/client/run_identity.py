@@ -10,7 +10,7 @@ from typing import Any, cast
 from plait._support.redact import Redactor
 from plait.client.calls.tool_call import RunIdentity
 from plait.client.config.servers import RemoteServer, ServerConfig, StdioServer
-from plait.client.connections.credentials import Access
+from plait.client.connections.credentials import CallerCredentials
 from plait.errors import ConfigError
 
 Run = Mapping[str, Any]
@@ -42,7 +42,7 @@ def without_run(server: ServerConfig) -> ServerConfig:
     return replace(server, **changes) if changes else server
 
 
-async def access_for(name: str, server: ServerConfig, run: Run | None) -> Access | None:
+async def access_for(name: str, server: ServerConfig, run: Run | None) -> CallerCredentials | None:
     """Find out whom a run acts for on a server; runs where the caller is.
 
     Raises:
@@ -62,7 +62,7 @@ async def access_for(name: str, server: ServerConfig, run: Run | None) -> Access
     elif isinstance(server, StdioServer) and callable(server.env):
         env = _mapping(name, "env", await _asked(name, "env", server.env, run))
     thread = thread_of(run) if server.scope == "thread" else None
-    return Access.of(headers, auth, env=env, thread=thread)
+    return CallerCredentials.of(headers, auth, env=env, thread=thread)
 
 
 def thread_of(run: Run | None) -> str | None:

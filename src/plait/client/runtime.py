@@ -26,10 +26,10 @@ from plait.client.calls.sampling import Sampling
 from plait.client.catalog.catalog import ToolCatalog
 from plait.client.catalog.options import CatalogOptions
 from plait.client.config.servers import ServerConfig
-from plait.client.connections.credentials import Access
+from plait.client.connections.credentials import CallerCredentials
 from plait.client.connections.deadline import Deadline
-from plait.client.connections.loop_bridge import Handover
-from plait.client.connections.opening import Voice, set_log_level
+from plait.client.connections.loop_bridge import LoopBridge
+from plait.client.connections.opening import SessionOptions, set_log_level
 from plait.client.connections.operations import is_modern
 from plait.client.connections.pool import ConnectionPool
 from plait.client.connections.session import Session
@@ -49,9 +49,9 @@ class Core:
     def __init__(
         self,
         servers: Mapping[str, ServerConfig],
-        handover: Handover,
+        bridge: LoopBridge,
         *,
-        voice_for: Callable[[str], Voice],
+        options_for: Callable[[str], SessionOptions],
         callbacks: ServerCallbacks | None = None,
         options: CatalogOptions | None = None,
         call_settings: CallSettings | None = None,
@@ -62,16 +62,16 @@ class Core:
 
         Without `follow_tools`, modern servers are not asked to announce changes of their tools.
         """
-        self._voice_for = voice_for
+        self._options_for = options_for
         router = CallRouter()
         self._desk = None if sampling is None else SamplingDesk(sampling, router)
         self._own_sampling = {name: server.sampling for name, server in servers.items()}
         common = {name: without_run(server) for name, server in servers.items()}
-        self.pool = ConnectionPool(common, self._voice, on_opened=self._session_opened)
+        self.pool = ConnectionPool(common, self._options, on_opened=self._session_opened)
         self.subscriptions = Subscriptions(self.pool)
         self._hearing = Hearing(
             callbacks or ServerCallbacks(),
-            handover,
+            bridge,
             on_tools_changed=self._tools_changed,
             on_resource_updated=self.subscriptions.updated,
         )
@@ -80,7 +80,7 @@ class Core:
         self.executor = ToolExecutor(
             self.pool,
             self.catalog,
-            handover,
+            bridge,
             call_settings,
             router=router,
             sample=None if sampling is None else partial(ask_model, sampling),
@@ -122,7 +122,7 @@ class Core:
             PlaitError: A required server failed, or was not ready in time.
         """
         opening = {
-            asyncio.ensure_future(connection.lasting_session()): connection
+            asyncio.ensure_future(connection.wait_for_session()): connection
             for connection in self.pool.connections.values()
         }
         _, late = await asyncio.wait(opening, timeout=timeout_seconds)
@@ -145,7 +145,7 @@ class Core:
         operation: Callable[[Client], Awaitable[T]],
         method: str,
         *,
-        access: Access | None = None,
+        access: CallerCredentials | None = None,
     ) -> T:
         """Make a request that changes nothing."""
         connection = self.pool.connection(server, access)
@@ -169,7 +169,7 @@ class Core:
         """Ask for log messages; modern servers are asked with each call."""
         self.executor.log_level = level
         for name in servers:
-            session = await self.pool[name].lasting_session()
+            session = await self.pool[name].wait_for_session()
             if not is_modern(session.client):
                 await self.ask(name, partial(set_log_level, level=level), "logging/setLevel")
 
@@ -182,20 +182,22 @@ class Core:
         if self.executor.results is not None:
             self.executor.results.forget(server)
 
-    def _voice(self, server: str) -> Voice:
-        voice = self._voice_for(server)
+    def _options(self, server: str) -> SessionOptions:
+        options = self._options_for(server)
         # Connections are made before there is anybody to hear them.
-        voice.on_message = lambda message: self._hearing.message(server, message)
-        voice.on_untold = lambda method, params: self._hearing.untold(server, method, params)
-        voice.on_log = partial(self._logged, server)
-        if voice.on_elicitation is not None:
-            voice.on_elicitation = self._answering(voice.on_elicitation)
+        options.on_message = lambda message: self._hearing.message(server, message)
+        options.on_notification = lambda method, params: self._hearing.untold(
+            server, method, params
+        )
+        options.on_log = partial(self._logged, server)
+        if options.on_elicitation is not None:
+            options.on_elicitation = self._answering(options.on_elicitation)
         if self._desk is not None:
             own = self._own_sampling.get(server)
             if self._desk.sampling.may_sample(server, own=own):
-                voice.on_sampling = self._desk.for_server(server)
-                voice.sampling_tools = self._desk.sampling.allow_tools
-        return voice
+                options.on_sampling = self._desk.for_server(server)
+                options.sampling_tools = self._desk.sampling.allow_tools
+        return options
 
     def _answering(self, otherwise: ElicitationFnT) -> ElicitationFnT:
         """Have a question answered where the call was made that it must belong to."""

@@ -9,7 +9,7 @@ from typing import Any
 import mcp_types as types
 
 from plait.client.calls.tool_call import OnProgress, ToolCall
-from plait.client.connections.server_info import ServerFacts
+from plait.client.connections.server_info import ServerInfo
 from plait.client.resource_watch import ResourceWatch
 from plait.client.toolbox import Toolbox
 
@@ -118,6 +118,6 @@ class ServerHandle:
         """Measure one cheap round trip, in seconds."""
         return await self._toolbox.ping(self.name)
 
-    async def server_info(self) -> ServerFacts:
+    async def server_info(self) -> ServerInfo:
         """Return who the server says it is, what it can do, and its instructions."""
         return await self._toolbox.server_info(self.name)

@@ -172,7 +172,7 @@ class Subscriptions:
         while True:
             try:
                 connection = self._pool[resource.server]
-                session = await connection.lasting_session()
+                session = await connection.wait_for_session()
                 with session.listened_to():
                     if is_modern(session.client):
                         await self._listen(session, resource)

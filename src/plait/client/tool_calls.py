@@ -17,7 +17,7 @@ from plait.client.catalog.overrides import complete_arguments
 from plait.client.catalog.tool import Tool
 from plait.client.config.policy import PolicyDecision
 from plait.client.config.servers import ServerConfig
-from plait.client.connections.credentials import Access, join
+from plait.client.connections.credentials import CallerCredentials, join
 from plait.client.features import ServerFeatures
 from plait.client.run_identity import Run, access_for, mark_of
 from plait.client.runtime import Core
@@ -32,8 +32,8 @@ class ToolCalls(ServerFeatures):
     _policy_check: PolicyCheck
 
     async def access_for(
-        self, server: str, run: Run | None, given: Access | None = None
-    ) -> Access | None:
+        self, server: str, run: Run | None, given: CallerCredentials | None = None
+    ) -> CallerCredentials | None:
         """Find out whom a run acts for on a server; what is given wins.
 
         Raises:

@@ -21,10 +21,10 @@ from plait.client.catalog.deferral import DeferralPlan
 from plait.client.catalog.filters import ToolFilter
 from plait.client.catalog.lock.guard import LockReport
 from plait.client.catalog.tool import Tool
-from plait.client.client_identity import VoiceMaker
+from plait.client.client_identity import ClientIdentity
 from plait.client.config.read import ClientConfig, ConfigSource, read_config, read_options
 from plait.client.config.servers import server_with_defaults
-from plait.client.connections.credentials import Access
+from plait.client.connections.credentials import CallerCredentials
 from plait.client.options import (
     ClientOptions,
     call_settings_from,
@@ -106,7 +106,7 @@ class Toolbox(ToolCalls):
             partial(
                 Core,
                 self._servers,
-                voice_for=VoiceMaker(
+                options_for=ClientIdentity(
                     client_info=_implementation(client_info),
                     log_level=cast("types.LoggingLevel | None", level),
                     on_elicitation=on_elicitation,
@@ -148,7 +148,7 @@ class Toolbox(ToolCalls):
         refresh: bool = False,
         include: Any = None,
         exclude: Any = None,
-        access: Access | None = None,
+        access: CallerCredentials | None = None,
         run: Run | None = None,
     ) -> list[Tool]:
         """List the tools of these servers, or of all of them.

@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import StateSnapshot
 
-from plait.client.connections.loop_bridge import Handover
+from plait.client.connections.loop_bridge import LoopBridge
 from plait.gateway.chat import ChatSender
 from plait.gateway.configuration import McpToolServerConfigurationService
 from plait.gateway.headers import GatewayRequestOptions
@@ -30,13 +30,13 @@ class BlockingChatSender(ChatSender):
     ) -> None:
         """Take what sends."""
         super().__init__(configuration, roles=roles)
-        self._handover = Handover()
+        self._bridge = LoopBridge()
 
     def run_blocking(
         self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Call an asynchronous method of this service, and block until it is done."""
-        return self._handover.run_blocking(work, *args, **kwargs)
+        return self._bridge.run_blocking(work, *args, **kwargs)
 
     def send_chat_history_blocking(
         self,

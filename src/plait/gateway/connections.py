@@ -19,7 +19,7 @@ from plait.client.catalog.names import with_public_names
 from plait.client.catalog.tool import Tool
 from plait.client.config.read import read_config
 from plait.client.config.servers import HttpServer
-from plait.client.connections.credentials import Access
+from plait.client.connections.credentials import CallerCredentials
 from plait.errors import PlaitError
 from plait.gateway.entries import GatewayServer
 from plait.gateway.shared_cache import SharedMemory
@@ -142,11 +142,11 @@ class ToolConnections:
                 self._names[key] = f"{key[0]}_{mark}" if taken else key[0]
             return self._names[key]
 
-    async def _listed(self, name: str, access: Access) -> list[Tool]:
+    async def _listed(self, name: str, access: CallerCredentials) -> list[Tool]:
         listed = await self._client.get_tools(name, auth=access.auth)
         return [one.tool for one in listed if isinstance(one, MCPTool)]
 
-    def _access(self, user: str, server: str, headers: Mapping[str, str]) -> Access:
+    def _access(self, user: str, server: str, headers: Mapping[str, str]) -> CallerCredentials:
         """Return the same credentials for the same user, with the headers of this turn."""
         with self._lock:
             auth = self._auths.setdefault((user, server), TurnAuth())
@@ -154,7 +154,7 @@ class ToolConnections:
             while len(self._auths) > _MOST_USERS:
                 self._auths.popitem(last=False)
         auth.headers = dict(headers)
-        return Access(auth=auth)
+        return CallerCredentials(auth=auth)
 
     async def aclose(self) -> None:
         """Close every connection."""

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from plait.client.config.urls import public_url
-from plait.client.connections.loop_bridge import Handover
+from plait.client.connections.loop_bridge import LoopBridge
 from plait.errors import ClientClosedError, ConfigError, PlaitError
 from plait.gateway.chat_blocking import BlockingChatSender
 from plait.gateway.configuration import GatewayOptions, McpToolServerConfigurationService
@@ -211,11 +211,11 @@ class McpToolRegistrationService(BlockingChatSender):
         self._closed = True
         await self._connections.aclose()
         await self.configuration.aclose()
-        await self._handover.astop()
+        await self._bridge.astop()
 
     def close(self) -> None:
         """Do what `aclose` does, and block until it is done."""
-        helper = Handover()
+        helper = LoopBridge()
         try:
             helper.run_blocking(self.aclose)
         finally:

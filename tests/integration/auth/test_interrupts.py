@@ -17,7 +17,7 @@ from langgraph.types import Command
 from plait import AuthRequiredError, MCPToolsMiddleware, MultiServerMCPClient
 from plait.client import HttpServer, finish_sign_in
 from plait.client.transports.auth.login import sign_in
-from plait.client.transports.auth.prompts import by_terminal
+from plait.client.transports.auth.prompts import prompt_in_terminal
 from plait.testing import OAuthServer, ScriptedChatModel, oauth_server, tool_call
 from tests.integration.auth.helpers import Keeper, config, signed_in
 from tests.nursery import stdio_config
@@ -182,7 +182,7 @@ async def sign_in_again(server: OAuthServer, folder: Path, scope: str) -> None:
         return httpx2.get(shown[-1]).headers["location"]
 
     shop = HttpServer(url=server.url, auth=config(server, folder)["shop"]["auth"])
-    await sign_in("shop", shop, by_terminal(shown.append, paste), scope)
+    await sign_in("shop", shop, prompt_in_terminal(shown.append, paste), scope)
 
 
 async def test_where_the_graph_keeps_no_state_the_model_is_told(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from plait import OAuth
 from plait.client import HttpServer
-from plait.client.transports.auth.probe import SignInFacts, look_at_sign_in
+from plait.client.transports.auth.probe import SignInProbe, probe_sign_in
 from plait.testing import free_port, oauth_server
 from tests.nursery import fault_server
 
@@ -17,9 +17,9 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
 async def test_a_server_and_its_authorization_server_say_what_they_want() -> None:
     with oauth_server(scopes=("read", "list")) as server:
-        facts = await look_at_sign_in("shop", HttpServer(url=server.url, auth=OAuth()))
+        facts = await probe_sign_in("shop", HttpServer(url=server.url, auth=OAuth()))
 
-        assert facts == SignInFacts(
+        assert facts == SignInProbe(
             asks=True,
             scopes=("read", "list"),
             resource=server.url,
@@ -33,16 +33,16 @@ async def test_a_server_and_its_authorization_server_say_what_they_want() -> Non
 
 async def test_a_server_for_everybody_asks_for_nothing() -> None:
     with fault_server() as server:
-        facts = await look_at_sign_in("shop", HttpServer(url=server.url))
+        facts = await probe_sign_in("shop", HttpServer(url=server.url))
 
-    assert facts == SignInFacts(asks=False)
+    assert facts == SignInProbe(asks=False)
 
 
 async def test_an_authorization_server_that_is_down_is_a_fact() -> None:
     nobody = f"http://127.0.0.1:{free_port()}"
     with oauth_server() as server:
         server.advertise(nobody)
-        facts = await look_at_sign_in("shop", HttpServer(url=server.url))
+        facts = await probe_sign_in("shop", HttpServer(url=server.url))
 
     assert facts.asks
     assert facts.authorization_servers == (nobody,)
@@ -54,7 +54,7 @@ async def test_of_several_authorization_servers_one_that_answers_is_looked_at() 
     nobody = f"http://127.0.0.1:{free_port()}"
     with oauth_server() as server:
         server.advertise(nobody, server.issuer)
-        facts = await look_at_sign_in("shop", HttpServer(url=server.url))
+        facts = await probe_sign_in("shop", HttpServer(url=server.url))
 
         assert (facts.asked, facts.failure) == (server.issuer, None)
 
@@ -62,6 +62,6 @@ async def test_of_several_authorization_servers_one_that_answers_is_looked_at() 
 async def test_a_server_that_never_answers_holds_nobody_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         server = HttpServer(url=f"http://127.0.0.1:{silent.getsockname()[1]}/mcp")
-        facts = await look_at_sign_in("shop", server, wait_seconds=0.3)
+        facts = await probe_sign_in("shop", server, wait_seconds=0.3)
 
-    assert facts == SignInFacts(failure="no answer within 0.3 s")
+    assert facts == SignInProbe(failure="no answer within 0.3 s")

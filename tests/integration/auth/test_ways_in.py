@@ -18,7 +18,7 @@ from plait import AuthRequiredError, ConfigError, ForbiddenError, OAuth, Toolbox
 from plait.client import FileTokenStore, HttpServer, MemoryTokenStore, finish_sign_in
 from plait.client.transports.auth.keychain import key_for
 from plait.client.transports.auth.login import login_status, sign_in, sign_out
-from plait.client.transports.auth.prompts import by_terminal
+from plait.client.transports.auth.prompts import prompt_in_terminal
 from plait.testing import free_port, oauth_server
 from tests.integration.auth.helpers import Browser, Keeper, config, signed_in
 
@@ -237,7 +237,7 @@ async def test_where_there_is_no_browser_the_answer_is_pasted(tmp_path: Path) ->
     with oauth_server() as server:
         settings = OAuth(store=FileTokenStore(tmp_path))
         shop = HttpServer(url=server.url, auth=settings)
-        login = await sign_in("shop", shop, by_terminal(shown.append, paste), "write")
+        login = await sign_in("shop", shop, prompt_in_terminal(shown.append, paste), "write")
 
         assert login is not None
         assert login.scope == "write read"
@@ -265,7 +265,7 @@ async def test_a_wrong_answer_signs_nobody_in(pasted: str, said: str, tmp_path: 
     with oauth_server() as server:
         shop = HttpServer(url=server.url, auth=OAuth(store=FileTokenStore(tmp_path)))
         with pytest.raises(AuthRequiredError, match=said):
-            await sign_in("shop", shop, by_terminal(lambda _: None, lambda: pasted))
+            await sign_in("shop", shop, prompt_in_terminal(lambda _: None, lambda: pasted))
 
         assert server.counts["authorization_code"] == 0
 
@@ -275,7 +275,7 @@ async def test_a_failed_login_leaves_the_one_before(tmp_path: Path) -> None:
         await signed_in(server, tmp_path)
         shop = HttpServer(url=server.url, auth=OAuth(store=FileTokenStore(tmp_path)))
         with pytest.raises(AuthRequiredError):
-            await sign_in("shop", shop, by_terminal(lambda _: None, lambda: "?error=no"))
+            await sign_in("shop", shop, prompt_in_terminal(lambda _: None, lambda: "?error=no"))
 
         assert await whoami(shop.auth, server.url) == "client-1 with read"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plait import CallbackContext, Toolbox
-from plait.client import ServerFacts
+from plait.client import ServerInfo
 from tests.nursery import fault_server, send_signal, stdio_config
 
 LEGACY = frozenset({"stdio legacy", "http legacy"})
@@ -61,6 +61,6 @@ class Notebook:
         """Return what a callback was called with."""
         return [params for told, params, _ in self.told if told == name]
 
-    def facts(self) -> list[ServerFacts]:
+    def facts(self) -> list[ServerInfo]:
         """Return what was told of new sessions."""
         return self.params("on_initialized")

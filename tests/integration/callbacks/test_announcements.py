@@ -18,7 +18,7 @@ from plait import (
     Toolbox,
     load_mcp_tools,
 )
-from plait.client import ServerFacts
+from plait.client import ServerInfo
 from plait.testing import eventually
 from tests.integration.callbacks.conftest import Servers
 from tests.integration.callbacks.talking import KINDS, LEGACY, Notebook, talking
@@ -102,7 +102,7 @@ async def test_each_new_session_is_told_with_what_the_server_says_of_itself(
         await client.ready()
         facts = (await client.get_server_info())["server"]
 
-    assert isinstance(facts, ServerFacts)
+    assert isinstance(facts, ServerInfo)
     assert notes.facts() == [facts, facts]
 
 

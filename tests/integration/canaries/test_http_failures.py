@@ -27,7 +27,7 @@ from plait import (
 )
 from plait.client.calls.result_cache import ResultCache, ResultCaching
 from plait.client.calls.tool_call import ToolCall
-from plait.client.connections.credentials import Access
+from plait.client.connections.credentials import CallerCredentials
 from plait.errors import HttpError
 from plait.testing import ScriptedChatModel, free_port, tool_call
 from tests.integration.canaries.looking import (
@@ -317,7 +317,7 @@ async def test_arguments_are_in_no_error_and_no_log(
 
 def test_what_a_call_brings_along_is_not_shown() -> None:
     secret = canary()
-    access = Access.of({"X-Key": secret}, secret, env={"KEY": secret}, thread="1")
+    access = CallerCredentials.of({"X-Key": secret}, secret, env={"KEY": secret}, thread="1")
 
     assert access is not None
     assert found_in([repr(access), str(access), access.key], [secret]) == []
@@ -325,7 +325,7 @@ def test_what_a_call_brings_along_is_not_shown() -> None:
 
 async def test_the_result_cache_knows_users_only_by_a_digest(mirror: Mirror) -> None:
     secret = canary()
-    access = Access.of({"X-Key": secret}, env={"KEY": secret})
+    access = CallerCredentials.of({"X-Key": secret}, env={"KEY": secret})
     cache = ResultCache(ResultCaching())
     async with Toolbox({"shop": {"url": mirror.url}}) as box:
         tool = next(one for one in await box.tools() if one.wire_name == "look")

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait._support.encodings import spellings
+from plait._support.encodings import encoded_forms
 from plait._support.redact import HIDDEN, Redactor
 
 ODD = 'c4n4ry "Zx\'81"/+ä&<é=\\%'
@@ -87,4 +87,4 @@ def test_short_values_do_not_blank_out_a_text(short: str) -> None:
 
 
 def test_an_ordinary_value_has_few_spellings() -> None:
-    assert len(spellings("abcdefghijklmnop0123456789")) < 10
+    assert len(encoded_forms("abcdefghijklmnop0123456789")) < 10

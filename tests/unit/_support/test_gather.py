@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from plait._support.gather import all_of, outcomes_of
+from plait._support.gather import gather_all, gather_outcomes
 
 pytestmark = pytest.mark.anyio
 
@@ -24,14 +24,14 @@ async def _said(word: str, log: list[str], *, fails: bool = False) -> str:
 async def test_everything_is_waited_for_and_stands_in_order(words: list[str]) -> None:
     log: list[str] = []
 
-    assert await all_of(_said(word, log) for word in words) == words
-    assert await outcomes_of(_said(word, log) for word in words) == words
+    assert await gather_all(_said(word, log) for word in words) == words
+    assert await gather_outcomes(_said(word, log) for word in words) == words
 
 
 async def test_several_run_at_the_same_time() -> None:
     log: list[str] = []
 
-    await all_of([_said("one", log), _said("two", log)])
+    await gather_all([_said("one", log), _said("two", log)])
 
     assert log == ["one begins", "two begins", "one ends", "two ends"]
 
@@ -41,8 +41,8 @@ async def test_a_failure_is_raised_or_is_an_outcome(others: list[str]) -> None:
     log: list[str] = []
 
     with pytest.raises(ValueError, match="one"):
-        await all_of([_said("one", log, fails=True), *(_said(word, log) for word in others)])
-    failed, *rest = await outcomes_of(
+        await gather_all([_said("one", log, fails=True), *(_said(word, log) for word in others)])
+    failed, *rest = await gather_outcomes(
         [_said("one", log, fails=True), *(_said(word, log) for word in others)]
     )
 
@@ -51,7 +51,7 @@ async def test_a_failure_is_raised_or_is_an_outcome(others: list[str]) -> None:
 
 
 async def test_whoever_waits_for_one_can_be_cancelled() -> None:
-    waiting = asyncio.create_task(outcomes_of([asyncio.sleep(30)]))
+    waiting = asyncio.create_task(gather_outcomes([asyncio.sleep(30)]))
     await asyncio.sleep(0)
 
     waiting.cancel()

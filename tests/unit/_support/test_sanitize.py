@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from plait._support.sanitize import (
     escaped,
-    harmless,
-    is_harmless,
-    is_plainly_harmless,
-    on_terminal,
+    is_clean,
+    is_clean_json,
+    sanitize_for_terminal,
+    sanitize_text,
 )
 
 ENGLAND = "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f"
@@ -46,8 +46,8 @@ odd = st.text(
     ],
 )
 def test_what_people_write_stays_as_it_is(text: str) -> None:
-    assert harmless(text) == text
-    assert is_harmless(text)
+    assert sanitize_text(text) == text
+    assert is_clean(text)
 
 
 @pytest.mark.parametrize(
@@ -71,16 +71,16 @@ def test_what_people_write_stays_as_it_is(text: str) -> None:
     ],
 )
 def test_what_hides_goes_and_what_acts_is_shown(text: str, shown: str) -> None:
-    assert harmless(text) == shown
-    assert not is_harmless(text)
-    assert not is_plainly_harmless([text])
+    assert sanitize_text(text) == shown
+    assert not is_clean(text)
+    assert not is_clean_json([text])
 
 
 @given(odd)
-def test_a_harmless_text_is_left_alone_and_can_be_sent(text: str) -> None:
-    clean = harmless(text)
+def test_a_sanitized_text_is_left_alone_and_can_be_sent(text: str) -> None:
+    clean = sanitize_text(text)
 
-    assert harmless(clean) == clean
+    assert sanitize_text(clean) == clean
     assert clean.encode().decode() == clean
     assert not set("\x1b\x07\x9b\u202e\u200b\U000e0049") & set(clean)
 
@@ -96,18 +96,20 @@ def test_escapes_are_those_of_json(text: str) -> None:
 def test_on_a_terminal_everything_that_hides_is_shown() -> None:
     text = "\x1b[31m\u2068x\u2069\u200b\U000e0041 a\rb 👩\u200d💻"
 
-    assert on_terminal(text) == ("\\x1b[31m\\u2068x\\u2069\\u200b\\U000e0041 a\\rb 👩\u200d💻")
+    assert sanitize_for_terminal(text) == (
+        "\\x1b[31m\\u2068x\\u2069\\u200b\\U000e0041 a\\rb 👩\u200d💻"
+    )
 
 
 @given(odd)
 def test_what_is_plainly_harmless_is_harmless_wherever_it_stands(text: str) -> None:
-    if is_plainly_harmless({"list": [1, text], text: None}):
-        assert is_harmless(text)
+    if is_clean_json({"list": [1, text], text: None}):
+        assert is_clean(text)
 
 
 def test_most_texts_are_plainly_harmless() -> None:
-    assert is_plainly_harmless({"description": 'Says "hello",\n\tand more: 21 °C, 你好.'})
+    assert is_clean_json({"description": 'Says "hello",\n\tand more: 21 °C, 你好.'})
 
 
 def test_what_is_no_json_is_not_plainly_anything() -> None:
-    assert not is_plainly_harmless({"set": {1}})
+    assert not is_clean_json({"set": {1}})

@@ -14,12 +14,12 @@ from plait.client.config.oauth import OAuth
 from plait.client.config.servers import HttpServer, StdioServer
 from plait.client.connections.status import ServerStatus
 from plait.client.transports.auth.login import LoginStatus
-from plait.client.transports.auth.probe import SignInFacts
+from plait.client.transports.auth.probe import SignInProbe
 from plait.errors import AuthRequiredError
 
 URL = "https://shop.example/mcp"
 ISSUER = "https://login.example"
-FACTS = SignInFacts(
+FACTS = SignInProbe(
     asks=True,
     scopes=("read",),
     resource=URL,
@@ -39,12 +39,12 @@ LOGIN = LoginStatus(
 )
 
 
-def changed(facts: SignInFacts = FACTS, **changes: Any) -> SignInFacts:
+def changed(facts: SignInProbe = FACTS, **changes: Any) -> SignInProbe:
     return replace(facts, **changes)
 
 
 def found(
-    facts: SignInFacts | None = FACTS,
+    facts: SignInProbe | None = FACTS,
     login: LoginStatus | None = LOGIN,
     *,
     auth: Any = None,
@@ -96,7 +96,7 @@ def test_where_all_is_well_one_line_says_so() -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_the_servers_say_is_held_against_the_login(
-    facts: SignInFacts, code: str, fix: str
+    facts: SignInProbe, code: str, fix: str
 ) -> None:
     good, bad = found(facts)
 
@@ -121,7 +121,7 @@ def test_an_issuer_that_the_server_does_not_name_is_an_error() -> None:
 
 
 def test_a_server_that_asks_for_no_login_needs_no_setting() -> None:
-    assert codes(found(SignInFacts(asks=False), None)) == [("ok", "no_login_needed")]
+    assert codes(found(SignInProbe(asks=False), None)) == [("ok", "no_login_needed")]
 
 
 def test_a_server_without_the_setting_that_offers_logins_is_named() -> None:

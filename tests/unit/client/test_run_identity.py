@@ -10,7 +10,7 @@ import pytest
 
 from plait import ConfigError
 from plait.client.config.servers import HttpServer, InProcessServer, StdioServer
-from plait.client.connections.credentials import Access
+from plait.client.connections.credentials import CallerCredentials
 from plait.client.run_identity import access_for, takes_run, thread_of, without_run
 
 pytestmark = pytest.mark.anyio
@@ -52,7 +52,7 @@ def test_a_function_with_a_parameter_is_one_of_the_run(function: object, expecte
 async def test_headers_come_from_the_run(headers: Any) -> None:
     server = HttpServer(url=URL, headers=headers)
 
-    assert await access_for("s", server, RUN) == Access(headers={"X-User": "ann"})
+    assert await access_for("s", server, RUN) == CallerCredentials(headers={"X-User": "ann"})
     assert without_run(server).headers == {}  # pyright: ignore[reportAttributeAccessIssue]
 
 
@@ -70,7 +70,7 @@ async def test_what_is_the_same_for_everyone_is_left_where_it_is() -> None:
 async def test_a_token_from_the_run_is_sent_as_one() -> None:
     server = HttpServer(url=URL, headers=user, auth=lambda run: "t0ken")
 
-    assert await access_for("s", server, RUN) == Access(
+    assert await access_for("s", server, RUN) == CallerCredentials(
         headers={"X-User": "ann", "Authorization": "Bearer t0ken"}
     )
 
@@ -89,14 +89,14 @@ async def test_authentication_from_the_run_is_used_as_it_is() -> None:
 async def test_an_environment_comes_from_the_run() -> None:
     server = StdioServer(command="x", env=lambda run: {"USER_KEY": run["configurable"]["user"]})
 
-    assert await access_for("s", server, RUN) == Access(env={"USER_KEY": "ann"})
+    assert await access_for("s", server, RUN) == CallerCredentials(env={"USER_KEY": "ann"})
     assert server.fixed_env == {}
 
 
 async def test_a_conversation_is_known_by_its_thread() -> None:
     server = StdioServer(command="x", scope="thread")
 
-    assert await access_for("s", server, RUN) == Access(thread="7")
+    assert await access_for("s", server, RUN) == CallerCredentials(thread="7")
     assert await access_for("s", server, None) is None
     assert thread_of({"configurable": None}) is None
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from plait.client.transports.auth.login import LoginStatus, SignedOut
-    from plait.client.transports.auth.prompts import AskPerson
+    from plait.client.transports.auth.prompts import OpenPrompt
 
 
 @click.group(
@@ -179,12 +179,12 @@ def _needs_login(login: LoginStatus, now: float) -> bool:
     return not login.signed_in or expired
 
 
-def _prompt_for(*, no_browser: bool) -> AskPerson:
+def _prompt_for(*, no_browser: bool) -> OpenPrompt:
     """Return how the user is sent to the authorization server: browser or terminal."""
     from mcp.client.auth import OAuthFlowError
 
     from plait.client.transports.auth.loopback import open_browser
-    from plait.client.transports.auth.prompts import by_browser, by_terminal
+    from plait.client.transports.auth.prompts import prompt_in_browser, prompt_in_terminal
 
     def show(address: str) -> None:
         click.echo(f"Open this URL in a browser, and sign in:\n\n{address}\n", err=True)
@@ -203,5 +203,7 @@ def _prompt_for(*, no_browser: bool) -> AskPerson:
             click.echo(f"{error}; waiting for you to open it", err=True)
 
     if no_browser:
-        return by_terminal(show_and_ask, sys.stdin.readline)
-    return lambda settings, login: by_browser(replace(settings, on_redirect=show_and_open), login)
+        return prompt_in_terminal(show_and_ask, sys.stdin.readline)
+    return lambda settings, login: prompt_in_browser(
+        replace(settings, on_redirect=show_and_open), login
+    )

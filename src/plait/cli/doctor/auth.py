@@ -19,7 +19,7 @@ from plait.errors import AuthRequiredError, ConfigError, PlaitError
 
 if TYPE_CHECKING:
     from plait.client.transports.auth.login import LoginStatus
-    from plait.client.transports.auth.probe import SignInFacts
+    from plait.client.transports.auth.probe import SignInProbe
 
 
 _SHORTEST = 6
@@ -35,7 +35,7 @@ class AuthSeen:
 
     login: LoginStatus | None = None
 
-    facts: SignInFacts | None = None
+    facts: SignInProbe | None = None
     """What the server and its authorization server say; `None` where nobody was asked."""
 
     store_failure: str | None = None
@@ -56,7 +56,7 @@ async def look_at_auth(
     `error` is why the server could not be used, and `written` the text of the configuration.
     """
     from plait.client.transports.auth.login import login_file, login_status
-    from plait.client.transports.auth.probe import look_at_sign_in
+    from plait.client.transports.auth.probe import probe_sign_in
 
     if not isinstance(server, RemoteOptions):
         return None
@@ -69,7 +69,7 @@ async def look_at_auth(
     facts = None
     asked = isinstance(server.auth, OAuth) or isinstance(error, AuthRequiredError)
     if asked and isinstance(server, HttpServer | SseServer):
-        facts = await look_at_sign_in(name, server)
+        facts = await probe_sign_in(name, server)
     return AuthSeen(
         at=time.time(),
         login=login,
@@ -152,7 +152,7 @@ def login_findings(login: LoginStatus, now: float) -> Iterator[Finding]:
 
 
 def _sign_in_findings(
-    seen: Examined, server: RemoteOptions, facts: SignInFacts
+    seen: Examined, server: RemoteOptions, facts: SignInProbe
 ) -> Iterator[Finding]:
     """Hold what the servers say about signing in against the configuration and the login."""
     if not isinstance(server.auth, OAuth):
@@ -172,7 +172,7 @@ def _sign_in_findings(
     yield from _issuer_findings(seen, server.auth, facts)
 
 
-def _scope_findings(seen: Examined, settings: OAuth, facts: SignInFacts) -> Iterator[Finding]:
+def _scope_findings(seen: Examined, settings: OAuth, facts: SignInProbe) -> Iterator[Finding]:
     login = seen.auth.login if seen.auth is not None else None
     if login is None or not login.signed_in or not login.scopes:
         return
@@ -186,7 +186,7 @@ def _scope_findings(seen: Examined, settings: OAuth, facts: SignInFacts) -> Iter
 
 
 def _resource_findings(
-    seen: Examined, server: RemoteOptions, facts: SignInFacts
+    seen: Examined, server: RemoteOptions, facts: SignInProbe
 ) -> Iterator[Finding]:
     from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_server_url
 
@@ -199,7 +199,7 @@ def _resource_findings(
         yield seen.finding("error", "resource_mismatch", text, fix)
 
 
-def _issuer_findings(seen: Examined, settings: OAuth, facts: SignInFacts) -> Iterator[Finding]:
+def _issuer_findings(seen: Examined, settings: OAuth, facts: SignInProbe) -> Iterator[Finding]:
     from mcp.client.auth.utils import issuers_match
 
     login = seen.auth.login if seen.auth is not None else None

@@ -207,7 +207,7 @@ def check_stdout(seen: Examined) -> Iterator[Finding]:
 
 def check_left_out(seen: Examined) -> Iterator[Finding]:
     """Name the tools that cannot be used, because what the server says of them is wrong."""
-    notes = [note for note in dict.fromkeys(seen.status.mended) if _LEFT_OUT.search(note)]
+    notes = [note for note in dict.fromkeys(seen.status.repaired) if _LEFT_OUT.search(note)]
     if notes:
         yield seen.finding(
             "warn",
@@ -219,15 +219,15 @@ def check_left_out(seen: Examined) -> Iterator[Finding]:
 
 
 def check_mended(seen: Examined) -> Iterator[Finding]:
-    """Name the answers that broke the protocol and were mended."""
-    notes = [note for note in dict.fromkeys(seen.status.mended) if not _LEFT_OUT.search(note)]
+    """Name the answers that broke the protocol and were repaired."""
+    notes = [note for note in dict.fromkeys(seen.status.repaired) if not _LEFT_OUT.search(note)]
     fix = "update the server, or report it to its authors"
     if len(notes) > _MOST_MENDED:
         details = [Detail(text=note) for note in notes]
-        yield seen.finding("warn", "mended", f"mended: {_some(notes)}", fix, details)
+        yield seen.finding("warn", "repaired", f"repaired: {_some(notes)}", fix, details)
         return
     for note in notes:
-        yield seen.finding("warn", "mended", f"mended: {note}", fix)
+        yield seen.finding("warn", "repaired", f"repaired: {note}", fix)
 
 
 def _some(notes: Sequence[str]) -> str:

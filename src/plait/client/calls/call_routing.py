@@ -20,7 +20,7 @@ from mcp_types import LoggingMessageNotificationParams as LogMessage
 from plait.client.calls.sampling import SamplingRequest, SamplingResult
 from plait.client.calls.tool_call import ToolCall
 from plait.client.connections.deadline import Deadline
-from plait.client.connections.loop_bridge import Handover
+from plait.client.connections.loop_bridge import LoopBridge
 
 logger = logging.getLogger("plait.client.calls")
 
@@ -52,14 +52,15 @@ class ActiveCall:
     """Whether an elicitation request of this call is being answered."""
 
     @classmethod
-    def of(cls, call: ToolCall, handover: Handover, sample: Sample | None = None) -> ActiveCall:
+    def of(cls, call: ToolCall, bridge: LoopBridge, sample: Sample | None = None) -> ActiveCall:
         """Create it in the caller's event loop, where its callbacks run."""
         return cls(
             call.server,
             call.tool,
-            call.on_log and handover.returning(call.on_log),
-            call.on_elicitation and cast("ElicitationFnT", handover.asking(call.on_elicitation)),
-            sample and handover.asking(sample),
+            call.on_log and bridge.bind_callback(call.on_log),
+            call.on_elicitation
+            and cast("ElicitationFnT", bridge.bind_handler(call.on_elicitation)),
+            sample and bridge.bind_handler(sample),
         )
 
 

@@ -40,7 +40,7 @@ class ServerCallbacks:
     """A log message that no callback of a call takes."""
 
     on_initialized: OnNotification | None = None
-    """A session was opened, the first one or a later one; the params are `ServerFacts`."""
+    """A session was opened, the first one or a later one; the params are `ServerInfo`."""
 
     on_cancelled: OnNotification | None = None
     """A server cancelled a request of its own."""

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar, cast
 import mcp_types as types
 from pydantic import BaseModel
 
-from plait._support.sanitize import harmless
+from plait._support.sanitize import sanitize_text
 from plait.client.transports.repair import ORIGINAL
 from plait.traces.messages.from_mcp import resource_line
 
@@ -107,7 +107,7 @@ def _sanitized(model: M, *names: str) -> M:
     changes: dict[str, str] = {}
     for name in names:
         value = getattr(model, name, None)
-        if isinstance(value, str) and (clean := harmless(value)) != value:
+        if isinstance(value, str) and (clean := sanitize_text(value)) != value:
             changes[name] = clean
     return model.model_copy(update=changes) if changes else model
 
@@ -132,7 +132,7 @@ def is_structured_shown(
 def structured_text(structured: Any, *, sanitize: bool = True) -> str:
     """Write structured content as JSON text for a model."""
     text = json_text(structured)
-    return harmless(text) if sanitize else text
+    return sanitize_text(text) if sanitize else text
 
 
 def json_text(value: Any) -> str:

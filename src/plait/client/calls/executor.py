@@ -27,7 +27,7 @@ from plait.client.catalog.validation import prepare
 from plait.client.config.budgets import CallBudget
 from plait.client.connections.connection import Answer, ServerConnection
 from plait.client.connections.deadline import Deadline
-from plait.client.connections.loop_bridge import Handover
+from plait.client.connections.loop_bridge import LoopBridge
 from plait.client.connections.operations import call_tool, is_modern
 from plait.client.connections.pool import ConnectionPool
 from plait.client.connections.retry import ATTEMPTS, may_retry, pause_before_retry
@@ -68,7 +68,7 @@ class ToolExecutor:
         self,
         pool: ConnectionPool,
         catalog: ToolCatalog,
-        handover: Handover,
+        bridge: LoopBridge,
         settings: CallSettings | None = None,
         *,
         router: CallRouter | None = None,
@@ -77,7 +77,7 @@ class ToolExecutor:
         """Take the parts; `sample` answers sampling requests, if servers may make them."""
         self._pool = pool
         self._catalog = catalog
-        self._handover = handover
+        self._bridge = bridge
         self._settings = settings or CallSettings()
         caching = self._settings.result_caching
         self.results = None if caching is None else ResultCache(caching)
@@ -130,11 +130,11 @@ class ToolExecutor:
     async def _recall(self, call: ToolCall) -> Tool | None:
         if self._catalog.is_guarded:
             # Before the arguments are checked, which only the locked schema can do.
-            await self._handover.run(self._catalog.approve, call.server, call.tool, call.access)
+            await self._bridge.run(self._catalog.approve, call.server, call.tool, call.access)
         known = self._catalog.known(call.server, call.tool, call.access)
         if known is not None:
             return known
-        return await self._handover.run(self._catalog.recall, call.server, call.tool, call.access)
+        return await self._bridge.run(self._catalog.recall, call.server, call.tool, call.access)
 
     async def _run_on_server(self, call: ToolCall, tool: Tool | None) -> ToolResult:
         try:
@@ -148,8 +148,8 @@ class ToolExecutor:
     async def _run_attempts(self, call: ToolCall, tool: Tool | None) -> ToolResult:
         client_wide = progress_callback(self._settings.on_progress, call.server, call.tool)
         callbacks = [each for each in (call.on_progress, client_wide) if each is not None]
-        progress = tuple(self._handover.returning(each) for each in callbacks)
-        active = ActiveCall.of(call, self._handover, self._sample)
+        progress = tuple(self._bridge.bind_callback(each) for each in callbacks)
+        active = ActiveCall.of(call, self._bridge, self._sample)
         began = time.perf_counter()
         attempt = 0
         while True:
@@ -159,7 +159,7 @@ class ToolExecutor:
                     self._settings.observers,
                     CallTool(server=call.server, tool=call.tool, attempt=attempt),
                 ):
-                    answer = await self._handover.run(self._attempt, call, tool, progress, active)
+                    answer = await self._bridge.run(self._attempt, call, tool, progress, active)
             except PlaitError as error:
                 pause = self._pause_before_retry(call, tool, error, attempt, began)
                 if pause is None:
@@ -204,7 +204,7 @@ class ToolExecutor:
         """Say whether the server sends elicitation requests, as opposed to results that ask."""
         if self._paused_calls.has(call):
             return True
-        return not is_modern((await connection.unreserved_session()).client)
+        return not is_modern((await connection.wait_for_unreserved_session()).client)
 
     async def _send(
         self,

@@ -20,7 +20,7 @@ from mcp_types import (
 
 from plait.client.calls.tool_call import ToolCall
 from plait.client.connections.connection import Answer, ServerConnection
-from plait.client.connections.operations import Given
+from plait.client.connections.operations import InputAnswers
 from plait.client.connections.pool import ConnectionPool
 from plait.errors import ClientClosedError, InputNeededError, OutcomeUnknownError, PlaitError
 
@@ -100,7 +100,7 @@ class PausedCall:
         self._answers.append(answer)
         self._notify()
         try:
-            async with self.connection.slots.lent(self._task):
+            async with self.connection.concurrency.released(self._task):
                 async with asyncio.timeout(ANSWER_TIMEOUT_SECONDS):
                     return await answer
         except TimeoutError:
@@ -108,7 +108,7 @@ class PausedCall:
             self._fail(ClientClosedError("the elicitation was not answered in time"))
             return ElicitResult(action="cancel")
 
-    async def outcome(self, responses: Given | None) -> Answer[CallToolResult]:
+    async def outcome(self, responses: InputAnswers | None) -> Answer[CallToolResult]:
         """Wait for the result, or for the elicitation request after those that are answered.
 
         Raises:

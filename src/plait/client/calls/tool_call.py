@@ -17,9 +17,9 @@ from mcp_types import LoggingMessageNotificationParams
 
 from plait.client.calls.approval import OnApproval
 from plait.client.config.timing import Timeouts
-from plait.client.connections.credentials import Access
+from plait.client.connections.credentials import CallerCredentials
 from plait.client.connections.deadline import Deadline
-from plait.client.connections.operations import Given
+from plait.client.connections.operations import InputAnswers
 from plait.errors import PlaitError, RunDeadlineError
 
 OnProgress = Callable[[float, float | None, str | None], Awaitable[None] | None]
@@ -83,13 +83,13 @@ class ToolCall:
     instead_of: str | None = None
     """The server that failed, if this one is its fallback."""
 
-    input_responses: Given | None = field(default=None, repr=False)
+    input_responses: InputAnswers | None = field(default=None, repr=False)
     """Answers to the input requests of the server when this call was made before."""
 
     pause: Pause | None = None
     """If set, an elicitation request ends the call with `InputNeededError`."""
 
-    access: Access | None = field(default=None, repr=False)
+    access: CallerCredentials | None = field(default=None, repr=False)
     """Credentials for this call, in addition to the server's own."""
 
     ends_at: float | None = None

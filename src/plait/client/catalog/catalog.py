@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from plait._support.clock import Clock, SystemClock
-from plait._support.gather import outcomes_of
+from plait._support.gather import gather_outcomes
 from plait.client.catalog.disk_cache import ListCache
 from plait.client.catalog.filters import ToolFilter
 from plait.client.catalog.lister import ToolLister
@@ -22,7 +22,7 @@ from plait.client.catalog.tool import Tool
 from plait.client.config.servers import ServerConfig
 from plait.client.connections.change_listener import ChangeListener
 from plait.client.connections.connection import ServerConnection
-from plait.client.connections.credentials import Access
+from plait.client.connections.credentials import CallerCredentials
 from plait.client.connections.pool import ConnectionPool
 from plait.errors import ListTimeoutError, PermissionDeniedError, PlaitError, ProtocolError
 
@@ -74,7 +74,7 @@ class ToolCatalog:
         servers: Sequence[str] = (),
         *,
         refresh: bool = False,
-        access: Mapping[str, Access | None] | None = None,
+        access: Mapping[str, CallerCredentials | None] | None = None,
     ) -> DiscoveredTools:
         """List the tools that these servers offer, or all of them, under their public names.
 
@@ -82,7 +82,7 @@ class ToolCatalog:
         """
         accesses = access or {}
         names = list(servers) or self.options.listed_servers(self._pool.connections)
-        answers = await outcomes_of(
+        answers = await gather_outcomes(
             self.tools_of(name, refresh=refresh, access=accesses.get(name)) for name in names
         )
         found: dict[str, tuple[Tool, ...]] = {}
@@ -112,7 +112,7 @@ class ToolCatalog:
         ]
 
     async def tools_of(
-        self, server: str, *, refresh: bool = False, access: Access | None = None
+        self, server: str, *, refresh: bool = False, access: CallerCredentials | None = None
     ) -> tuple[Tool, ...]:
         """List the tools one server offers, from memory while that holds."""
         listing = await self._listing(server, access, refresh=refresh)
@@ -130,7 +130,7 @@ class ToolCatalog:
         )
 
     async def recall(
-        self, server: str, wire_name: str, access: Access | None = None
+        self, server: str, wire_name: str, access: CallerCredentials | None = None
     ) -> Tool | None:
         """Return what is known of a tool; the server is asked only if it never listed any here.
 
@@ -149,7 +149,9 @@ class ToolCatalog:
                 listing = self._older[key] = Listing({}, {}, generation)
         return listing.tools.get(wire_name)
 
-    def known(self, server: str, wire_name: str, access: Access | None = None) -> Tool | None:
+    def known(
+        self, server: str, wire_name: str, access: CallerCredentials | None = None
+    ) -> Tool | None:
         """Return what is remembered of a tool; may be called from any thread.
 
         What was stored long ago does not count: the server may be another by now.
@@ -160,7 +162,9 @@ class ToolCatalog:
     def _remembered(self, key: _Key) -> Listing | None:
         return self._listings.get(key) or self._older.get(key)
 
-    def refusal(self, server: str, wire_name: str, access: Access | None = None) -> str | None:
+    def refusal(
+        self, server: str, wire_name: str, access: CallerCredentials | None = None
+    ) -> str | None:
         """Say why a tool is not offered, or `None` if it is; may be called from any thread."""
         listing = self._remembered(_key(server, access))
         tool = None if listing is None else listing.listed.get(wire_name)
@@ -174,7 +178,9 @@ class ToolCatalog:
         """Whether every call needs to be approved."""
         return self.options.lock is not None and self.options.lock.mode == "block"
 
-    async def approve(self, server: str, wire_name: str, access: Access | None = None) -> int:
+    async def approve(
+        self, server: str, wire_name: str, access: CallerCredentials | None = None
+    ) -> int:
         """Hold a tool against the lockfile, as it is in the session in which it would be called.
 
         Returns the generation of that session; another one may run another program.
@@ -184,7 +190,7 @@ class ToolCatalog:
             PlaitError: The server does not say what its tools are.
         """
         connection = self._pool.connection(server, access)
-        await connection.lasting_session()
+        await connection.wait_for_session()
         generation = connection.generation
         listing = await self._listing(server, access)
         if (refusal := listing.verdict.refusal(wire_name)) is not None:
@@ -241,7 +247,12 @@ class ToolCatalog:
         return self._filters[server]
 
     async def _listing(
-        self, server: str, access: Access | None, *, refresh: bool = False, live: bool = False
+        self,
+        server: str,
+        access: CallerCredentials | None,
+        *,
+        refresh: bool = False,
+        live: bool = False,
     ) -> Listing:
         """List a server's tools, from memory while that holds; `live` is not from the disk."""
         connection = self._pool.connection(server, access)
@@ -336,5 +347,5 @@ def not_offered(server: str, tool: str, reason: str) -> PermissionDeniedError:
     return PermissionDeniedError(text, server=server, tool=tool)
 
 
-def _key(server: str, access: Access | None) -> _Key:
+def _key(server: str, access: CallerCredentials | None) -> _Key:
     return server, "" if access is None else access.key

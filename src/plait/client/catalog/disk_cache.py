@@ -22,7 +22,7 @@ import mcp_types as types
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from plait._support.encodings import spellings
+from plait._support.encodings import encoded_forms
 from plait._support.redact import Redactor
 from plait._support.threads import in_thread
 from plait._version import __version__
@@ -67,7 +67,7 @@ class StoredList:
     listed: ToolList
     identity: Mapping[str, str] | None = None
     notes: tuple[str, ...] = ()
-    """What had to be mended in it."""
+    """What had to be repaired in it."""
 
 
 def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
@@ -193,7 +193,9 @@ def _files(words: Iterable[str], folder: str | None) -> Iterable[tuple[str, int,
 
 
 def _mentions(text: str, secrets: Iterable[str]) -> bool:
-    return any(form in text for secret in secrets for form in {secret, *spellings(secret)} if form)
+    return any(
+        form in text for secret in secrets for form in {secret, *encoded_forms(secret)} if form
+    )
 
 
 def _is_ours(facts: os.stat_result) -> bool:

@@ -15,7 +15,7 @@ from plait.client.catalog.tool import Tool
 from plait.client.config.servers import ServerConfig
 from plait.client.connections.change_listener import ChangeListener, announced_lists
 from plait.client.connections.connection import ServerConnection
-from plait.client.connections.credentials import Access
+from plait.client.connections.credentials import CallerCredentials
 from plait.client.connections.deadline import Deadline
 from plait.client.connections.operations import list_tools
 
@@ -35,7 +35,7 @@ class ToolLister:
         self._clock = clock
         self._lists = lists or ListCache()
 
-    def may_store(self, server: ServerConfig, access: Access | None) -> bool:
+    def may_store(self, server: ServerConfig, access: CallerCredentials | None) -> bool:
         """Say whether the list may be kept on disk: not for credentials that come with a run."""
         private = access is not None and (access.headers or access.env or access.auth is not None)
         return self._options.may_wait(server) and not private

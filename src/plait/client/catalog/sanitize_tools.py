@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from plait._support.sanitize import escaped, harmless, is_plainly_harmless
+from plait._support.sanitize import escaped, is_clean_json, sanitize_text
 from plait.client.catalog.tool import Tool
 
 
@@ -17,13 +17,13 @@ def sanitize_tool(tool: Tool) -> tuple[Tool, tuple[str, ...]]:
     are checked against.
     """
     texts = (tool.wire_name, tool.title, tool.description, tool.annotations)
-    if is_plainly_harmless((*texts, tool.input_schema, tool.output_schema)):
+    if is_clean_json((*texts, tool.input_schema, tool.output_schema)):
         return tool, ()
     notes: list[str] = []
     changes: dict[str, Any] = {}
     for field in ("title", "description"):
         text = getattr(tool, field)
-        if text and (clean := harmless(text)) != text:
+        if text and (clean := sanitize_text(text)) != text:
             changes[field] = clean
             notes.append(_note(field))
     for field, label in (("input_schema", "arguments"), ("output_schema", "result")):
@@ -33,7 +33,7 @@ def sanitize_tool(tool: Tool) -> tuple[Tool, tuple[str, ...]]:
     hints = _cleaned(tool.annotations, "annotations", notes)
     if hints is not tool.annotations:
         changes["annotations"] = hints
-    if harmless(tool.wire_name) != tool.wire_name:
+    if sanitize_text(tool.wire_name) != tool.wire_name:
         notes.append(_note("name"))
     if not changes:
         return tool, tuple(notes)
@@ -43,7 +43,7 @@ def sanitize_tool(tool: Tool) -> tuple[Tool, tuple[str, ...]]:
 def _cleaned(value: Any, place: str, notes: list[str]) -> Any:
     """Return the value with harmless texts in it, or the value itself if there is nothing to do."""
     if isinstance(value, str):
-        clean = harmless(value)
+        clean = sanitize_text(value)
         if clean == value:
             return value
         notes.append(_note(place))
@@ -64,7 +64,7 @@ def _cleaned(value: Any, place: str, notes: list[str]) -> Any:
 
 
 def _key(key: str, entries: Mapping[str, Any], place: str, notes: list[str]) -> str:
-    clean = harmless(key)
+    clean = sanitize_text(key)
     if clean == key:
         return key
     notes.append(_note(_at(place, key)))
@@ -74,7 +74,7 @@ def _key(key: str, entries: Mapping[str, Any], place: str, notes: list[str]) -> 
 
 def _at(place: str, key: str) -> str:
     """Name the place of an entry; the keywords between an argument and its text say nothing."""
-    return place if key in {"properties", "items"} else f"{place}.{harmless(key)}"
+    return place if key in {"properties", "items"} else f"{place}.{sanitize_text(key)}"
 
 
 def _note(place: str) -> str:

@@ -83,7 +83,7 @@ class ChangeListener:
         """
         if not self._lists:
             return
-        agreed = self.begin(await connection.lasting_session())
+        agreed = self.begin(await connection.wait_for_session())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_AGREEMENT_SECONDS):
                 await agreed.wait()

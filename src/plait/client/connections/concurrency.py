@@ -13,19 +13,19 @@ class _Slot:
     taken: bool = True
 
 
-class Slots:
+class ConcurrencyLimit:
     """Lets so many tasks in at a time; without a limit, all of them."""
 
     def __init__(self, limit: int | None) -> None:
         self._free = asyncio.Semaphore(limit) if limit else None
         self._by_task: dict[asyncio.Task[object] | None, _Slot] = {}
 
-    def taken(self) -> AbstractAsyncContextManager[None]:
+    def slot(self) -> AbstractAsyncContextManager[None]:
         """Hold a slot for the present task."""
-        return nullcontext() if self._free is None else self._taken(self._free)
+        return nullcontext() if self._free is None else self._slot(self._free)
 
     @asynccontextmanager
-    async def _taken(self, free: asyncio.Semaphore) -> AsyncGenerator[None]:
+    async def _slot(self, free: asyncio.Semaphore) -> AsyncGenerator[None]:
         await free.acquire()
         task = asyncio.current_task()
         slot = self._by_task[task] = _Slot()
@@ -37,7 +37,7 @@ class Slots:
                 free.release()
 
     @asynccontextmanager
-    async def lent(self, task: asyncio.Task[object] | None) -> AsyncGenerator[None]:
+    async def released(self, task: asyncio.Task[object] | None) -> AsyncGenerator[None]:
         """Let another task in while this one waits for something else than the server."""
         slot = self._by_task.get(task)
         if self._free is None or slot is None or not slot.taken:

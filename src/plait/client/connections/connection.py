@@ -14,7 +14,7 @@ from mcp import Client
 
 from plait._support.causes import without_secrets
 from plait.client.config.servers import ServerConfig
-from plait.client.connections.concurrency import Slots
+from plait.client.connections.concurrency import ConcurrencyLimit
 from plait.client.connections.deadline import Deadline
 from plait.client.connections.error_mapping import leaf_of, request_failure, with_cause
 from plait.client.connections.operations import ping
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[T]):
-    """What a request returned, and what had to be mended in it."""
+    """What a request returned, and what had to be repaired in it."""
 
     value: T
     notes: tuple[str, ...]
@@ -43,7 +43,7 @@ class ServerConnection(SessionKeeper):
     def __init__(self, name: str, server: ServerConfig, **keeping: Any) -> None:
         super().__init__(name, server, **keeping)
         self._doubted: set[Session] = set()
-        self.slots = Slots(server.max_concurrency)
+        self.concurrency = ConcurrencyLimit(server.max_concurrency)
 
     async def request(
         self,
@@ -61,13 +61,15 @@ class ServerConnection(SessionKeeper):
         # Outside the deadline: a call that never left must not look like one that may have run.
         session = self.ready_session
         if session is None or (tool is not None and session.holders):
-            waiting = self.lasting_session() if tool is None else self.unreserved_session()
+            waiting = (
+                self.wait_for_session() if tool is None else self.wait_for_unreserved_session()
+            )
             session = await waiting
         wire = session.wire
         begun = False
         with session.borrowed() as client, watched_exchanges(deadline.held) as exchanges:
             try:
-                async with deadline, self.slots.taken():
+                async with deadline, self.concurrency.slot():
                     begun = True
                     value = await operation(client)
             except Exception as error:  # noqa: BLE001  # boundary: the SDK may raise anything
@@ -98,7 +100,7 @@ class ServerConnection(SessionKeeper):
     async def answer(
         self, operation: Callable[[Client], Awaitable[T]], deadline: Deadline, *, method: str
     ) -> Answer[T]:
-        """Do what `ask` does, and also say what had to be mended."""
+        """Do what `ask` does, and also say what had to be repaired."""
         for attempt in count(1):
             try:
                 return await self.request(operation, deadline, method=method)
@@ -132,7 +134,7 @@ class ServerConnection(SessionKeeper):
         """Find out whether a server that did not answer a call answers anything at all."""
         if session not in self._doubted:
             self._doubted.add(session)
-            self._home.start(partial(self._probe, session), name=f"plait probe {self.name}")
+            self._tasks.start(partial(self._probe, session), name=f"plait probe {self.name}")
 
     async def _probe(self, session: Session) -> None:
         """End a session on which nothing is heard: a stopped server would hold it for ever."""
@@ -146,5 +148,5 @@ class ServerConnection(SessionKeeper):
             logger.debug("%s: the probe failed", self.name, exc_info=safe)
         finally:
             self._doubted.discard(session)
-        if session.wire.tapped and session.wire.last_heard < began:
+        if session.wire.tapped and session.wire.last_received < began:
             session.wire.end("the server does not answer any more")

@@ -20,7 +20,7 @@ PRIVATE_IDLE_SECONDS = 900.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class CallerCredentials:
     """Headers, authentication and environment for some calls, on top of the server's own."""
 
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
@@ -37,17 +37,17 @@ class Access:
         *,
         env: Mapping[str, Any] | None = None,
         thread: str | None = None,
-    ) -> Access | None:
+    ) -> CallerCredentials | None:
         """Make one, or `None` where nothing is given."""
         if not headers and not env and auth is None and thread is None:
             return None
         return cls(headers=_texts(headers), auth=auth, env=_texts(env), thread=thread)
 
-    def joined(self, other: Access | None) -> Access:
+    def joined(self, other: CallerCredentials | None) -> CallerCredentials:
         """Return both; what the other says wins."""
         if other is None:
             return self
-        return Access(
+        return CallerCredentials(
             headers=_merged(self.headers, other.headers),
             auth=self.auth if other.auth is None else other.auth,
             env={**self.env, **other.env},
@@ -81,7 +81,9 @@ class Access:
         return changed
 
 
-def join(first: Access | None, second: Access | None) -> Access | None:
+def join(
+    first: CallerCredentials | None, second: CallerCredentials | None
+) -> CallerCredentials | None:
     """Return both of two accesses; what the second says wins."""
     return second if first is None else first.joined(second)
 

@@ -116,7 +116,7 @@ def _refusal(error: MCPError, wire: Wire) -> str:
 
 def connect_timeout(seconds: float, wire: Wire | None, server: str) -> ConnectTimeoutError:
     """Explain that the handshake took too long."""
-    words = wire.last_words() if wire is not None else None
+    words = wire.last_stderr_line() if wire is not None else None
     said = f"; its last words: {words}" if words else ""
     return ConnectTimeoutError(
         f"{server}: not ready within {seconds:g} s (connect_timeout){said}", server=server
@@ -227,7 +227,7 @@ def _lost(
     """
     name = _named(wire.server, tool)
     session_lost = None if only_here else reason
-    words = wire.last_words()
+    words = wire.last_stderr_line()
     said = f" (stderr: {words})" if words else ""
     never_left = wire.tapped if exchange is None else not exchange.written
     if never_left:
@@ -314,7 +314,7 @@ def _by_status(status: int) -> type[HttpError] | None:
 
 
 def _exited(wire: Wire, when: str = "") -> str:
-    words = wire.last_words()
+    words = wire.last_stderr_line()
     return f"{wire.ending()}{when}{f'; its last words: {words}' if words else ''}"
 
 

@@ -23,7 +23,7 @@ T = TypeVar("T")
 _JOIN_SECONDS = 15.0
 
 
-class Handover:
+class LoopBridge:
     """Runs coroutines on one loop, from any loop, any thread, and from code without a loop.
 
     The loop is the caller's after `use_current_loop`; otherwise a thread of its own, started when
@@ -83,7 +83,7 @@ class Handover:
                 "asynchronous form, or call from another thread (asyncio.to_thread), or do not "
                 "open the client with `async with` in this loop"
             )
-        errand = _Errand(partial(work, *args, **kwargs))
+        errand = _CancellableWork(partial(work, *args, **kwargs))
         try:
             return asyncio.run_coroutine_threadsafe(errand.run(), loop).result()
         except concurrent.futures.CancelledError:
@@ -94,7 +94,7 @@ class Handover:
                 loop.call_soon_threadsafe(errand.cancel)
             raise
 
-    def returning(
+    def bind_callback(
         self, callback: Callable[P, Awaitable[None] | None], *, outlasting: bool = False
     ) -> Callable[P, None]:
         """Wrap a callback so that it runs in the loop and the context of whoever is here now.
@@ -104,9 +104,9 @@ class Handover:
         """
         home = _loop_of_this_thread()
         context = contextvars.copy_context()
-        return _Returning(callback, home, context, outlasting=outlasting)
+        return _BoundCallback(callback, home, context, outlasting=outlasting)
 
-    def asking(
+    def bind_handler(
         self, callback: Callable[P, Coroutine[Any, Any, T]]
     ) -> Callable[P, Coroutine[Any, Any, T]]:
         """Wrap a callback that answers, so that it runs in the loop and context of who is here now.
@@ -157,7 +157,7 @@ class Handover:
             return self._loop
 
 
-class _Errand(Generic[T]):
+class _CancellableWork(Generic[T]):
     """Work handed to another loop, which can be called off at any time."""
 
     def __init__(self, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
@@ -177,7 +177,7 @@ class _Errand(Generic[T]):
             self._task.cancel()
 
 
-class _Returning(Generic[P]):
+class _BoundCallback(Generic[P]):
     """A callback that finds its way back to the loop it came from."""
 
     def __init__(

@@ -55,7 +55,7 @@ _SAMPLING_WITH_TOOLS = SamplingCapability(tools=SamplingToolsCapability())
 
 
 @dataclass(slots=True)
-class Memory:
+class ServerMemory:
     """What earlier sessions found out about a server."""
 
     era: Literal["legacy", "modern"] | None = None
@@ -69,13 +69,13 @@ class Memory:
 
 
 @dataclass(slots=True)
-class Voice:
+class SessionOptions:
     """How this client introduces itself, and who answers when a server asks something."""
 
     client_info: Implementation | None = None
     log_level: LoggingLevel | None = None
     on_message: MessageHandlerFnT | None = None
-    on_untold: Callable[[str, object], None] | None = None
+    on_notification: Callable[[str, object], None] | None = None
     """Gets method and params of notifications that the SDK tells nobody about."""
     on_log: LoggingFnT | None = None
     on_elicitation: ElicitationFnT | None = None
@@ -85,7 +85,7 @@ class Voice:
     on_roots: ListRootsFnT | None = None
     extra: dict[str, Any] = field(default_factory=dict[str, Any])
 
-    def options(self, own: Mapping[str, Any]) -> dict[str, Any]:
+    def client_arguments(self, own: Mapping[str, Any]) -> dict[str, Any]:
         """Return the keyword arguments for the SDK's client; those of the server win."""
         options = {
             "client_info": self.client_info,
@@ -116,7 +116,11 @@ def _both(first: MessageHandlerFnT, second: MessageHandlerFnT) -> MessageHandler
 
 
 async def enter_client(
-    stack: AsyncExitStack, server: ServerConfig, wire: Wire, memory: Memory, voice: Voice
+    stack: AsyncExitStack,
+    server: ServerConfig,
+    wire: Wire,
+    memory: ServerMemory,
+    options: SessionOptions,
 ) -> Client:
     """Open a session on the stack, in the caller's task.
 
@@ -124,15 +128,15 @@ async def enter_client(
         PlaitError: The server cannot be reached, or does not complete the handshake.
     """
     if isinstance(server, HttpServer) and memory.over_sse:
-        return await _enter(stack, sse_twin(server), wire, memory, voice)
+        return await _enter(stack, sse_twin(server), wire, memory, options)
     try:
-        return await _enter(stack, server, wire, memory, voice)
+        return await _enter(stack, server, wire, memory, options)
     except PlaitError as refused:
         if not isinstance(server, HttpServer) or not _may_be_sse(server, wire):
             raise
         wire.reply = None
         try:
-            client = await _enter(stack, sse_twin(server), wire, memory, voice)
+            client = await _enter(stack, sse_twin(server), wire, memory, options)
         except PlaitError as second:
             text = f"{refused}; nor does it speak SSE: {second}"
             raise type(refused)(text, server=wire.server, status=refused.status) from second
@@ -152,7 +156,11 @@ def _may_be_sse(server: HttpServer, wire: Wire) -> bool:
 
 
 async def _enter(
-    stack: AsyncExitStack, server: ServerConfig, wire: Wire, memory: Memory, voice: Voice
+    stack: AsyncExitStack,
+    server: ServerConfig,
+    wire: Wire,
+    memory: ServerMemory,
+    options: SessionOptions,
 ) -> Client:
     # Some older servers ignore what they do not know, and the SDK waits 10 s for their answer.
     unknown = "legacy" if memory.ignored_probe else "auto"
@@ -160,18 +168,18 @@ async def _enter(
     mode = {"legacy": "legacy", "modern": "auto"}.get(era, era)
     memory.ignored_probe = mode == "auto"
     try:
-        client = await _enter_as(stack, server, wire, mode, voice)
+        client = await _enter_as(stack, server, wire, mode, options)
     except ConnectError as refused:
         if server.protocol != "auto" or memory.era != "legacy" or refused.code is None:
             raise
         # It answered, but not to the handshake it knew before: ask it again what it speaks.
         memory.era = None
-        client = await _enter_as(stack, server, wire, "auto", voice)
+        client = await _enter_as(stack, server, wire, "auto", options)
     memory.ignored_probe = False
     modern = client.protocol_version in MODERN_PROTOCOL_VERSIONS
     memory.era = "modern" if modern else "legacy"
-    if voice.log_level is not None and not modern:
-        await set_log_level(client, voice.log_level)
+    if options.log_level is not None and not modern:
+        await set_log_level(client, options.log_level)
     return client
 
 
@@ -184,13 +192,13 @@ async def set_log_level(client: Client, level: LoggingLevel) -> None:
 
 
 async def _enter_as(
-    stack: AsyncExitStack, server: ServerConfig, wire: Wire, mode: str, voice: Voice
+    stack: AsyncExitStack, server: ServerConfig, wire: Wire, mode: str, options: SessionOptions
 ) -> Client:
-    options = voice.options(server.client_options)
+    arguments = options.client_arguments(server.client_options)
     if isinstance(server, InProcessServer):
-        client = Client(server.server, mode=mode, **options)
+        client = Client(server.server, mode=mode, **arguments)
     else:
-        client = Client(open_transport(server, wire), mode=mode, **options)
+        client = Client(open_transport(server, wire), mode=mode, **arguments)
     with watched_exchanges() as exchanges:
         try:
             async with AsyncExitStack() as attempt:

@@ -42,7 +42,7 @@ _listed: WeakSet[ClientSession] = WeakSet()
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class InputAnswers:
     """Answers to what a server asked in an earlier round of a call."""
 
     responses: types.InputResponses
@@ -57,7 +57,7 @@ async def call_tool(
     mirrored: bool = False,
     on_progress: ProgressFnT | None = None,
     meta: types.RequestParamsMeta | None = None,
-    given: Given | None = None,
+    given: InputAnswers | None = None,
     hand_back: bool = False,
 ) -> types.CallToolResult:
     """Call a tool, answering what the server asks back on the way.

@@ -9,16 +9,16 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from plait._support.clock import Clock
-from plait._support.gather import all_of
+from plait._support.gather import gather_all
 from plait._support.redact import Redactor
 from plait.client.config.secrets import secret_values
 from plait.client.config.servers import ServerConfig
 from plait.client.connections.connection import ServerConnection
-from plait.client.connections.credentials import Access
-from plait.client.connections.opening import Voice
+from plait.client.connections.credentials import CallerCredentials
+from plait.client.connections.opening import SessionOptions
 from plait.client.connections.session import Session
 from plait.client.connections.status import Event, Status
-from plait.client.connections.task_set import Home
+from plait.client.connections.task_set import TaskSet
 from plait.errors import UnknownServerError
 
 logger = logging.getLogger("plait.client.connections")
@@ -36,14 +36,14 @@ class ConnectionPool:
     def __init__(
         self,
         servers: Mapping[str, ServerConfig],
-        voice_for: Callable[[str], Voice],
+        options_for: Callable[[str], SessionOptions],
         *,
         on_opened: Callable[[Session], None] | None = None,
         clock: Clock | None = None,
     ) -> None:
         """Take the servers, and how to speak to each; `on_opened` gets each session that opens."""
-        self._home = Home()
-        self._voice_for = voice_for
+        self._tasks = TaskSet()
+        self._options_for = options_for
         self._on_opened = on_opened
         self._clock = clock
         self._events: deque[Event] = deque(maxlen=_EVENTS)
@@ -58,7 +58,7 @@ class ConnectionPool:
         except KeyError:
             raise unknown_server(name, self.connections) from None
 
-    def connection(self, name: str, access: Access | None = None) -> ServerConnection:
+    def connection(self, name: str, access: CallerCredentials | None = None) -> ServerConnection:
         """Return the connection of a server for these credentials."""
         shared = self[name]
         if access is None:
@@ -77,7 +77,7 @@ class ConnectionPool:
     async def forget_thread(self, thread: str) -> None:
         """Close the sessions that a conversation has to itself."""
         leaving = [self._private.pop(key) for key in list(self._private) if key[2] == thread]
-        await all_of(connection.close() for connection in leaving)
+        await gather_all(connection.close() for connection in leaving)
 
     def _say_meaningless(self, name: str) -> None:
         if name not in self._warned:
@@ -92,26 +92,26 @@ class ConnectionPool:
         """Close the connections of a server, and forget it."""
         leaving = [self.connections.pop(name)]
         leaving += [self._private.pop(key) for key in list(self._private) if key[0] == name]
-        await all_of(connection.close() for connection in leaving)
+        await gather_all(connection.close() for connection in leaving)
 
     @property
     def opened(self) -> bool:
         """Whether the pool is usable."""
-        return self._home.opened
+        return self._tasks.opened
 
     def open(self) -> None:
         """Make the pool usable; no server is contacted."""
-        self._home.open()
+        self._tasks.open()
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]], *, name: str) -> None:
         """Run something beside the connections until it ends or they are closed."""
-        self._home.start(work, name=name)
+        self._tasks.start(work, name=name)
 
     async def close(self) -> None:
         """Close every connection at the same time, and wait for all of them."""
         everything = [*self.connections.values(), *self._private.values()]
-        await all_of(connection.close() for connection in everything)
-        await self._home.close()
+        await gather_all(connection.close() for connection in everything)
+        await self._tasks.close()
 
     def status(self) -> Status:
         """Describe every connection as it stands."""
@@ -127,8 +127,8 @@ class ConnectionPool:
         return ServerConnection(
             name,
             server,
-            home=self._home,
-            voice=self._voice_for(name),
+            tasks=self._tasks,
+            options=self._options_for(name),
             redact=Redactor(secret_values(server)),
             on_event=self._events.append,
             on_opened=self._on_opened,
@@ -139,7 +139,7 @@ class ConnectionPool:
         excess = len(self._private) + 1 - _MOST_PRIVATE
         idle = (key for key, one in self._private.items() if not one.in_flight)
         for key in [key for _, key in zip(range(excess), idle, strict=False)]:
-            self._home.start(self._private.pop(key).close, name=f"plait close {key[0]}")
+            self._tasks.start(self._private.pop(key).close, name=f"plait close {key[0]}")
 
 
 def unknown_server(name: str, known: Iterable[str]) -> UnknownServerError:

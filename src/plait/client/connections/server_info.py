@@ -12,7 +12,7 @@ from mcp_types import Implementation, ServerCapabilities
 
 
 @dataclass(frozen=True, slots=True)
-class ServerFacts:
+class ServerInfo:
     """The server's name, abilities and instructions; empty before the first session."""
 
     server_info: Implementation | None = None

@@ -15,7 +15,7 @@ from plait._support.causes import without_secrets
 from plait._support.redact import Redactor
 from plait.client.config.servers import ServerConfig, connect_seconds_of
 from plait.client.connections.error_mapping import connect_timeout
-from plait.client.connections.opening import Memory, Voice, enter_client
+from plait.client.connections.opening import ServerMemory, SessionOptions, enter_client
 from plait.client.transports.wire import Wire
 from plait.errors import ClientClosedError, ConnectError, PlaitError
 
@@ -26,11 +26,16 @@ class Session:
     """Holds one SDK client open; only the task that runs `live` enters and leaves its contexts."""
 
     def __init__(
-        self, name: str, server: ServerConfig, memory: Memory, voice: Voice, redact: Redactor
+        self,
+        name: str,
+        server: ServerConfig,
+        memory: ServerMemory,
+        options: SessionOptions,
+        redact: Redactor,
     ) -> None:
         self._server = server
         self._memory = memory
-        self._voice = voice
+        self._options = options
         self._client: Client | None = None
         self._failure: PlaitError | None = None
         self._opening: asyncio.Timeout | None = None
@@ -39,8 +44,8 @@ class Session:
         self._free = asyncio.Event()
         self._free.set()
         self.wire = Wire(name, redact, self.end)
-        self.wire.on_notification = voice.on_untold
-        self.wire.on_deaf = self._deafened
+        self.wire.on_notification = options.on_notification
+        self.wire.on_notifications_lost = self._deafened
         self.ended = asyncio.Event()
         """Set when the session is of no more use, by whichever side."""
         self.in_flight = 0
@@ -155,7 +160,7 @@ class Session:
         try:
             async with asyncio.timeout(limit) as self._opening:
                 self._client = await enter_client(
-                    stack, self._server, self.wire, self._memory, self._voice
+                    stack, self._server, self.wire, self._memory, self._options
                 )
         except TimeoutError:
             self._failure = connect_timeout(limit, self.wire, self.wire.server)

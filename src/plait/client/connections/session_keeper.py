@@ -17,8 +17,8 @@ from plait._support.redact import Redactor
 from plait.client.config.oauth import may_ask_person
 from plait.client.config.servers import RemoteOptions, ServerConfig, connect_seconds_of
 from plait.client.connections.error_mapping import connect_timeout
-from plait.client.connections.opening import Memory, Voice
-from plait.client.connections.server_info import ServerFacts
+from plait.client.connections.opening import ServerMemory, SessionOptions
+from plait.client.connections.server_info import ServerInfo
 from plait.client.connections.session import Session
 from plait.client.connections.states import (
     Condition,
@@ -30,7 +30,7 @@ from plait.client.connections.states import (
     step,
 )
 from plait.client.connections.status import Event, ServerStatus
-from plait.client.connections.task_set import Home
+from plait.client.connections.task_set import TaskSet
 from plait.errors import CircuitOpenError, ClientClosedError, PlaitError
 
 logger = logging.getLogger("plait.client.connections")
@@ -57,8 +57,8 @@ class SessionKeeper:
         name: str,
         server: ServerConfig,
         *,
-        home: Home,
-        voice: Voice,
+        tasks: TaskSet,
+        options: SessionOptions,
         redact: Redactor,
         on_event: Callable[[Event], None],
         on_opened: Callable[[Session], None] | None = None,
@@ -67,13 +67,13 @@ class SessionKeeper:
         self.name = name
         self.server = server
         self.tool_count: int | None = None
-        self._home = home
-        self._voice = voice
+        self._tasks = tasks
+        self._options = options
         self._redact = redact
         self._on_event = on_event
         self._on_opened = on_opened
         self._clock = clock or SystemClock()
-        self._memory = Memory()
+        self._memory = ServerMemory()
         self._condition = Condition()
         self._since: datetime = self._clock.now()
         self._changed = asyncio.Event()
@@ -84,7 +84,7 @@ class SessionKeeper:
         self._sessions: set[Session] = set()
         self._quiet = asyncio.Event()
         self._quiet.set()
-        self._facts = ServerFacts()
+        self._facts = ServerInfo()
         self._opened_count = 0
         self._error: PlaitError | None = None
         self._next_try: float | None = None
@@ -95,7 +95,7 @@ class SessionKeeper:
         return self._opened_count
 
     @property
-    def facts(self) -> ServerFacts:
+    def facts(self) -> ServerInfo:
         """What the server said about itself when the last session was opened."""
         return self._facts
 
@@ -117,7 +117,7 @@ class SessionKeeper:
             return None
         return session
 
-    async def lasting_session(self) -> Session:
+    async def wait_for_session(self) -> Session:
         """Return the open session, waiting for one while there is hope.
 
         Raises:
@@ -193,7 +193,7 @@ class SessionKeeper:
         """Ask for a session, without waiting for it."""
         if not self._keeping and self._condition.state != "closed":
             self._keeping = True
-            self._home.start(self.keep, name=f"plait keep {self.name}")
+            self._tasks.start(self.keep, name=f"plait keep {self.name}")
         self._signal("rested" if may_hurry(self._condition) else "wanted")
 
     def reconnect(self) -> None:
@@ -214,14 +214,14 @@ class SessionKeeper:
         for session in self._sessions:
             session.holders.discard(holder)
 
-    async def unreserved_session(self) -> Session:
+    async def wait_for_unreserved_session(self) -> Session:
         """Return an open session that no waiting call has to itself.
 
         Raises:
             PlaitError: Why there is none.
         """
         while True:
-            session = await self.lasting_session()
+            session = await self.wait_for_session()
             if not session.holders:
                 return session
             self._dropped = session
@@ -253,10 +253,10 @@ class SessionKeeper:
 
     async def _open(self) -> None:
         """Make one attempt to open a session."""
-        session = Session(self.name, self.server, self._memory, self._voice, self._redact)
+        session = Session(self.name, self.server, self._memory, self._options, self._redact)
         self._sessions.add(session)
         self._quiet.clear()
-        self._home.start(partial(self._live, session), name=f"plait session {self.name}")
+        self._tasks.start(partial(self._live, session), name=f"plait session {self.name}")
         self._session = session
         try:
             await session.opened()
@@ -264,7 +264,7 @@ class SessionKeeper:
             self._refused(error)
             return
         self._opened_count += 1
-        self._facts = ServerFacts.of(session.client)
+        self._facts = ServerInfo.of(session.client)
         self._note("opened", f"session {self._opened_count}")
         self._signal("opened")
         if self._on_opened is not None:
@@ -385,7 +385,7 @@ class SessionKeeper:
             sessions=self._opened_count,
             in_flight=self.in_flight,
             connect_seconds=session.connect_seconds if session is not None else None,
-            mended=tuple(dict.fromkeys(wire.notes)) if wire is not None else (),
+            repaired=tuple(dict.fromkeys(wire.notes)) if wire is not None else (),
             noise_lines=wire.noise_lines if wire is not None else 0,
             stderr_tail=tuple(map(wire.redact, wire.stderr)) if wire is not None else (),
         )

@@ -29,7 +29,7 @@ Signal = Literal[
 ]
 """What can happen to a connection.
 
-`cured` means that what made the last attempt fail may have been mended meanwhile.
+`cured` means that what made the last attempt fail may have been fixed meanwhile.
 
 `proven` is the first answer after the handshake. A session that is lost before it counts as a
 refusal, so that a server that dies at once is not started in a tight loop.

@@ -53,7 +53,7 @@ class ServerStatus:
     in_flight: int = 0
     connect_seconds: float | None = None
     """How long the last session took to open."""
-    mended: tuple[str, ...] = ()
+    repaired: tuple[str, ...] = ()
     """What was wrong with the server's answers."""
     noise_lines: int = 0
     stderr_tail: tuple[str, ...] = field(default=(), repr=False)
@@ -93,7 +93,7 @@ class ServerStatus:
             "sessions": self.sessions,
             "in_flight": self.in_flight,
             "connect_seconds": self.connect_seconds,
-            "mended": list(self.mended),
+            "repaired": list(self.repaired),
             "noise_lines": self.noise_lines,
             "stderr_tail": list(self.stderr_tail),
         }

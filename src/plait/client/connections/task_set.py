@@ -15,7 +15,7 @@ from plait.errors import ClientClosedError
 logger = logging.getLogger("plait.client.connections")
 
 
-class Home:
+class TaskSet:
     """Tasks of one loop that end together.
 
     Not a task group of anyio, which must be left by the task that entered it: a client is opened

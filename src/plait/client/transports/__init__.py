@@ -1,1 +1,1 @@
-"""Ways to reach one server, and the mending of what servers send."""
+"""Ways to reach one server, and the repairing of what servers send."""

@@ -24,7 +24,7 @@ from plait.client.transports.auth import auth_of
 from plait.client.transports.auth.challenge import ADVICE, SignInNeededError
 from plait.client.transports.auth.oauth import OAuthAuth
 from plait.client.transports.headers import headers_of
-from plait.client.transports.library_logs import hidden_in_foreign_logs
+from plait.client.transports.library_logs import redacted_library_logs
 from plait.client.transports.redirects import (
     MOST_REDIRECTS,
     origin_of,
@@ -156,7 +156,7 @@ class _Send:
         before = dict(request.headers)
         try:
             # Here too: the SDK sends in the context of whoever makes the request.
-            with hidden_in_foreign_logs(self._wire):
+            with redacted_library_logs(self._wire):
                 return await self._plain_send(request, **options)
         finally:
             # What is there only now was put in by an auth object: the user's, or for a URL's user.
@@ -246,7 +246,7 @@ class _Notices:
         """Note that it broke, or was refused; a server that never had one is none the worse."""
         self._failures += 1
         if self._worked and self._failures >= MAX_RECONNECTION_ATTEMPTS:
-            self._wire.deafen()
+            self._wire.lose_notifications()
 
 
 class _NoticeStream(httpx2.AsyncByteStream):

@@ -41,7 +41,7 @@ def _hide(record: logging.LogRecord) -> bool:
 
 
 @contextmanager
-def hidden_in_foreign_logs(wire: Wire) -> Generator[None]:
+def redacted_library_logs(wire: Wire) -> Generator[None]:
     """Hide what the wire hides, in this task and those that it starts meanwhile."""
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(_hide)

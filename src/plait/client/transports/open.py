@@ -13,7 +13,7 @@ from plait.client.config.servers import (
     WebSocketServer,
 )
 from plait.client.transports.http import open_http
-from plait.client.transports.library_logs import hidden_in_foreign_logs
+from plait.client.transports.library_logs import redacted_library_logs
 from plait.client.transports.sse import open_sse
 from plait.client.transports.stdio import open_stdio
 from plait.client.transports.tap import TappedRead, TappedWrite
@@ -29,9 +29,9 @@ WiredServer = StdioServer | HttpServer | SseServer | WebSocketServer
 
 @asynccontextmanager
 async def open_transport(server: WiredServer, wire: Wire) -> AsyncGenerator[TransportStreams]:
-    """Reach a server; what passes is noted on the wire, and answers are mended."""
+    """Reach a server; what passes is noted on the wire, and answers are repaired."""
     wire.tapped = True
-    with hidden_in_foreign_logs(wire):
+    with redacted_library_logs(wire):
         async with _streams_of(server, wire) as (read, write):
             yield TappedRead(read, wire), TappedWrite(write, wire)
 

@@ -1,4 +1,4 @@
-"""Mending what servers send, before the SDK throws the whole answer away.
+"""Repairing what servers send, before the SDK throws the whole answer away.
 
 The SDK validates an answer as one piece: one unknown content block, one tool without a schema, and
 everything beside it is lost. `mend` keeps what is good, turns what is broken into something
@@ -24,7 +24,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from plait._support.exception_groups import one_line
 
 ORIGINAL = "plait/original"
-"""The `_meta` key under which a mended part keeps what the server sent."""
+"""The `_meta` key under which a repaired part keeps what the server sent."""
 
 Json = dict[str, Any]
 
@@ -34,25 +34,25 @@ _LONGEST_QUOTE = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Mended:
+class RepairedResult:
     """An answer the SDK accepts, and what had to be done for it."""
 
     result: Json
     notes: tuple[str, ...] = ()
 
 
-def mend(method: str, result: Json, version: str) -> Mended:
+def repair_result(method: str, result: Json, version: str) -> RepairedResult:
     """Make an answer valid for the protocol version, losing nothing that is good."""
     if method == "tools/call" and _is_plain_text(result, version):
-        return Mended(result)
+        return RepairedResult(result)
     repair = _REPAIRS.get(method)
     if repair is None or _is_unfinished(result, version):
-        return Mended(result)
+        return RepairedResult(result)
     if _fault(method, version, result) is None and not _has_bad_headers(method, version, result):
-        return Mended(result)
-    mender = _Mender(method, version)
-    mended = repair(mender, mender.envelope(result))
-    return Mended(mended, tuple(mender.notes))
+        return RepairedResult(result)
+    repairer = _Repairer(method, version)
+    repaired = repair(repairer, repairer.envelope(result))
+    return RepairedResult(repaired, tuple(repairer.notes))
 
 
 def _is_unfinished(result: Json, version: str) -> bool:
@@ -111,8 +111,8 @@ def _fault(method: str, version: str, result: Json) -> ValidationError | None:
     return None
 
 
-class _Mender:
-    """The notes and rules for mending one answer."""
+class _Repairer:
+    """The notes and rules for repairing one answer."""
 
     def __init__(self, method: str, version: str) -> None:
         self.method = method
@@ -125,25 +125,25 @@ class _Mender:
 
     def envelope(self, result: Json) -> Json:
         """Complete what stands around the payload."""
-        mended = dict(result)
-        if "_meta" in mended and not isinstance(mended["_meta"], dict):
-            del mended["_meta"]
+        repaired = dict(result)
+        if "_meta" in repaired and not isinstance(repaired["_meta"], dict):
+            del repaired["_meta"]
             self.note("_meta was not an object and was left out")
         if self.modern:
-            if not isinstance(mended.get("resultType"), str):
-                mended["resultType"] = "complete"
+            if not isinstance(repaired.get("resultType"), str):
+                repaired["resultType"] = "complete"
             if self.method in methods.CACHEABLE_METHODS:
-                mended["ttlMs"] = _milliseconds(mended.get("ttlMs"))
-                if mended.get("cacheScope") != "public":
-                    mended["cacheScope"] = "private"
+                repaired["ttlMs"] = _milliseconds(repaired.get("ttlMs"))
+                if repaired.get("cacheScope") != "public":
+                    repaired["cacheScope"] = "private"
         else:
             for key in ("ttlMs", "cacheScope", "resultType"):
-                mended.pop(key, None)
-        if "nextCursor" in mended and not isinstance(mended["nextCursor"], str):
-            cursor = mended.pop("nextCursor")
+                repaired.pop(key, None)
+        if "nextCursor" in repaired and not isinstance(repaired["nextCursor"], str):
+            cursor = repaired.pop("nextCursor")
             if cursor is not None:
-                mended["nextCursor"] = str(cursor)
-        return mended
+                repaired["nextCursor"] = str(cursor)
+        return repaired
 
     def fault_of(
         self, field: str, item: object, method: str | None = None
@@ -166,51 +166,51 @@ def _milliseconds(ttl: object) -> int:
     return max(0, int(ttl))
 
 
-def _as_list(mender: _Mender, result: Json, field: str) -> list[Any]:
+def _as_list(repairer: _Repairer, result: Json, field: str) -> list[Any]:
     value = result.get(field)
     if isinstance(value, list):
         return cast("list[Any]", value)
     if value is None:
-        mender.note(f"{field} was missing")
+        repairer.note(f"{field} was missing")
         return []
-    mender.note(f"{field} was not a list")
+    repairer.note(f"{field} was not a list")
     return [value]
 
 
-def _mend_call(mender: _Mender, result: Json) -> Json:
-    blocks = _as_list(mender, result, "content")
+def _repair_call(repairer: _Repairer, result: Json) -> Json:
+    blocks = _as_list(repairer, result, "content")
     result["content"] = [
-        _mend_block(mender, block, f"content[{index}]") for index, block in enumerate(blocks)
+        _repair_block(repairer, block, f"content[{index}]") for index, block in enumerate(blocks)
     ]
     if not isinstance(failed := result.pop("isError", None), NoneType):
         result["isError"] = bool(failed)
         if not isinstance(failed, bool):
-            mender.note("isError was not a boolean")
+            repairer.note("isError was not a boolean")
     structured = result.get("structuredContent")
     if structured is None:
         result.pop("structuredContent", None)
-    elif not mender.modern and not isinstance(structured, dict):
+    elif not repairer.modern and not isinstance(structured, dict):
         del result["structuredContent"]
         meta = cast("Json", result.get("_meta") or {})
         result["_meta"] = {**meta, ORIGINAL: {"structuredContent": structured}}
-        mender.note("structuredContent was not an object and was moved to _meta")
+        repairer.note("structuredContent was not an object and was moved to _meta")
     return result
 
 
-def _mend_block(mender: _Mender, block: object, place: str) -> Json:
+def _repair_block(repairer: _Repairer, block: object, place: str) -> Json:
     if isinstance(block, str):
-        mender.note(f"{place}: a bare string became a text block")
+        repairer.note(f"{place}: a bare string became a text block")
         return {"type": "text", "text": block}
-    if mender.accepts_block(block):
+    if repairer.accepts_block(block):
         return cast("Json", block)
     kind = block.get("type") if _is_object(block) else None
     if _is_object(block) and (kind == "resource" or kind == "resource_link"):
         link = _link_from(block)
-        if link is not None and mender.accepts_block(link):
-            mender.note(f"{place}: an incomplete {kind} became a resource link")
+        if link is not None and repairer.accepts_block(link):
+            repairer.note(f"{place}: an incomplete {kind} became a resource link")
             return link
     named = f"block of type {kind!r}" if kind else "block without a type"
-    mender.note(f"{place}: a {named} could not be read and became text")
+    repairer.note(f"{place}: a {named} could not be read and became text")
     return {"type": "text", "text": _readable(block), "_meta": {ORIGINAL: block}}
 
 
@@ -253,9 +253,9 @@ def _has_bad_headers(method: str, version: str, result: Json) -> bool:
     return any(find_invalid_x_mcp_header(tool["inputSchema"]) for tool in result["tools"])
 
 
-def _mend_tools(mender: _Mender, result: Json) -> Json:
-    result = _mend_items("tools", "tool")(mender, result)
-    if mender.modern:
+def _repair_tools(repairer: _Repairer, result: Json) -> Json:
+    result = _repair_items("tools", "tool")(repairer, result)
+    if repairer.modern:
         # https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
         # A tool whose header annotations are wrong must not be used; the SDK drops it silently.
         kept: list[Any] = []
@@ -264,18 +264,18 @@ def _mend_tools(mender: _Mender, result: Json) -> Json:
             if reason is None:
                 kept.append(tool)
             else:
-                mender.note(f"tool {tool['name']!r} was left out: x-mcp-header: {reason}")
+                repairer.note(f"tool {tool['name']!r} was left out: x-mcp-header: {reason}")
         result["tools"] = kept
     return result
 
 
-def _mend_items(field: str, noun: str) -> Callable[[_Mender, Json], Json]:
+def _repair_items(field: str, noun: str) -> Callable[[_Repairer, Json], Json]:
     """Build the repair of a list: what is invalid is taken out and named."""
 
-    def repair(mender: _Mender, result: Json) -> Json:
+    def repair(repairer: _Repairer, result: Json) -> Json:
         kept: list[Any] = []
-        for index, item in enumerate(_as_list(mender, result, field)):
-            fault = mender.fault_of(field, item)
+        for index, item in enumerate(_as_list(repairer, result, field)):
+            fault = repairer.fault_of(field, item)
             if fault is None:
                 kept.append(item)
             else:
@@ -283,7 +283,7 @@ def _mend_items(field: str, noun: str) -> Callable[[_Mender, Json], Json]:
                 named = (
                     f"{noun} {name!r}" if isinstance(name, str) else f"{noun} number {index + 1}"
                 )
-                mender.note(f"{named} was left out: {_first_reason(fault)}")
+                repairer.note(f"{named} was left out: {_first_reason(fault)}")
         result[field] = kept
         return result
 
@@ -296,47 +296,47 @@ def _first_reason(fault: ValidationError) -> str:
     return one_line(f"{place}: {first['msg']}" if place else first["msg"])
 
 
-def _mend_read(mender: _Mender, result: Json) -> Json:
-    mended: list[Any] = []
-    for index, item in enumerate(_as_list(mender, result, "contents")):
-        if mender.fault_of("contents", item) is None:
-            mended.append(item)
+def _repair_read(repairer: _Repairer, result: Json) -> Json:
+    repaired: list[Any] = []
+    for index, item in enumerate(_as_list(repairer, result, "contents")):
+        if repairer.fault_of("contents", item) is None:
+            repaired.append(item)
         else:
             uri = item.get("uri") if _is_object(item) else None
-            mender.note(f"contents[{index}] could not be read and became text")
-            mended.append(
+            repairer.note(f"contents[{index}] could not be read and became text")
+            repaired.append(
                 {
                     "uri": uri if isinstance(uri, str) else "",
                     "text": _readable(item),
                     "_meta": {ORIGINAL: item},
                 }
             )
-    result["contents"] = mended
+    result["contents"] = repaired
     return result
 
 
-def _mend_prompt(mender: _Mender, result: Json) -> Json:
-    mended: list[Any] = []
-    for index, message in enumerate(_as_list(mender, result, "messages")):
-        if mender.fault_of("messages", message) is None:
-            mended.append(message)
+def _repair_prompt(repairer: _Repairer, result: Json) -> Json:
+    repaired: list[Any] = []
+    for index, message in enumerate(_as_list(repairer, result, "messages")):
+        if repairer.fault_of("messages", message) is None:
+            repaired.append(message)
             continue
         content: object = message.get("content") if _is_object(message) else message
         role = message.get("role") if _is_object(message) else None
         blocks = cast("list[object]", content) if isinstance(content, list) else [content]
-        mended.extend(
+        repaired.extend(
             {
                 "role": "assistant" if role == "assistant" else "user",
-                "content": _mend_block(mender, block, f"messages[{index}]"),
+                "content": _repair_block(repairer, block, f"messages[{index}]"),
             }
             for block in blocks
         )
-    result["messages"] = mended
+    result["messages"] = repaired
     return result
 
 
-def _mend_initialize(mender: _Mender, result: Json) -> Json:
-    mender.note("the handshake answer was incomplete")
+def _repair_initialize(repairer: _Repairer, result: Json) -> Json:
+    repairer.note("the handshake answer was incomplete")
     info = result.get("serverInfo")
     known: Json = info if _is_object(info) else {}
     named = {
@@ -351,7 +351,7 @@ def _mend_initialize(mender: _Mender, result: Json) -> Json:
     result |= {"serverInfo": named, "capabilities": {}}
 
     def accepts(**change: Json) -> bool:
-        return _fault(mender.method, mender.version, result | change) is None
+        return _fault(repairer.method, repairer.version, result | change) is None
 
     if accepts(serverInfo=known | named):
         result["serverInfo"] = known | named
@@ -362,13 +362,13 @@ def _mend_initialize(mender: _Mender, result: Json) -> Json:
     return result
 
 
-_REPAIRS: Mapping[str, Callable[[_Mender, Json], Json]] = {
-    "tools/call": _mend_call,
-    "tools/list": _mend_tools,
-    "resources/list": _mend_items("resources", "resource"),
-    "resources/templates/list": _mend_items("resourceTemplates", "resource template"),
-    "prompts/list": _mend_items("prompts", "prompt"),
-    "resources/read": _mend_read,
-    "prompts/get": _mend_prompt,
-    "initialize": _mend_initialize,
+_REPAIRS: Mapping[str, Callable[[_Repairer, Json], Json]] = {
+    "tools/call": _repair_call,
+    "tools/list": _repair_tools,
+    "resources/list": _repair_items("resources", "resource"),
+    "resources/templates/list": _repair_items("resourceTemplates", "resource template"),
+    "prompts/list": _repair_items("prompts", "prompt"),
+    "resources/read": _repair_read,
+    "prompts/get": _repair_prompt,
+    "initialize": _repair_initialize,
 }

@@ -122,10 +122,10 @@ async def open_stdio(
             anyio.create_task_group() as tasks,
         ):
             wire.pid = child.pid
-            last_words = anyio.Event()
-            tasks.start_soon(_keep_stderr, child, wire, last_words)
+            last_stderr_line = anyio.Event()
+            tasks.start_soon(_keep_stderr, child, wire, last_stderr_line)
             tasks.start_soon(_watch_exit, child, wire)
-            wire.before_end = partial(_settle, child, wire, last_words)
+            wire.before_end = partial(_settle, child, wire, last_stderr_line)
             try:
                 yield _StdioRead(LineReader(child.stdout), wire, server), _StdioWrite(child)
             finally:
@@ -170,7 +170,7 @@ def _stderr_of(server: StdioServer) -> int | None:
             return asyncio.subprocess.PIPE
 
 
-async def _keep_stderr(child: Child, wire: Wire, last_words: anyio.Event) -> None:
+async def _keep_stderr(child: Child, wire: Wire, last_stderr_line: anyio.Event) -> None:
     if child.stderr is not None:
         lines = LineReader(child.stderr)
         while (line := await lines.next_line()) is not None:
@@ -178,7 +178,7 @@ async def _keep_stderr(child: Child, wire: Wire, last_words: anyio.Event) -> Non
             text = wire.redact(line[:_LONGEST_READ].decode("utf-8", "replace").rstrip("\r"))
             wire.stderr.append(text[:_LONGEST_LINE])
             logger.debug("%s: %s", wire.server, text[:_LONGEST_LINE])
-    last_words.set()
+    last_stderr_line.set()
 
 
 async def _watch_exit(child: Child, wire: Wire) -> None:
@@ -190,12 +190,12 @@ async def _watch_exit(child: Child, wire: Wire) -> None:
     signal_group(child.pid, signal.SIGKILL)
 
 
-async def _settle(child: Child, wire: Wire, last_words: anyio.Event) -> None:
+async def _settle(child: Child, wire: Wire, last_stderr_line: anyio.Event) -> None:
     """Find out why the output ended, and which requests were never read."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_EXIT_GRACE_SECONDS):
             wire.exit_code = await child.process.wait()
-            await last_words.wait()
+            await last_stderr_line.wait()
     consumed = child.stdin.consumed_bytes()
     for exchange in wire.pending.values():
         if exchange.end_offset > consumed:

@@ -1,4 +1,4 @@
-"""The two ends of a session's streams, tapped: exchanges are noted and answers are mended."""
+"""The two ends of a session's streams, tapped: exchanges are noted and answers are repaired."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mcp_types import (
 )
 
 from plait._support.causes import without_secrets
-from plait.client.transports.repair import mend
+from plait.client.transports.repair import repair_result
 from plait.client.transports.wire import Exchange, RequestId, Wire, sending
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class TappedWrite(_Tapped["WriteStream[SessionMessage]"]):
 
 
 class TappedRead(_Tapped["ReadStream[SessionMessage | Exception]"]):
-    """The receiving end: mends each answer, and tells when nothing more can come."""
+    """The receiving end: repairs each answer, and tells when nothing more can come."""
 
     @property
     def last_context(self) -> contextvars.Context | None:
@@ -99,7 +99,7 @@ class TappedRead(_Tapped["ReadStream[SessionMessage | Exception]"]):
                 await self._wire.before_end()
             self._wire.end("the server closed the connection")
             raise
-        self._wire.last_heard = time.monotonic()
+        self._wire.last_received = time.monotonic()
         if isinstance(item, SessionMessage):
             self._settle(item)
             self._overhear(item)
@@ -127,16 +127,16 @@ class TappedRead(_Tapped["ReadStream[SessionMessage | Exception]"]):
         exchange.answered = isinstance(message, JSONRPCResponse) or not exchange.stream_ended
         if isinstance(message, JSONRPCResponse):
             try:
-                mended = mend(exchange.method, message.result, exchange.version)
+                repaired = repair_result(exchange.method, message.result, exchange.version)
             except Exception as error:  # boundary: no answer, however odd, may end the session
                 safe = without_secrets(error, self._wire.redact)
-                said = "%s: an answer could not be mended"
+                said = "%s: an answer could not be repaired"
                 logger.error(said, self._wire.server, exc_info=safe)
                 return
-            message.result = mended.result
-            exchange.notes = mended.notes
-            self._wire.notes.extend(mended.notes)
-            for note in mended.notes:
+            message.result = repaired.result
+            exchange.notes = repaired.notes
+            self._wire.notes.extend(repaired.notes)
+            for note in repaired.notes:
                 logger.debug("%s: %s: %s", self._wire.server, exchange.method, note)
 
 

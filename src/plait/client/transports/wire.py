@@ -21,7 +21,7 @@ Hold = Callable[[], AbstractContextManager[object]]
 
 _STDERR_LINES = 50
 _NOTES = 50
-"""How many mended answers one session remembers."""
+"""How many repaired answers one session remembers."""
 _HIDDEN = 20
 """How many tokens that came and went stay hidden."""
 
@@ -80,7 +80,7 @@ class Exchange:
     """The network fault that ended it."""
 
     notes: tuple[str, ...] = ()
-    """What was mended in its answer."""
+    """What was repaired in its answer."""
 
     end_offset: int = 0
     """Where on a pipe its last byte stands."""
@@ -104,7 +104,7 @@ class Exchanges:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Everything that was mended on the way."""
+        """Everything that was repaired on the way."""
         return tuple(note for exchange in self.all for note in exchange.notes)
 
     def may_have_run(self) -> bool:
@@ -182,7 +182,7 @@ class Wire:
         self.noise_lines = 0
         self.tapped = False
         """Whether requests are noted here; those to an object in this process are not."""
-        self.last_heard = 0.0
+        self.last_received = 0.0
         """When the server last sent anything, on the monotonic clock."""
         self.pid: int | None = None
         self.exit_code: int | None = None
@@ -193,7 +193,7 @@ class Wire:
         """What a transport still has to find out once its stream has ended."""
         self.on_notification: Callable[[str, object], None] | None = None
         """Gets method and params of what servers announce and the SDK tells nobody."""
-        self.on_deaf: Callable[[], None] | None = None
+        self.on_notifications_lost: Callable[[], None] | None = None
         self._on_end = on_end
 
     def hide(self, secrets: Iterable[str]) -> None:
@@ -214,10 +214,10 @@ class Wire:
             self.end_reason = reason
             self._on_end()
 
-    def deafen(self) -> None:
+    def lose_notifications(self) -> None:
         """Note that answers may come, but nothing that was not asked for."""
-        if self.on_deaf is not None:
-            self.on_deaf()
+        if self.on_notifications_lost is not None:
+            self.on_notifications_lost()
 
     def ending(self) -> str:
         """Say how the wire ended, as far as is known."""
@@ -227,7 +227,7 @@ class Wire:
         how = f"was killed by signal {-self.exit_code}" if killed else f"exited ({self.exit_code})"
         return f"the server {how}"
 
-    def last_words(self) -> str | None:
+    def last_stderr_line(self) -> str | None:
         """Return the last line the server wrote to its standard error, without secrets."""
         line = next((line for line in reversed(self.stderr) if line.strip()), None)
         return None if line is None else self.redact.excerpt(line)

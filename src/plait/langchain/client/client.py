@@ -29,8 +29,8 @@ from plait.client.catalog.schemas import Profile
 from plait.client.catalog.tokens import TokenCounter
 from plait.client.config.read import ClientConfig, ConfigSource, read_options
 from plait.client.config.read_policy import PolicySource
-from plait.client.connections.credentials import Access
-from plait.client.connections.server_info import ServerFacts
+from plait.client.connections.credentials import CallerCredentials
+from plait.client.connections.server_info import ServerInfo
 from plait.client.connections.status import Status
 from plait.client.features import Listed
 from plait.client.resource_watch import ResourceWatch
@@ -214,7 +214,7 @@ class MultiServerMCPClient:
             servers=tuple(names),
             include=include,
             exclude=exclude,
-            access=Access.of(headers, auth),
+            access=CallerCredentials.of(headers, auth),
         )
         listed = await selection.list_tools(config, refresh=refresh)
         split = self._toolbox.deferring.split(listed) if defer else Split(tuple(listed))
@@ -276,7 +276,7 @@ class MultiServerMCPClient:
 
     def runner(
         self,
-        access: Access | None = None,
+        access: CallerCredentials | None = None,
         *,
         handle_tool_errors: bool | None = None,
         reader: str = READ_MORE,
@@ -329,14 +329,14 @@ class MultiServerMCPClient:
         self._toolbox.check_names([server_name])
         return ServerHandle(self._toolbox, server_name)
 
-    async def get_server_info(self, *, server_name: str | None = None) -> dict[str, ServerFacts]:
+    async def get_server_info(self, *, server_name: str | None = None) -> dict[str, ServerInfo]:
         """Return the name, version, capabilities and instructions of servers.
 
         Raises:
             PlaitError: One of them cannot be reached.
         """
         await self._apply_server_changes()
-        facts: dict[str, ServerFacts] = {}
+        facts: dict[str, ServerInfo] = {}
         failures: dict[str, PlaitError] = {}
         for name in [server_name] if server_name else self._toolbox.server_names:
             try:

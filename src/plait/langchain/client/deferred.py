@@ -17,7 +17,7 @@ from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.deferral import Split
 from plait.client.catalog.tokens import definition_text
 from plait.client.catalog.tool import Tool
-from plait.client.connections.credentials import Access
+from plait.client.connections.credentials import CallerCredentials
 from plait.client.toolbox import Toolbox
 from plait.errors import PlaitError, ToolNotFoundError
 from plait.langchain.tools.caller import ToolboxCaller, checked_arguments, free_name
@@ -64,7 +64,7 @@ class Selection:
     servers: tuple[str, ...] = ()
     include: Any = None
     exclude: Any = None
-    access: Access | None = None
+    access: CallerCredentials | None = None
 
     async def list_tools(
         self, run: Mapping[str, Any] | None, *, refresh: bool = False

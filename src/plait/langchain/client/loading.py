@@ -14,7 +14,7 @@ from plait.client.catalog.names import NamePolicy, with_public_names
 from plait.client.catalog.sanitize_tools import sanitize_tool
 from plait.client.catalog.schemas import Profile
 from plait.client.catalog.tool import Tool
-from plait.client.connections.server_info import ServerFacts
+from plait.client.connections.server_info import ServerInfo
 from plait.client.options import ClientOptions
 from plait.client.toolbox import Toolbox
 from plait.langchain.client.sessions import (
@@ -128,7 +128,7 @@ async def load_mcp_server_info(
     connection: Mapping[str, Any] | None = None,
     callbacks: Callbacks | None = None,
     server_name: str | None = None,
-) -> ServerFacts:
+) -> ServerInfo:
     """Return the name, version, capabilities and instructions of a server.
 
     Initializes a session that is not initialized yet.
@@ -137,11 +137,11 @@ async def load_mcp_server_info(
         ValueError: There is neither a session nor a connection.
     """
     if isinstance(session, Client):
-        return ServerFacts.of(session)
+        return ServerInfo.of(session)
     if isinstance(session, ClientSession):
         if session.server_capabilities is None:
             await session.initialize()
-        return ServerFacts.of(session)
+        return ServerInfo.of(session)
     if connection is None:
         raise ValueError(_NEITHER)
     name = server_name or _UNNAMED
@@ -149,7 +149,7 @@ async def load_mcp_server_info(
     mcp_callbacks = None if callbacks is None else callbacks.to_mcp_format(context=context)
     server = server_from(connection)
     async with opened_session(name, server, mcp_callbacks=mcp_callbacks) as opened:
-        return ServerFacts.of(opened)
+        return ServerInfo.of(opened)
 
 
 def toolbox_for(

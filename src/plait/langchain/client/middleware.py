@@ -20,7 +20,7 @@ from langgraph.config import get_config
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
-from plait._support.sanitize import harmless
+from plait._support.sanitize import sanitize_text
 from plait.client.catalog.deferral import DeferralPlan
 from plait.client.catalog.schemas import Profile
 from plait.errors import PlaitError
@@ -274,7 +274,7 @@ def run_of(request: object) -> Mapping[str, Any]:
 
 def instructions_note(server: str, instructions: str) -> str:
     """Wrap the instructions of a server in a tag, which they cannot close themselves."""
-    text = _END_TAG.sub("<\\\\/server_instructions", harmless(instructions).strip())
+    text = _END_TAG.sub("<\\\\/server_instructions", sanitize_text(instructions).strip())
     name = html.escape(server)
     return f'<server_instructions server="{name}">\n{text}\n</server_instructions>'
 

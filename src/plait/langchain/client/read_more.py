@@ -11,7 +11,7 @@ from typing_extensions import override
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.tool import Tool
-from plait.client.connections.credentials import Access
+from plait.client.connections.credentials import CallerCredentials
 from plait.client.toolbox import Toolbox
 from plait.langchain.tools.caller import ToolboxCaller
 from plait.langchain.tools.runner import Invocation, Outcome, RunnerSettings, ToolRunner
@@ -23,7 +23,7 @@ def read_more_tools(
     *,
     taken: Collection[str],
     settings: RunnerSettings,
-    access: Access | None = None,
+    access: CallerCredentials | None = None,
 ) -> list[MCPTool]:
     """Make the tool, under a name that is not taken; none without a result budget."""
     return [
@@ -41,8 +41,8 @@ class _ReadMoreCaller(ToolboxCaller):
 
     @override
     async def access_for(
-        self, server: str, run: Mapping[str, Any] | None, given: Access | None = None
-    ) -> Access | None:
+        self, server: str, run: Mapping[str, Any] | None, given: CallerCredentials | None = None
+    ) -> CallerCredentials | None:
         """Return the credentials of a run on the server that made the result.
 
         A result that no server made, such as a resource that was read, needs none.
@@ -71,7 +71,11 @@ class _ReadMoreRunner(ToolRunner):
     """
 
     def __init__(
-        self, caller: _ReadMoreCaller, settings: RunnerSettings, *, access: Access | None = None
+        self,
+        caller: _ReadMoreCaller,
+        settings: RunnerSettings,
+        *,
+        access: CallerCredentials | None = None,
     ) -> None:
         super().__init__(caller, settings, access=access)
         self._server_of = caller.server_of

@@ -21,7 +21,7 @@ from plait.client.config.read import read_config
 from plait.client.config.secrets import secret_values
 from plait.client.config.servers import InProcessServer, ServerConfig
 from plait.client.config.timing import Timeouts
-from plait.client.connections.credentials import Access
+from plait.client.connections.credentials import CallerCredentials
 from plait.client.connections.deadline import Deadline
 from plait.client.connections.error_mapping import (
     connect_timeout,
@@ -29,7 +29,7 @@ from plait.client.connections.error_mapping import (
     request_failure,
     with_cause,
 )
-from plait.client.connections.opening import Memory, Voice, enter_client
+from plait.client.connections.opening import ServerMemory, SessionOptions, enter_client
 from plait.client.connections.operations import call_tool, list_tools
 from plait.client.transports.open import open_transport
 from plait.client.transports.wire import Wire, watched_exchanges
@@ -83,13 +83,15 @@ async def opened_session(
         PlaitError: The server cannot be reached, or does not complete the handshake.
     """
     callbacks = mcp_callbacks or MCPCallbacks()
-    voice = Voice(on_log=callbacks.logging_callback, on_elicitation=callbacks.elicitation_callback)
+    voice = SessionOptions(
+        on_log=callbacks.logging_callback, on_elicitation=callbacks.elicitation_callback
+    )
     wire = Wire(name, Redactor(secret_values(server)), lambda: None)
     limit = server.timeouts.connect_seconds
     async with AsyncExitStack() as stack:
         try:
             async with asyncio.timeout(limit):
-                client = await enter_client(stack, server, wire, Memory(), voice)
+                client = await enter_client(stack, server, wire, ServerMemory(), voice)
         except TimeoutError as error:
             raise connect_timeout(limit, wire, name) from error
         yield client.session
@@ -178,7 +180,7 @@ class SessionCaller(BasicCaller):
         )
 
     async def read(
-        self, server: str, uri: str, *, access: Access | None = None
+        self, server: str, uri: str, *, access: CallerCredentials | None = None
     ) -> types.ReadResourceResult:
         """Read a resource.
 

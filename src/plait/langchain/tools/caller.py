@@ -12,7 +12,7 @@ from plait.client.calls.outcome import ToolResult
 from plait.client.calls.result_budget.limiter import READ_MORE
 from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.validation import prepare
-from plait.client.connections.credentials import Access
+from plait.client.connections.credentials import CallerCredentials
 from plait.client.toolbox import Toolbox
 from plait.errors import InvalidArgumentsError
 
@@ -24,8 +24,8 @@ class Caller(Protocol):
     """What makes the calls of tools: a toolbox, or a session that the user manages."""
 
     async def access_for(
-        self, server: str, run: Mapping[str, Any] | None, given: Access | None = None
-    ) -> Access | None:
+        self, server: str, run: Mapping[str, Any] | None, given: CallerCredentials | None = None
+    ) -> CallerCredentials | None:
         """Return the credentials of a run on a server; explicit credentials win."""
         ...
 
@@ -44,7 +44,7 @@ class Caller(Protocol):
         ...
 
     async def read(
-        self, server: str, uri: str, *, access: Access | None = None
+        self, server: str, uri: str, *, access: CallerCredentials | None = None
     ) -> types.ReadResourceResult:
         """Read a resource."""
         ...
@@ -60,8 +60,8 @@ class BasicCaller:
     """The part of a caller that has no credentials by run, overrides or budgets."""
 
     async def access_for(
-        self, server: str, run: Mapping[str, Any] | None, given: Access | None = None
-    ) -> Access | None:
+        self, server: str, run: Mapping[str, Any] | None, given: CallerCredentials | None = None
+    ) -> CallerCredentials | None:
         """Return the explicit credentials."""
         del server, run
         return given
@@ -87,7 +87,7 @@ class ToolboxCaller(BasicCaller):
         self.run_blocking = toolbox.run_blocking
 
     async def read(
-        self, server: str, uri: str, *, access: Access | None = None
+        self, server: str, uri: str, *, access: CallerCredentials | None = None
     ) -> types.ReadResourceResult:
         """Read a resource."""
         return await self._toolbox.read(server, uri, access=access)

@@ -16,7 +16,7 @@ from langchain_core.tools import ToolException
 from pydantic import TypeAdapter, ValidationError
 
 from plait._support.exception_groups import one_line
-from plait._support.sanitize import harmless
+from plait._support.sanitize import sanitize_text
 from plait.client.calls.content import (
     NO_DETAILS,
     NOTHING,
@@ -140,7 +140,7 @@ def output_from_error(error: PlaitError, tool: Tool, *, sanitize: bool = True) -
         "tool": tool.wire_name,
         "error": error.to_dict(),
     }
-    text = harmless(error.message) if sanitize else error.message
+    text = sanitize_text(error.message) if sanitize else error.message
     return ToolOutput(text, artifact, is_error=True)
 
 

@@ -10,7 +10,7 @@ from langgraph.types import interrupt
 
 from plait.client.calls.call_routing import with_schema_defaults
 from plait.client.calls.tool_call import ToolCall
-from plait.client.connections.operations import Given
+from plait.client.connections.operations import InputAnswers
 from plait.errors import ConfigError, InputNeededError
 from plait.langchain.tools.approval import is_approval_answer
 from plait.langchain.tools.graph_run import entries_of
@@ -41,7 +41,7 @@ class ElicitationInterrupt(TypedDict):
     requests: list[ElicitationRequest]
 
 
-def responses_from_interrupt(call: ToolCall, needed: InputNeededError) -> Given:
+def responses_from_interrupt(call: ToolCall, needed: InputNeededError) -> InputAnswers:
     """Pause the graph until the user has answered, or return the answers if it resumes.
 
     Resume with `{"responses": {key: {"action": "accept", "content": {…}}}}`.
@@ -72,7 +72,7 @@ def responses_from_interrupt(call: ToolCall, needed: InputNeededError) -> Given:
     while is_sign_in_answer(answer) or is_approval_answer(answer):
         # That answer belongs to an earlier interrupt of this call.
         answer = interrupt(value)
-    return Given(_responses(answer, requests, call), needed.request_state)
+    return InputAnswers(_responses(answer, requests, call), needed.request_state)
 
 
 def _description(key: str, request: types.ElicitRequest) -> ElicitationRequest:

@@ -20,7 +20,7 @@ from plait.client.calls.outcome import FULL_RESULT, ToolResult
 from plait.client.calls.result_budget.limiter import READ_MORE
 from plait.client.calls.tool_call import Pause, ToolCall
 from plait.client.catalog.tool import Tool
-from plait.client.connections.credentials import Access, join
+from plait.client.connections.credentials import CallerCredentials, join
 from plait.errors import ConfigError, InputNeededError, PlaitError
 from plait.langchain.tools.approval import Approvals
 from plait.langchain.tools.callbacks import CallbackContext, Callbacks
@@ -113,7 +113,7 @@ class ToolRunner:
         caller: Caller,
         settings: RunnerSettings,
         *,
-        access: Access | None = None,
+        access: CallerCredentials | None = None,
         reader: str = READ_MORE,
     ) -> None:
         """Take what makes the calls; `reader` is the name of the tool that reads long results."""
@@ -263,7 +263,7 @@ class _Sender:
         self,
         caller: Caller,
         call: ToolCall,
-        access: Access | None,
+        access: CallerCredentials | None,
         *,
         pause: Callable[[], Pause | None],
         pauses: bool,
@@ -289,7 +289,7 @@ class _Sender:
         return self.call
 
     async def send(self, request: MCPToolCallRequest) -> MCPToolCallResult:
-        access = join(self._run_access, Access.of(request.headers))
+        access = join(self._run_access, CallerCredentials.of(request.headers))
         # Read here and not before: interceptors may have interrupted the graph meanwhile.
         pause = self._pause() if self.call.on_elicitation is None else None
         # With other credentials, a sign-in interrupt may come before the approval.

@@ -100,7 +100,7 @@ def test_every_bad_habit_is_a_warning_with_a_fix() -> None:
         transport="sse",
         tool_count=0,
         noise_lines=3,
-        mended=("tools/list: tool 'x' has no schema", "tools/list: tool 'x' has no schema"),
+        repaired=("tools/list: tool 'x' has no schema", "tools/list: tool 'x' has no schema"),
         stderr_tail=("starting", "listening", ""),
     )
 
@@ -143,8 +143,8 @@ def test_every_bad_habit_is_a_warning_with_a_fix() -> None:
             ),
             (
                 "warn",
-                "mended",
-                "mended: tools/list: tool 'x' has no schema",
+                "repaired",
+                "repaired: tools/list: tool 'x' has no schema",
                 "update the server, or report it to its authors",
             ),
             ("ok", "stderr", "last on stderr: listening", None),
@@ -154,22 +154,22 @@ def test_every_bad_habit_is_a_warning_with_a_fix() -> None:
 
 def test_tools_that_were_left_out_are_one_finding_with_every_case() -> None:
     notes = tuple(f"tools/list: tool 't{number}' was left out: no name" for number in range(40))
-    status = replace(READY, mended=(*notes, "tools/list: _meta was not an object"))
+    status = replace(READY, repaired=(*notes, "tools/list: _meta was not an object"))
 
-    left_out, mended = findings_for(Examined(config=CLOCK, status=status))[1:]
+    left_out, repaired = findings_for(Examined(config=CLOCK, status=status))[1:]
 
     assert (left_out.level, left_out.code) == ("warn", "left_out")
     assert left_out.message == f"40 tools left out: {notes[0]} (and 39 more)"
     assert [detail.text for detail in left_out.details] == list(notes)
-    assert (mended.code, mended.details) == ("mended", ())
+    assert (repaired.code, repaired.details) == ("repaired", ())
 
 
 def test_many_notes_of_mending_are_one_finding() -> None:
     notes = tuple(f"tools/call: content[{number}] became text" for number in range(4))
 
-    _, found = findings_for(Examined(config=CLOCK, status=replace(READY, mended=notes)))
+    _, found = findings_for(Examined(config=CLOCK, status=replace(READY, repaired=notes)))
 
-    assert found.message == f"mended: {notes[0]} (and 3 more)"
+    assert found.message == f"repaired: {notes[0]} (and 3 more)"
     assert [detail.text for detail in found.details] == list(notes)
 
 

@@ -23,7 +23,11 @@ FINDINGS = [
         details=CASES,
     ),
     Finding(
-        server="shop", level="warn", code="mended", message="mended: \x1b[2J", fix="update the shop"
+        server="shop",
+        level="warn",
+        code="repaired",
+        message="repaired: \x1b[2J",
+        fix="update the shop",
     ),
     Finding(server="shop", level="error", code="refused", message="refused"),
 ]
@@ -45,7 +49,7 @@ def test_findings_have_marks_and_wrap_under_their_own_text(
             "  ✓ connected",
             "  · limits told in words for",
             "    openai_strict: 2 tools, such as add",
-            "  ! mended: \\x1b[2J",
+            "  ! repaired: \\x1b[2J",
             "      fix: update the shop",
             "  ✗ refused",
             "    | hello",

@@ -9,7 +9,7 @@ import mcp_types as types
 import pytest
 
 from plait.client.calls.outcome import ToolResult
-from plait.client.transports.repair import ORIGINAL, mend
+from plait.client.transports.repair import ORIGINAL, repair_result
 
 BLOCKS: list[dict[str, Any]] = [
     {"type": "text", "text": "one"},
@@ -68,9 +68,11 @@ def test_a_described_result_is_the_content_as_it_was_sent() -> None:
 def test_structured_content_that_older_servers_may_not_send_arrives_all_the_same(
     structured: object,
 ) -> None:
-    mended = mend("tools/call", {"content": [], "structuredContent": structured}, "2025-11-25")
+    repaired = repair_result(
+        "tools/call", {"content": [], "structuredContent": structured}, "2025-11-25"
+    )
 
-    result = _result(**mended.result)
+    result = _result(**repaired.result)
 
     assert result.structured_content == structured
 

@@ -12,7 +12,7 @@ from plait.client.calls.outcome import ToolResult
 from plait.client.calls.result_cache import ResultCache, ResultCaching
 from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.tool import Tool
-from plait.client.connections.credentials import Access
+from plait.client.connections.credentials import CallerCredentials
 from plait.errors import ConfigError
 
 
@@ -36,7 +36,7 @@ READ = Tool(server="s", wire_name="read", name="read", annotations={"read_only_h
 WRITE = Tool(server="s", wire_name="write", name="write")
 
 
-def call(tool: str = "read", access: Access | None = None, **arguments: Any) -> ToolCall:
+def call(tool: str = "read", access: CallerCredentials | None = None, **arguments: Any) -> ToolCall:
     return ToolCall(server="s", tool=tool, arguments=arguments, access=access)
 
 
@@ -77,7 +77,7 @@ def test_failures_and_tools_that_change_something_are_not_remembered() -> None:
 
 def test_credentials_do_not_see_what_others_were_told() -> None:
     cache = ResultCache(ResultCaching())
-    ann, bob = Access.of({"X-User": "ann"}), Access.of({"X-User": "bob"})
+    ann, bob = CallerCredentials.of({"X-User": "ann"}), CallerCredentials.of({"X-User": "bob"})
     cache.put(call(access=ann), READ, result("for ann"))
 
     assert cache.get(call(access=bob), READ) is None

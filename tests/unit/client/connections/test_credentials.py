@@ -9,26 +9,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.client.config.servers import HttpServer, StdioServer
-from plait.client.connections.credentials import PRIVATE_IDLE_SECONDS, Access, join
+from plait.client.connections.credentials import PRIVATE_IDLE_SECONDS, CallerCredentials, join
 
 SECRET = "s3cr3t-t0ken"
 
 
-def access(**headers: str) -> Access:
-    made = Access.of(headers)
+def access(**headers: str) -> CallerCredentials:
+    made = CallerCredentials.of(headers)
     assert made is not None
     return made
 
 
-def applied(to: Access, server: HttpServer) -> HttpServer:
+def applied(to: CallerCredentials, server: HttpServer) -> HttpServer:
     changed = to.applied_to(server)
     assert isinstance(changed, HttpServer)
     return changed
 
 
 def test_nothing_given_is_no_access() -> None:
-    assert Access.of() is None
-    assert Access.of({}) is None
+    assert CallerCredentials.of() is None
+    assert CallerCredentials.of({}) is None
 
 
 def test_the_key_and_the_repr_do_not_tell_the_credentials() -> None:
@@ -42,7 +42,7 @@ def test_the_key_and_the_repr_do_not_tell_the_credentials() -> None:
 def test_the_same_headers_have_the_same_key_in_any_order(headers: dict[str, str]) -> None:
     turned = dict(reversed(headers.items()))
 
-    assert Access.of(headers).key == Access.of(turned).key  # pyright: ignore[reportOptionalMemberAccess]
+    assert CallerCredentials.of(headers).key == CallerCredentials.of(turned).key  # pyright: ignore[reportOptionalMemberAccess]
 
 
 def test_different_credentials_have_different_keys() -> None:
@@ -52,12 +52,12 @@ def test_different_credentials_have_different_keys() -> None:
         access(a="2").key,
         access(b="1").key,
         access(a="1", b="1").key,
-        Access(auth=auth).key,
-        Access(auth=object()).key,
+        CallerCredentials(auth=auth).key,
+        CallerCredentials(auth=object()).key,
     }
 
     assert len(keys) == 6
-    assert Access(auth=auth).key == Access(auth=auth).key
+    assert CallerCredentials(auth=auth).key == CallerCredentials(auth=auth).key
 
 
 def test_headers_replace_those_of_the_server_whatever_their_case() -> None:
@@ -93,13 +93,13 @@ def test_the_servers_own_authentication_stays_unless_another_is_given() -> None:
     server = HttpServer(url="http://localhost/mcp", auth=own)
 
     assert applied(access(a="1"), server).auth is own
-    assert applied(Access(auth=other), server).auth is other
+    assert applied(CallerCredentials(auth=other), server).auth is other
 
 
 def test_a_process_takes_an_environment_and_is_not_kept_for_ever() -> None:
     server = StdioServer(command="x", env={"A": "1", "B": "1"})
 
-    changed = Access(env={"B": "2"}).applied_to(server)
+    changed = CallerCredentials(env={"B": "2"}).applied_to(server)
 
     assert isinstance(changed, StdioServer)
     assert changed.env == {"A": "1", "B": "2"}
@@ -110,12 +110,12 @@ def test_a_process_takes_an_environment_and_is_not_kept_for_ever() -> None:
 def test_headers_mean_nothing_to_a_process_and_an_environment_nothing_to_a_url() -> None:
     assert access(a="1").applied_to(StdioServer(command="x")) is None
     remote = HttpServer(url="http://localhost/mcp")
-    assert applied(Access(env={"A": "1"}), remote).headers == {}
+    assert applied(CallerCredentials(env={"A": "1"}), remote).headers == {}
 
 
 def test_a_conversation_has_its_own_key_and_its_own_patience() -> None:
     server = StdioServer(command="x")
-    one, two = Access(thread="1"), Access(thread="2")
+    one, two = CallerCredentials(thread="1"), CallerCredentials(thread="2")
 
     assert one.key != two.key
     changed = one.applied_to(server)
@@ -124,11 +124,13 @@ def test_a_conversation_has_its_own_key_and_its_own_patience() -> None:
 
 
 def test_of_two_accesses_the_second_wins() -> None:
-    first = Access(headers={"X-User": "a", "Y": "1"}, env={"A": "1"}, thread="1")
-    second = Access(headers={"x-user": "b"}, env={"A": "2", "B": "2"})
+    first = CallerCredentials(headers={"X-User": "a", "Y": "1"}, env={"A": "1"}, thread="1")
+    second = CallerCredentials(headers={"x-user": "b"}, env={"A": "2", "B": "2"})
 
     both = join(first, second)
 
-    assert both == Access(headers={"Y": "1", "x-user": "b"}, env={"A": "2", "B": "2"}, thread="1")
+    assert both == CallerCredentials(
+        headers={"Y": "1", "x-user": "b"}, env={"A": "2", "B": "2"}, thread="1"
+    )
     assert join(None, second) is second
     assert join(first, None) is first

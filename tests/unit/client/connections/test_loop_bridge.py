@@ -13,7 +13,7 @@ from contextvars import ContextVar
 import anyio
 import pytest
 
-from plait.client.connections.loop_bridge import Handover
+from plait.client.connections.loop_bridge import LoopBridge
 from plait.errors import BlockingCallError, ClientClosedError, PlaitError
 
 pytestmark = pytest.mark.anyio
@@ -31,9 +31,9 @@ def _threads() -> list[threading.Thread]:
 
 
 @pytest.fixture
-def handover() -> Iterator[Handover]:
+def bridge() -> Iterator[LoopBridge]:
     _others.update(_threads())
-    made = Handover()
+    made = LoopBridge()
     yield made
     made.stop()
     assert _threads() == []
@@ -72,70 +72,70 @@ def _in_thread(work: Callable[[], object]) -> object:
         return pool.submit(work).result(timeout=5)
 
 
-async def test_on_its_own_loop_work_is_awaited_directly(handover: Handover) -> None:
-    handover.use_current_loop()
+async def test_on_its_own_loop_work_is_awaited_directly(bridge: LoopBridge) -> None:
+    bridge.use_current_loop()
     task = asyncio.current_task()
 
     async def work() -> bool:
         return asyncio.current_task() is task
 
-    assert await handover.run(work)
-    assert handover.started
-    assert not handover.owns_thread
+    assert await bridge.run(work)
+    assert bridge.started
+    assert not bridge.owns_thread
 
 
-async def test_without_a_loop_of_its_own_work_runs_in_one_thread(handover: Handover) -> None:
-    assert not handover.started
+async def test_without_a_loop_of_its_own_work_runs_in_one_thread(bridge: LoopBridge) -> None:
+    assert not bridge.started
 
-    first, *_ = await handover.run(_where)
-    second, *_ = await handover.run(_where)
+    first, *_ = await bridge.run(_where)
+    second, *_ = await bridge.run(_where)
 
     assert first is second is not asyncio.get_running_loop()
-    assert handover.owns_thread
+    assert bridge.owns_thread
     assert len(_threads()) == 1
     assert _threads()[0].daemon
 
 
-async def test_arguments_results_and_errors_pass(handover: Handover) -> None:
-    assert (await handover.run(_where, "a"))[2] == "a"
-    assert (await handover.run(_where, value="b"))[2] == "b"
+async def test_arguments_results_and_errors_pass(bridge: LoopBridge) -> None:
+    assert (await bridge.run(_where, "a"))[2] == "a"
+    assert (await bridge.run(_where, value="b"))[2] == "b"
     with pytest.raises(ValueError, match="no"):
-        await handover.run(_fail)
+        await bridge.run(_fail)
 
 
-def test_two_loops_share_one_owner(handover: Handover) -> None:
+def test_two_loops_share_one_owner(bridge: LoopBridge) -> None:
     async def ask() -> asyncio.AbstractEventLoop:
-        return (await handover.run(_where))[0]
+        return (await bridge.run(_where))[0]
 
     owners = [asyncio.run(ask()), asyncio.run(ask())]
 
     assert owners[0] is owners[1]
 
 
-async def test_another_loop_reaches_the_owning_one(handover: Handover) -> None:
-    handover.use_current_loop()
+async def test_another_loop_reaches_the_owning_one(bridge: LoopBridge) -> None:
+    bridge.use_current_loop()
 
     async def ask() -> asyncio.AbstractEventLoop:
-        return (await handover.run(_where))[0]
+        return (await bridge.run(_where))[0]
 
     assert await asyncio.to_thread(lambda: asyncio.run(ask())) is asyncio.get_running_loop()
 
 
-def test_a_plain_thread_may_block(handover: Handover) -> None:
-    loop, _, value = handover.run_blocking(_where, "a")
+def test_a_plain_thread_may_block(bridge: LoopBridge) -> None:
+    loop, _, value = bridge.run_blocking(_where, "a")
 
     assert value == "a"
-    assert handover.run_blocking(_where)[0] is loop
+    assert bridge.run_blocking(_where)[0] is loop
     with pytest.raises(ValueError, match="no"):
-        handover.run_blocking(_fail)
+        bridge.run_blocking(_fail)
 
 
-def test_many_threads_may_block_at_once_and_start_one_loop(handover: Handover) -> None:
+def test_many_threads_may_block_at_once_and_start_one_loop(bridge: LoopBridge) -> None:
     barrier = threading.Barrier(8)
 
     def ask() -> asyncio.AbstractEventLoop:
         barrier.wait(5)
-        return handover.run_blocking(_where)[0]
+        return bridge.run_blocking(_where)[0]
 
     with ThreadPoolExecutor(8) as pool:
         loops = {future.result(timeout=5) for future in [pool.submit(ask) for _ in range(8)]}
@@ -144,47 +144,47 @@ def test_many_threads_may_block_at_once_and_start_one_loop(handover: Handover) -
     assert len(_threads()) == 1
 
 
-async def test_a_foreign_loop_may_be_blocked(handover: Handover) -> None:
-    loop, *_ = handover.run_blocking(_where)
+async def test_a_foreign_loop_may_be_blocked(bridge: LoopBridge) -> None:
+    loop, *_ = bridge.run_blocking(_where)
 
     assert loop is not asyncio.get_running_loop()
 
 
-async def test_blocking_the_owning_loop_is_refused_at_once(handover: Handover) -> None:
-    handover.use_current_loop()
+async def test_blocking_the_owning_loop_is_refused_at_once(bridge: LoopBridge) -> None:
+    bridge.use_current_loop()
 
     with pytest.raises(BlockingCallError, match=r"asyncio\.to_thread"):
-        handover.run_blocking(_where)
+        bridge.run_blocking(_where)
 
 
-def test_blocking_inside_the_background_loop_is_refused_at_once(handover: Handover) -> None:
+def test_blocking_inside_the_background_loop_is_refused_at_once(bridge: LoopBridge) -> None:
     async def work() -> None:
-        handover.run_blocking(_where)
+        bridge.run_blocking(_where)
 
     with pytest.raises(BlockingCallError):
-        handover.run_blocking(work)
+        bridge.run_blocking(work)
 
 
-async def test_a_worker_thread_may_block_while_the_owning_loop_runs(handover: Handover) -> None:
-    handover.use_current_loop()
+async def test_a_worker_thread_may_block_while_the_owning_loop_runs(bridge: LoopBridge) -> None:
+    bridge.use_current_loop()
 
-    loop, *_ = await asyncio.to_thread(handover.run_blocking, _where)
+    loop, *_ = await asyncio.to_thread(bridge.run_blocking, _where)
 
     assert loop is asyncio.get_running_loop()
 
 
-def test_a_loop_that_is_not_running_is_refused_and_not_waited_for(handover: Handover) -> None:
+def test_a_loop_that_is_not_running_is_refused_and_not_waited_for(bridge: LoopBridge) -> None:
     loop = asyncio.new_event_loop()
 
     async def adopt() -> None:
-        handover.use_current_loop()
+        bridge.use_current_loop()
 
     loop.run_until_complete(adopt())
     raised: list[PlaitError] = []
 
     def ask() -> None:
         try:
-            handover.run_blocking(_where)
+            bridge.run_blocking(_where)
         except (BlockingCallError, ClientClosedError) as error:
             raised.append(error)
 
@@ -201,45 +201,45 @@ def test_a_loop_that_is_not_running_is_refused_and_not_waited_for(handover: Hand
     assert len(raised) == 1
 
 
-def test_a_loop_that_was_closed_cannot_be_used(handover: Handover) -> None:
+def test_a_loop_that_was_closed_cannot_be_used(bridge: LoopBridge) -> None:
     async def adopt() -> None:
-        handover.use_current_loop()
+        bridge.use_current_loop()
 
     asyncio.run(adopt())
 
     with pytest.raises(ClientClosedError):
-        handover.run_blocking(_where)
+        bridge.run_blocking(_where)
     with pytest.raises(ClientClosedError):
-        asyncio.run(handover.run(_where))
+        asyncio.run(bridge.run(_where))
 
 
-async def test_context_variables_travel_from_a_loop(handover: Handover) -> None:
+async def test_context_variables_travel_from_a_loop(bridge: LoopBridge) -> None:
     who.set("caller")
 
-    assert (await handover.run(_where))[1] == "caller"
+    assert (await bridge.run(_where))[1] == "caller"
 
 
-def test_context_variables_travel_from_a_thread(handover: Handover) -> None:
+def test_context_variables_travel_from_a_thread(bridge: LoopBridge) -> None:
     def ask() -> str:
         who.set("worker")
-        return handover.run_blocking(_where)[1]
+        return bridge.run_blocking(_where)[1]
 
     assert _in_thread(ask) == "worker"
-    assert handover.run_blocking(_where)[1] == "nobody"
+    assert bridge.run_blocking(_where)[1] == "nobody"
 
 
-async def test_what_work_sets_stays_with_it_in_another_loop(handover: Handover) -> None:
+async def test_what_work_sets_stays_with_it_in_another_loop(bridge: LoopBridge) -> None:
     async def work() -> None:
         who.set("work")
 
-    await handover.run(work)
+    await bridge.run(work)
 
     assert who.get() == "nobody"
 
 
-async def test_cancelling_the_caller_cancels_the_work(handover: Handover) -> None:
+async def test_cancelling_the_caller_cancels_the_work(bridge: LoopBridge) -> None:
     work = _Endless()
-    calling = asyncio.create_task(handover.run(work))
+    calling = asyncio.create_task(bridge.run(work))
     assert await asyncio.to_thread(work.started.wait, 5)
 
     calling.cancel()
@@ -249,11 +249,11 @@ async def test_cancelling_the_caller_cancels_the_work(handover: Handover) -> Non
     assert await asyncio.to_thread(work.cancelled.wait, 5)
 
 
-async def test_a_timeout_of_the_caller_cancels_the_work(handover: Handover) -> None:
+async def test_a_timeout_of_the_caller_cancels_the_work(bridge: LoopBridge) -> None:
     work = _Endless()
 
     with anyio.move_on_after(0) as scope:
-        await handover.run(work)
+        await bridge.run(work)
 
     assert scope.cancelled_caught
     task = asyncio.current_task()
@@ -261,10 +261,10 @@ async def test_a_timeout_of_the_caller_cancels_the_work(handover: Handover) -> N
     assert task.cancelling() == 0
 
 
-async def test_cancelling_on_the_owning_loop_cancels_the_work(handover: Handover) -> None:
-    handover.use_current_loop()
+async def test_cancelling_on_the_owning_loop_cancels_the_work(bridge: LoopBridge) -> None:
+    bridge.use_current_loop()
     work = _Endless()
-    calling = asyncio.create_task(handover.run(work))
+    calling = asyncio.create_task(bridge.run(work))
     await asyncio.sleep(0)
 
     calling.cancel()
@@ -278,7 +278,7 @@ class _Interrupted(BaseException):
     """What Ctrl-C would be."""
 
 
-def test_an_interrupted_caller_cancels_the_work(handover: Handover) -> None:
+def test_an_interrupted_caller_cancels_the_work(bridge: LoopBridge) -> None:
     work = _Endless()
     main = threading.main_thread()
     if threading.current_thread() is not main or main.ident is None:
@@ -296,105 +296,105 @@ def test_an_interrupted_caller_cancels_the_work(handover: Handover) -> None:
     before = signal.signal(signal.SIGUSR1, on_signal)
     try:
         with pytest.raises(_Interrupted):
-            handover.run_blocking(interrupt)
+            bridge.run_blocking(interrupt)
     finally:
         signal.signal(signal.SIGUSR1, before)
 
     assert work.cancelled.wait(5)
 
 
-def test_stopping_joins_the_thread(handover: Handover) -> None:
-    handover.run_blocking(_where)
+def test_stopping_joins_the_thread(bridge: LoopBridge) -> None:
+    bridge.run_blocking(_where)
     (thread,) = _threads()
 
-    handover.stop()
+    bridge.stop()
 
     assert not thread.is_alive()
-    assert not handover.started
-    handover.stop()
+    assert not bridge.started
+    bridge.stop()
 
 
-def test_after_a_stop_the_next_use_starts_another_loop(handover: Handover) -> None:
-    first, *_ = handover.run_blocking(_where)
-    handover.stop()
+def test_after_a_stop_the_next_use_starts_another_loop(bridge: LoopBridge) -> None:
+    first, *_ = bridge.run_blocking(_where)
+    bridge.stop()
 
-    second, *_ = handover.run_blocking(_where)
+    second, *_ = bridge.run_blocking(_where)
 
     assert first is not second
     assert first.is_closed()
 
 
-def test_stopping_ends_whatever_still_runs(handover: Handover) -> None:
+def test_stopping_ends_whatever_still_runs(bridge: LoopBridge) -> None:
     work = _Endless()
 
     async def start() -> asyncio.Task[None]:
         return asyncio.create_task(work())
 
-    handover.run_blocking(start)
+    bridge.run_blocking(start)
     assert work.started.wait(5)
 
-    handover.stop()
+    bridge.stop()
 
     assert work.cancelled.is_set()
 
 
-def test_a_blocked_caller_is_told_that_the_client_was_closed(handover: Handover) -> None:
+def test_a_blocked_caller_is_told_that_the_client_was_closed(bridge: LoopBridge) -> None:
     work = _Endless()
     with ThreadPoolExecutor(1) as pool:
-        calling = pool.submit(handover.run_blocking, work)
+        calling = pool.submit(bridge.run_blocking, work)
         assert work.started.wait(5)
 
-        handover.stop()
+        bridge.stop()
 
         with pytest.raises(ClientClosedError, match="during the call"):
             calling.result(timeout=5)
 
 
-async def test_a_waiting_caller_is_told_so_and_not_cancelled(handover: Handover) -> None:
+async def test_a_waiting_caller_is_told_so_and_not_cancelled(bridge: LoopBridge) -> None:
     work = _Endless()
-    calling = asyncio.create_task(handover.run(work))
+    calling = asyncio.create_task(bridge.run(work))
     assert await asyncio.to_thread(work.started.wait, 5)
 
-    await asyncio.to_thread(handover.stop)
+    await asyncio.to_thread(bridge.stop)
 
     with pytest.raises(ClientClosedError, match="during the call"):
         await calling
 
 
 def test_stopping_inside_the_background_loop_does_not_wait_for_itself(
-    handover: Handover,
+    bridge: LoopBridge,
 ) -> None:
     async def stop() -> None:
-        handover.stop()
+        bridge.stop()
 
     with contextlib.suppress(ClientClosedError):
-        handover.run_blocking(stop)
+        bridge.run_blocking(stop)
     for thread in _threads():
         thread.join(5)
 
     assert _threads() == []
 
 
-async def test_stopping_can_be_awaited(handover: Handover) -> None:
-    await handover.run(_where)
+async def test_stopping_can_be_awaited(bridge: LoopBridge) -> None:
+    await bridge.run(_where)
     (thread,) = _threads()
 
     with anyio.fail_after(5):
-        await handover.astop()
-        await handover.astop()
+        await bridge.astop()
+        await bridge.astop()
     thread.join(5)
 
     assert not thread.is_alive()
-    assert not handover.started
+    assert not bridge.started
 
 
-async def test_a_cancelled_stop_still_ends_the_thread(handover: Handover) -> None:
+async def test_a_cancelled_stop_still_ends_the_thread(bridge: LoopBridge) -> None:
     work = _Endless()
-    calling = asyncio.create_task(handover.run(work))
+    calling = asyncio.create_task(bridge.run(work))
     assert await asyncio.to_thread(work.started.wait, 5)
     (thread,) = _threads()
 
-    stopping = asyncio.create_task(handover.astop())
+    stopping = asyncio.create_task(bridge.astop())
     await asyncio.sleep(0)
     stopping.cancel()
     await asyncio.wait({stopping, calling})
@@ -405,10 +405,10 @@ async def test_a_cancelled_stop_still_ends_the_thread(handover: Handover) -> Non
     assert isinstance(calling.exception(), ClientClosedError)
 
 
-async def test_stopping_leaves_a_borrowed_loop_alone(handover: Handover) -> None:
-    handover.use_current_loop()
+async def test_stopping_leaves_a_borrowed_loop_alone(bridge: LoopBridge) -> None:
+    bridge.use_current_loop()
 
-    handover.stop()
+    bridge.stop()
 
     assert asyncio.get_running_loop().is_running()
-    assert not handover.started
+    assert not bridge.started

@@ -11,8 +11,8 @@ from mcp.server import MCPServer
 from plait import UnknownServerError
 from plait._support.clock import SystemClock
 from plait.client.config.servers import HttpServer, InProcessServer, StdioServer
-from plait.client.connections.credentials import Access
-from plait.client.connections.opening import Voice
+from plait.client.connections.credentials import CallerCredentials
+from plait.client.connections.opening import SessionOptions
 from plait.client.connections.pool import ConnectionPool
 from plait.testing import eventually
 
@@ -22,14 +22,14 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 async def pool() -> AsyncIterator[ConnectionPool]:
     servers = {"web": HttpServer(url="http://localhost/mcp"), "shell": StdioServer(command="x")}
-    made = ConnectionPool(servers, lambda server: Voice())
+    made = ConnectionPool(servers, lambda server: SessionOptions())
     made.open()
     yield made
     await made.close()
 
 
-def of_user(number: int) -> Access:
-    return Access(headers={"X-User": str(number)})
+def of_user(number: int) -> CallerCredentials:
+    return CallerCredentials(headers={"X-User": str(number)})
 
 
 async def test_the_same_credentials_share_a_connection(pool: ConnectionPool) -> None:
@@ -56,12 +56,12 @@ async def test_the_longest_unused_connection_makes_room_and_never_the_new_one(
 async def test_a_conversation_that_is_forgotten_gets_another_connection(
     pool: ConnectionPool,
 ) -> None:
-    one, two = (pool.connection("shell", Access(thread=thread)) for thread in ("1", "2"))
+    one, two = (pool.connection("shell", CallerCredentials(thread=thread)) for thread in ("1", "2"))
 
     await pool.forget_thread("1")
 
-    assert pool.connection("shell", Access(thread="1")) is not one
-    assert pool.connection("shell", Access(thread="2")) is two
+    assert pool.connection("shell", CallerCredentials(thread="1")) is not one
+    assert pool.connection("shell", CallerCredentials(thread="2")) is two
 
 
 async def test_a_server_that_is_removed_takes_all_its_connections_along(
@@ -89,11 +89,11 @@ async def test_the_session_of_a_conversation_ends_after_a_quarter_of_an_hour_wit
     None
 ):
     server = InProcessServer(server=MCPServer("shop"))
-    pool = ConnectionPool({"shop": server}, lambda _: Voice(), clock=_Ahead(15 * 60 - 0.5))
+    pool = ConnectionPool({"shop": server}, lambda _: SessionOptions(), clock=_Ahead(15 * 60 - 0.5))
     pool.open()
-    private, shared = pool.connection("shop", Access(thread="1")), pool["shop"]
-    await shared.lasting_session()
-    await private.lasting_session()
+    private, shared = pool.connection("shop", CallerCredentials(thread="1")), pool["shop"]
+    await shared.wait_for_session()
+    await private.wait_for_session()
 
     await eventually(lambda: private.status().state == "idle")
 
@@ -103,10 +103,10 @@ async def test_the_session_of_a_conversation_ends_after_a_quarter_of_an_hour_wit
 
 async def test_the_session_of_a_conversation_stays_open_until_then() -> None:
     server = InProcessServer(server=MCPServer("shop"))
-    pool = ConnectionPool({"shop": server}, lambda _: Voice(), clock=_Ahead(14 * 60))
+    pool = ConnectionPool({"shop": server}, lambda _: SessionOptions(), clock=_Ahead(14 * 60))
     pool.open()
-    private = pool.connection("shop", Access(thread="1"))
-    await private.lasting_session()
+    private = pool.connection("shop", CallerCredentials(thread="1"))
+    await private.wait_for_session()
     await wait_all_tasks_blocked()
 
     assert private.status().state == "ready"

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 import anyio
 import pytest
 
-from plait.client.connections.loop_bridge import Handover
+from plait.client.connections.loop_bridge import LoopBridge
 
 pytestmark = pytest.mark.anyio
 
@@ -19,8 +19,8 @@ who: ContextVar[str] = ContextVar("who", default="nobody")
 
 
 @pytest.fixture
-def handover() -> Iterator[Handover]:
-    made = Handover()
+def bridge() -> Iterator[LoopBridge]:
+    made = LoopBridge()
     yield made
     made.stop()
 
@@ -41,20 +41,20 @@ async def _tell(told: Callable[[str], None], value: str) -> None:
     told(value)
 
 
-async def test_a_callback_runs_in_the_callers_loop_and_context(handover: Handover) -> None:
+async def test_a_callback_runs_in_the_callers_loop_and_context(bridge: LoopBridge) -> None:
     heard = _Heard()
     who.set("caller")
-    told = handover.returning(heard.note)
+    told = bridge.bind_callback(heard.note)
     who.set("somebody else")
 
-    await handover.run(_tell, told, "progress")
+    await bridge.run(_tell, told, "progress")
 
     with anyio.fail_after(5):
         await heard.event.wait()
     assert heard.calls == [("progress", "caller", asyncio.get_running_loop())]
 
 
-async def test_an_async_callback_runs_there_too(handover: Handover) -> None:
+async def test_an_async_callback_runs_there_too(bridge: LoopBridge) -> None:
     heard = _Heard()
 
     async def note(value: str) -> None:
@@ -62,14 +62,14 @@ async def test_an_async_callback_runs_there_too(handover: Handover) -> None:
         heard.note(value)
 
     who.set("caller")
-    await handover.run(_tell, handover.returning(note), "progress")
+    await bridge.run(_tell, bridge.bind_callback(note), "progress")
 
     with anyio.fail_after(5):
         await heard.event.wait()
     assert heard.calls == [("progress", "caller", asyncio.get_running_loop())]
 
 
-async def test_callbacks_keep_their_order(handover: Handover) -> None:
+async def test_callbacks_keep_their_order(bridge: LoopBridge) -> None:
     heard: list[int] = []
     last = asyncio.Event()
 
@@ -78,20 +78,20 @@ async def test_callbacks_keep_their_order(handover: Handover) -> None:
         if number == 99:
             last.set()
 
-    told = handover.returning(note)
+    told = bridge.bind_callback(note)
 
     async def tell() -> None:
         for number in range(100):
             told(number)
 
-    await handover.run(tell)
+    await bridge.run(tell)
     with anyio.fail_after(5):
         await last.wait()
 
     assert heard == list(range(100))
 
 
-async def test_what_a_callback_sets_does_not_reach_the_next(handover: Handover) -> None:
+async def test_what_a_callback_sets_does_not_reach_the_next(bridge: LoopBridge) -> None:
     seen: list[str] = []
     done = asyncio.Event()
 
@@ -101,9 +101,9 @@ async def test_what_a_callback_sets_does_not_reach_the_next(handover: Handover) 
         if len(seen) == 2:
             done.set()
 
-    told = handover.returning(note)
-    await handover.run(_tell, told, "one")
-    await handover.run(_tell, told, "two")
+    told = bridge.bind_callback(note)
+    await bridge.run(_tell, told, "one")
+    await bridge.run(_tell, told, "two")
 
     with anyio.fail_after(5):
         await done.wait()
@@ -111,7 +111,7 @@ async def test_what_a_callback_sets_does_not_reach_the_next(handover: Handover) 
 
 
 async def test_a_callback_that_fails_is_logged_and_harmless(
-    handover: Handover, caplog: pytest.LogCaptureFixture
+    bridge: LoopBridge, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(value: str) -> None:
         raise ValueError(value)
@@ -122,8 +122,8 @@ async def test_a_callback_that_fails_is_logged_and_harmless(
 
     failing = asyncio.Event()
     with caplog.at_level(logging.ERROR, logger="plait.client.connections"):
-        await handover.run(_tell, handover.returning(fail), "sync")
-        await handover.run(_tell, handover.returning(fail_later), "async")
+        await bridge.run(_tell, bridge.bind_callback(fail), "sync")
+        await bridge.run(_tell, bridge.bind_callback(fail_later), "async")
         with anyio.fail_after(5):
             await failing.wait()
         for _ in range(3):  # until the failed task is noticed
@@ -134,7 +134,7 @@ async def test_a_callback_that_fails_is_logged_and_harmless(
     assert errors == [ValueError, KeyError]
 
 
-async def test_a_slow_callback_does_not_hold_up_the_work(handover: Handover) -> None:
+async def test_a_slow_callback_does_not_hold_up_the_work(bridge: LoopBridge) -> None:
     release = asyncio.Event()
     ended = asyncio.Event()
 
@@ -144,13 +144,13 @@ async def test_a_slow_callback_does_not_hold_up_the_work(handover: Handover) -> 
         ended.set()
 
     with anyio.fail_after(5):
-        await handover.run(_tell, handover.returning(slow), "x")
+        await bridge.run(_tell, bridge.bind_callback(slow), "x")
         assert not ended.is_set()
         release.set()
         await ended.wait()
 
 
-def test_without_a_loop_a_callback_runs_in_the_owning_one(handover: Handover) -> None:
+def test_without_a_loop_a_callback_runs_in_the_owning_one(bridge: LoopBridge) -> None:
     ran = threading.Event()
     loops: list[asyncio.AbstractEventLoop] = []
 
@@ -162,39 +162,39 @@ def test_without_a_loop_a_callback_runs_in_the_owning_one(handover: Handover) ->
     async def owner() -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
 
-    handover.run_blocking(_tell, handover.returning(note), "x")
+    bridge.run_blocking(_tell, bridge.bind_callback(note), "x")
 
     assert ran.wait(5)
-    assert loops == [handover.run_blocking(owner)]
+    assert loops == [bridge.run_blocking(owner)]
 
 
 async def test_on_the_owning_loop_a_callback_does_not_run_inside_the_work(
-    handover: Handover,
+    bridge: LoopBridge,
 ) -> None:
-    handover.use_current_loop()
+    bridge.use_current_loop()
     heard = _Heard()
 
-    await handover.run(_tell, handover.returning(heard.note), "x")
+    await bridge.run(_tell, bridge.bind_callback(heard.note), "x")
 
     with anyio.fail_after(5):
         await heard.event.wait()
     assert heard.calls[0][0] == "x"
 
 
-def test_a_callback_whose_loop_is_gone_is_dropped(handover: Handover) -> None:
+def test_a_callback_whose_loop_is_gone_is_dropped(bridge: LoopBridge) -> None:
     calls: list[str] = []
 
     async def wrap() -> Callable[[str], None]:
-        return handover.returning(calls.append)
+        return bridge.bind_callback(calls.append)
 
     told = asyncio.run(wrap())
 
-    handover.run_blocking(_tell, told, "late")
+    bridge.run_blocking(_tell, told, "late")
 
     assert calls == []
 
 
-def test_a_callback_that_outlasts_its_loop_runs_in_the_owning_one(handover: Handover) -> None:
+def test_a_callback_that_outlasts_its_loop_runs_in_the_owning_one(bridge: LoopBridge) -> None:
     ran = threading.Event()
     threads: list[str] = []
 
@@ -203,10 +203,10 @@ def test_a_callback_that_outlasts_its_loop_runs_in_the_owning_one(handover: Hand
         ran.set()
 
     async def wrap() -> Callable[[str], None]:
-        return handover.returning(note, outlasting=True)
+        return bridge.bind_callback(note, outlasting=True)
 
     told = asyncio.run(wrap())
-    handover.run_blocking(_tell, told, "late")
+    bridge.run_blocking(_tell, told, "late")
 
     assert ran.wait(5)
     assert threads == ["late: plait"]
@@ -214,43 +214,43 @@ def test_a_callback_that_outlasts_its_loop_runs_in_the_owning_one(handover: Hand
 
 async def test_who_answers_does_so_in_the_loop_and_context_the_callback_came_from() -> None:
     mark: ContextVar[str] = ContextVar("mark", default="")
-    handover = Handover()
+    bridge = LoopBridge()
     here = asyncio.get_running_loop()
     mark.set("mine")
 
     async def answer(question: str) -> tuple[str, str, bool]:
         return question, mark.get(), asyncio.get_running_loop() is here
 
-    ask = handover.asking(answer)
+    ask = bridge.bind_handler(answer)
     try:
-        assert await handover.run(ask, "why?") == ("why?", "mine", True)
+        assert await bridge.run(ask, "why?") == ("why?", "mine", True)
         assert await ask("here?") == ("here?", "mine", True)
     finally:
-        await handover.astop()
+        await bridge.astop()
 
 
 def test_where_there_is_no_loop_the_owning_one_answers() -> None:
-    handover = Handover()
+    bridge = LoopBridge()
 
     async def answer() -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
 
-    ask = handover.asking(answer)
+    ask = bridge.bind_handler(answer)
     try:
-        assert handover.run_blocking(ask) is handover.run_blocking(answer)
+        assert bridge.run_blocking(ask) is bridge.run_blocking(answer)
     finally:
-        handover.stop()
+        bridge.stop()
 
 
 async def test_an_answer_that_fails_fails_the_question() -> None:
-    handover = Handover()
+    bridge = LoopBridge()
 
     async def answer() -> None:
         raise ValueError("no idea")
 
-    ask = handover.asking(answer)
+    ask = bridge.bind_handler(answer)
     try:
         with pytest.raises(ValueError, match="no idea"):
-            await handover.run(ask)
+            await bridge.run(ask)
     finally:
-        await handover.astop()
+        await bridge.astop()

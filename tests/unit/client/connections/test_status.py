@@ -36,7 +36,7 @@ def _full() -> ServerStatus:
         sessions=2,
         in_flight=1,
         connect_seconds=0.25,
-        mended=("content was missing",),
+        repaired=("content was missing",),
         noise_lines=4,
         stderr_tail=("starting", "failed"),
     )
@@ -72,7 +72,7 @@ def test_a_server_is_described_as_plain_data() -> None:
             "sessions": 2,
             "in_flight": 1,
             "connect_seconds": 0.25,
-            "mended": ["content was missing"],
+            "repaired": ["content was missing"],
             "noise_lines": 4,
             "stderr_tail": ["starting", "failed"],
         }

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 import anyio
 import pytest
 
-from plait.client.connections.task_set import Home
+from plait.client.connections.task_set import TaskSet
 from plait.errors import ClientClosedError
 
 pytestmark = pytest.mark.anyio
@@ -18,7 +18,7 @@ who: ContextVar[str] = ContextVar("who", default="nobody")
 
 
 class _Resident:
-    """Something that lives in a home until it is cancelled."""
+    """Something that lives in a tasks until it is cancelled."""
 
     def __init__(self, *, until: asyncio.Event | None = None) -> None:
         self.running = asyncio.Event()
@@ -49,56 +49,56 @@ async def _in_task(work: Callable[[], object]) -> None:
 
 
 async def test_it_is_opened_used_and_closed_by_three_tasks() -> None:
-    home, resident = Home(), _Resident()
+    tasks, resident = TaskSet(), _Resident()
 
-    await _in_task(home.open)
-    await _in_task(lambda: home.start(resident, name="resident"))
+    await _in_task(tasks.open)
+    await _in_task(lambda: tasks.start(resident, name="resident"))
     with anyio.fail_after(5):
         await resident.running.wait()
-    await _in_task(home.close)
+    await _in_task(tasks.close)
 
     assert resident.ended.is_set()
 
 
 async def test_nothing_can_be_started_before_it_is_open_or_after_it_is_closed() -> None:
-    home = Home()
+    tasks = TaskSet()
 
     with pytest.raises(ClientClosedError):
-        home.start(_Resident(), name="early")
-    home.open()
-    await home.close()
+        tasks.start(_Resident(), name="early")
+    tasks.open()
+    await tasks.close()
     with pytest.raises(ClientClosedError):
-        home.start(_Resident(), name="late")
+        tasks.start(_Resident(), name="late")
 
 
 async def test_closing_twice_or_unopened_does_nothing() -> None:
-    home = Home()
+    tasks = TaskSet()
 
-    await home.close()
-    home.open()
-    await home.close()
-    await home.close()
+    await tasks.close()
+    tasks.open()
+    await tasks.close()
+    await tasks.close()
 
 
 async def test_opening_twice_keeps_what_lives_there() -> None:
-    home, resident = Home(), _Resident()
-    home.open()
-    home.start(resident, name="resident")
+    tasks, resident = TaskSet(), _Resident()
+    tasks.open()
+    tasks.start(resident, name="resident")
 
-    home.open()
+    tasks.open()
 
     with anyio.fail_after(5):
         await resident.running.wait()
     assert not resident.ended.is_set()
-    await home.close()
+    await tasks.close()
 
 
 async def test_whoever_opens_it_at_the_same_time_may_use_it_at_once() -> None:
-    home, first, second = Home(), _Resident(), _Resident()
+    tasks, first, second = TaskSet(), _Resident(), _Resident()
 
     async def move_in(resident: _Resident) -> None:
-        home.open()
-        home.start(resident, name="resident")
+        tasks.open()
+        tasks.start(resident, name="resident")
 
     try:
         with anyio.fail_after(5):
@@ -106,31 +106,31 @@ async def test_whoever_opens_it_at_the_same_time_may_use_it_at_once() -> None:
             await first.running.wait()
             await second.running.wait()
     finally:
-        await home.close()
+        await tasks.close()
 
 
 async def test_it_can_be_opened_again() -> None:
-    home, resident = Home(), _Resident()
-    home.open()
-    await home.close()
+    tasks, resident = TaskSet(), _Resident()
+    tasks.open()
+    await tasks.close()
 
-    home.open()
-    home.start(resident, name="resident")
+    tasks.open()
+    tasks.start(resident, name="resident")
     with anyio.fail_after(5):
         await resident.running.wait()
-    await home.close()
+    await tasks.close()
 
     assert resident.ended.is_set()
 
 
 async def test_closing_waits_until_everyone_has_left() -> None:
     may_leave = asyncio.Event()
-    home, resident = Home(), _Resident(until=may_leave)
-    home.open()
-    home.start(resident, name="resident")
+    tasks, resident = TaskSet(), _Resident(until=may_leave)
+    tasks.open()
+    tasks.start(resident, name="resident")
     await resident.running.wait()
 
-    closing = asyncio.create_task(home.close())
+    closing = asyncio.create_task(tasks.close())
     await asyncio.sleep(0)
     assert not closing.done()
     may_leave.set()
@@ -142,11 +142,11 @@ async def test_closing_waits_until_everyone_has_left() -> None:
 
 async def _cancelled_while_closing() -> tuple[asyncio.Task[None], _Resident, asyncio.Event]:
     may_leave = asyncio.Event()
-    home, resident = Home(), _Resident(until=may_leave)
-    home.open()
-    home.start(resident, name="resident")
+    tasks, resident = TaskSet(), _Resident(until=may_leave)
+    tasks.open()
+    tasks.start(resident, name="resident")
     await resident.running.wait()
-    closing = asyncio.create_task(home.close())
+    closing = asyncio.create_task(tasks.close())
     for _ in range(3):
         await asyncio.sleep(0)
     closing.cancel()
@@ -174,7 +174,7 @@ async def test_whoever_is_cancelled_while_closing_stays_cancelled() -> None:
 
 
 async def test_what_lives_there_does_not_inherit_the_context_of_its_caller() -> None:
-    home = Home()
+    tasks = TaskSet()
     seen: list[str] = []
     done = asyncio.Event()
 
@@ -183,21 +183,21 @@ async def test_what_lives_there_does_not_inherit_the_context_of_its_caller() -> 
         done.set()
 
     who.set("caller")
-    home.open()
-    home.start(look, name="look")
+    tasks.open()
+    tasks.start(look, name="look")
     with anyio.fail_after(5):
         await done.wait()
-    await home.close()
+    await tasks.close()
 
     assert seen == ["nobody"]
 
 
 async def test_cancelling_whoever_opened_it_does_not_close_it() -> None:
-    home, resident = Home(), _Resident()
+    tasks, resident = TaskSet(), _Resident()
 
     async def open_and_wait() -> None:
-        home.open()
-        home.start(resident, name="resident")
+        tasks.open()
+        tasks.start(resident, name="resident")
         await asyncio.Event().wait()
 
     opener = asyncio.create_task(open_and_wait())
@@ -207,15 +207,15 @@ async def test_cancelling_whoever_opened_it_does_not_close_it() -> None:
     await asyncio.wait({opener})
 
     assert not resident.ended.is_set()
-    await home.close()
+    await tasks.close()
 
 
 async def test_no_task_is_left_after_closing() -> None:
     before = asyncio.all_tasks()
-    home, resident = Home(), _Resident()
-    home.open()
-    home.start(resident, name="resident")
+    tasks, resident = TaskSet(), _Resident()
+    tasks.open()
+    tasks.start(resident, name="resident")
 
-    await home.close()
+    await tasks.close()
 
     assert asyncio.all_tasks() == before

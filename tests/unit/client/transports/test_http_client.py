@@ -421,7 +421,7 @@ async def test_a_session_is_deaf_when_its_stream_of_notifications_is_given_up(
 
     wire = _wire()
     heard: list[str] = []
-    wire.on_deaf = lambda: heard.append("deaf")
+    wire.on_notifications_lost = lambda: heard.append("deaf")
     async with _client(answer, wire) as client:
         assert [await _listens(client) for _ in answers] == endings
 

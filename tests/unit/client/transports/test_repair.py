@@ -1,4 +1,4 @@
-"""Every rule by which a broken answer is mended, in both protocol eras."""
+"""Every rule by which a broken answer is repaired, in both protocol eras."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from inline_snapshot import snapshot
 from mcp_types import methods
 
-from plait.client.transports.repair import ORIGINAL, Mended, mend
+from plait.client.transports.repair import ORIGINAL, RepairedResult, repair_result
 
 LEGACY = "2025-11-25"
 MODERN = "2026-07-28"
@@ -28,38 +28,38 @@ def _sent(era: str, **payload: Any) -> dict[str, Any]:
     return payload if era == LEGACY else {**envelope, **payload}
 
 
-def _mended(method: str, result: dict[str, Any], era: str) -> Mended:
-    """Mend an answer; check that the SDK takes it, and that what was sent is untouched."""
+def _repaired(method: str, result: dict[str, Any], era: str) -> RepairedResult:
+    """Repair an answer; check that the SDK takes it, and that what was sent is untouched."""
     kept = copy.deepcopy(result)
-    mended = mend(method, result, era)
+    repaired = repair_result(method, result, era)
     assert result == kept
-    methods.parse_server_result(method, era, mended.result)
-    return mended
+    methods.parse_server_result(method, era, repaired.result)
+    return repaired
 
 
 @eras
 def test_a_valid_answer_is_the_very_same_object(era: str) -> None:
     result = _sent(era, content=[BEFORE, AFTER], structuredContent={"a": 1}, isError=False)
 
-    assert mend("tools/call", result, era) == Mended(result)
-    assert mend("tools/call", result, era).result is result
+    assert repair_result("tools/call", result, era) == RepairedResult(result)
+    assert repair_result("tools/call", result, era).result is result
 
 
 @eras
 def test_an_answer_to_a_method_without_rules_is_left_alone(era: str) -> None:
     result: dict[str, Any] = {"completion": 5}
 
-    assert mend("completion/complete", result, era).result is result
-    assert mend("vendor/own", result, era).result is result
+    assert repair_result("completion/complete", result, era).result is result
+    assert repair_result("vendor/own", result, era).result is result
 
 
 @eras
 def test_an_unknown_block_becomes_text_that_keeps_the_original(era: str) -> None:
     block = {"type": "hologram", "depth": 3}
 
-    mended = _mended("tools/call", _sent(era, content=[BEFORE, block, AFTER]), era)
+    repaired = _repaired("tools/call", _sent(era, content=[BEFORE, block, AFTER]), era)
 
-    assert mended.result["content"] == [
+    assert repaired.result["content"] == [
         BEFORE,
         {
             "type": "text",
@@ -68,7 +68,7 @@ def test_an_unknown_block_becomes_text_that_keeps_the_original(era: str) -> None
         },
         AFTER,
     ]
-    assert mended.notes == (
+    assert repaired.notes == (
         "content[1]: a block of type 'hologram' could not be read and became text",
     )
 
@@ -77,9 +77,9 @@ def test_an_unknown_block_becomes_text_that_keeps_the_original(era: str) -> None
 def test_an_image_without_a_type_becomes_text_and_its_neighbours_stay(era: str) -> None:
     block = {"type": "image", "data": "AAAA"}
 
-    mended = _mended("tools/call", _sent(era, content=[BEFORE, block, AFTER]), era)
+    repaired = _repaired("tools/call", _sent(era, content=[BEFORE, block, AFTER]), era)
 
-    first, middle, last = mended.result["content"]
+    first, middle, last = repaired.result["content"]
     assert (first, last) == (BEFORE, AFTER)
     assert middle["_meta"] == {ORIGINAL: block}
     assert json.loads(middle["text"]) == block
@@ -89,23 +89,25 @@ def test_an_image_without_a_type_becomes_text_and_its_neighbours_stay(era: str) 
 def test_the_text_of_a_broken_block_stays_readable(era: str) -> None:
     block = {"type": "markdown", "text": "# Title"}
 
-    mended = _mended("tools/call", _sent(era, content=[block]), era)
+    repaired = _repaired("tools/call", _sent(era, content=[block]), era)
 
-    assert mended.result["content"][0]["text"] == "# Title"
+    assert repaired.result["content"][0]["text"] == "# Title"
 
 
 @eras
 def test_a_block_without_a_type_is_named_so(era: str) -> None:
-    mended = _mended("tools/call", _sent(era, content=[{"data": 1}]), era)
+    repaired = _repaired("tools/call", _sent(era, content=[{"data": 1}]), era)
 
-    assert mended.notes == ("content[0]: a block without a type could not be read and became text",)
+    assert repaired.notes == (
+        "content[0]: a block without a type could not be read and became text",
+    )
 
 
 def _check_block_of_type(kind: object, era: str) -> None:
-    mended = _mended("tools/call", _sent(era, content=[{"type": kind}, BEFORE]), era)
+    repaired = _repaired("tools/call", _sent(era, content=[{"type": kind}, BEFORE]), era)
 
-    assert mended.result["content"][0]["_meta"] == {ORIGINAL: {"type": kind}}
-    assert mended.result["content"][1] == BEFORE
+    assert repaired.result["content"][0]["_meta"] == {ORIGINAL: {"type": kind}}
+    assert repaired.result["content"][1] == BEFORE
 
 
 @eras
@@ -124,9 +126,9 @@ def test_a_type_that_is_a_list_or_an_object_is_no_reason_to_fail(era: str, kind:
 def test_a_resource_with_only_its_address_becomes_a_link(era: str) -> None:
     block = {"type": "resource", "resource": {"uri": "raw://only/uri", "mimeType": "text/x"}}
 
-    mended = _mended("tools/call", _sent(era, content=[block]), era)
+    repaired = _repaired("tools/call", _sent(era, content=[block]), era)
 
-    assert mended.result["content"] == [
+    assert repaired.result["content"] == [
         {
             "type": "resource_link",
             "uri": "raw://only/uri",
@@ -135,7 +137,7 @@ def test_a_resource_with_only_its_address_becomes_a_link(era: str) -> None:
             "_meta": {ORIGINAL: block},
         }
     ]
-    assert mended.notes == ("content[0]: an incomplete resource became a resource link",)
+    assert repaired.notes == ("content[0]: an incomplete resource became a resource link",)
 
 
 @eras
@@ -152,9 +154,9 @@ def test_a_resource_with_only_its_address_becomes_a_link(era: str) -> None:
 def test_a_link_without_a_name_is_named_after_its_address(era: str, uri: str, name: str) -> None:
     block = {"type": "resource_link", "uri": uri, "title": "T"}
 
-    mended = _mended("tools/call", _sent(era, content=[block]), era)
+    repaired = _repaired("tools/call", _sent(era, content=[block]), era)
 
-    link = mended.result["content"][0]
+    link = repaired.result["content"][0]
     assert (link["type"], link["name"], link["title"]) == ("resource_link", name, "T")
 
 
@@ -163,9 +165,9 @@ def test_a_link_without_a_name_is_named_after_its_address(era: str, uri: str, na
 def test_an_address_that_is_no_url_is_no_reason_to_fail(era: str, uri: str) -> None:
     block = {"type": "resource", "resource": {"uri": uri}}
 
-    mended = _mended("tools/call", _sent(era, content=[block]), era)
+    repaired = _repaired("tools/call", _sent(era, content=[block]), era)
 
-    assert mended.result["content"][0]["_meta"] == {ORIGINAL: block}
+    assert repaired.result["content"][0]["_meta"] == {ORIGINAL: block}
 
 
 @eras
@@ -173,26 +175,26 @@ def test_a_resource_without_an_address_becomes_text(era: str) -> None:
     for resource in (5, {}, {"uri": 7}, None):
         block = {"type": "resource", "resource": resource}
 
-        mended = _mended("tools/call", _sent(era, content=[block]), era)
+        repaired = _repaired("tools/call", _sent(era, content=[block]), era)
 
-        assert mended.result["content"][0]["type"] == "text"
+        assert repaired.result["content"][0]["type"] == "text"
 
 
 @eras
 def test_missing_content_becomes_an_empty_list(era: str) -> None:
-    mended = _mended("tools/call", _sent(era, structuredContent={"total": 3}), era)
+    repaired = _repaired("tools/call", _sent(era, structuredContent={"total": 3}), era)
 
-    assert mended.result["content"] == []
-    assert mended.result["structuredContent"] == {"total": 3}
-    assert mended.notes == ("content was missing",)
+    assert repaired.result["content"] == []
+    assert repaired.result["structuredContent"] == {"total": 3}
+    assert repaired.notes == ("content was missing",)
 
 
 @eras
 def test_content_that_is_a_string_becomes_a_text_block(era: str) -> None:
-    mended = _mended("tools/call", _sent(era, content="just a string"), era)
+    repaired = _repaired("tools/call", _sent(era, content="just a string"), era)
 
-    assert mended.result["content"] == [{"type": "text", "text": "just a string"}]
-    assert mended.notes == (
+    assert repaired.result["content"] == [{"type": "text", "text": "just a string"}]
+    assert repaired.notes == (
         "content was not a list",
         "content[0]: a bare string became a text block",
     )
@@ -200,10 +202,10 @@ def test_content_that_is_a_string_becomes_a_text_block(era: str) -> None:
 
 @eras
 def test_content_that_is_one_block_becomes_a_list_of_it(era: str) -> None:
-    mended = _mended("tools/call", _sent(era, content=AFTER), era)
+    repaired = _repaired("tools/call", _sent(era, content=AFTER), era)
 
-    assert mended.result["content"] == [AFTER]
-    assert mended.notes == ("content was not a list",)
+    assert repaired.result["content"] == [AFTER]
+    assert repaired.notes == ("content was not a list",)
 
 
 @eras
@@ -211,89 +213,89 @@ def test_content_that_is_one_block_becomes_a_list_of_it(era: str) -> None:
 def test_an_error_flag_that_is_no_boolean_is_read_as_one(
     era: str, given: object, is_error: bool
 ) -> None:
-    mended = _mended("tools/call", _sent(era, content=[], isError=given), era)
+    repaired = _repaired("tools/call", _sent(era, content=[], isError=given), era)
 
-    assert mended.result["isError"] is is_error
-    assert mended.notes == ("isError was not a boolean",)
+    assert repaired.result["isError"] is is_error
+    assert repaired.notes == ("isError was not a boolean",)
 
 
 @eras
 def test_an_error_flag_that_is_null_means_no_error(era: str) -> None:
-    mended = _mended("tools/call", _sent(era, content=[BEFORE], isError=None), era)
+    repaired = _repaired("tools/call", _sent(era, content=[BEFORE], isError=None), era)
 
-    assert mended.result["content"] == [BEFORE]
-    assert not mended.result.get("isError")
+    assert repaired.result["content"] == [BEFORE]
+    assert not repaired.result.get("isError")
 
 
 def test_a_legacy_answer_keeps_structured_content_that_is_no_object_aside() -> None:
     result = {"content": [], "structuredContent": [1, 2], "_meta": {"a": 1}}
 
-    mended = _mended("tools/call", result, LEGACY)
+    repaired = _repaired("tools/call", result, LEGACY)
 
-    assert mended.result == {
+    assert repaired.result == {
         "content": [],
         "_meta": {"a": 1, ORIGINAL: {"structuredContent": [1, 2]}},
     }
-    assert mended.notes == ("structuredContent was not an object and was moved to _meta",)
+    assert repaired.notes == ("structuredContent was not an object and was moved to _meta",)
 
 
 def test_a_modern_answer_may_have_any_structured_content() -> None:
     result = _sent(MODERN, content=[], structuredContent=[1, 2])
 
-    assert mend("tools/call", result, MODERN).result is result
+    assert repair_result("tools/call", result, MODERN).result is result
 
 
 @eras
 def test_meta_that_is_no_object_is_left_out(era: str) -> None:
-    mended = _mended("tools/call", _sent(era, content=[BEFORE], _meta="x"), era)
+    repaired = _repaired("tools/call", _sent(era, content=[BEFORE], _meta="x"), era)
 
-    assert "_meta" not in mended.result
-    assert mended.result["content"] == [BEFORE]
-    assert mended.notes == ("_meta was not an object and was left out",)
+    assert "_meta" not in repaired.result
+    assert repaired.result["content"] == [BEFORE]
+    assert repaired.notes == ("_meta was not an object and was left out",)
 
 
 def test_a_modern_answer_without_its_envelope_is_completed() -> None:
-    assert _mended("tools/call", {"content": [BEFORE]}, MODERN) == Mended(
+    assert _repaired("tools/call", {"content": [BEFORE]}, MODERN) == RepairedResult(
         {"content": [BEFORE], "resultType": "complete"}
     )
-    assert _mended("tools/list", {"tools": []}, MODERN) == Mended(
+    assert _repaired("tools/list", {"tools": []}, MODERN) == RepairedResult(
         {"tools": [], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
     )
 
 
 @pytest.mark.parametrize("ttl", ["10", None, True, [], {}])
 def test_a_lifetime_that_is_no_number_does_not_spoil_the_list(ttl: object) -> None:
-    mended = _mended("tools/list", _sent(MODERN, tools=[_tool("good")], ttlMs=ttl), MODERN)
+    repaired = _repaired("tools/list", _sent(MODERN, tools=[_tool("good")], ttlMs=ttl), MODERN)
 
-    assert [tool["name"] for tool in mended.result["tools"]] == ["good"]
+    assert [tool["name"] for tool in repaired.result["tools"]] == ["good"]
 
 
 @eras
 @pytest.mark.parametrize("ttl", [-1, 1.5, float("inf")])
 def test_a_lifetime_that_makes_no_sense_does_not_spoil_the_list(era: str, ttl: float) -> None:
-    mended = _mended("tools/list", _sent(era, tools=[_tool("good")], ttlMs=ttl), era)
+    repaired = _repaired("tools/list", _sent(era, tools=[_tool("good")], ttlMs=ttl), era)
 
-    assert [tool["name"] for tool in mended.result["tools"]] == ["good"]
+    assert [tool["name"] for tool in repaired.result["tools"]] == ["good"]
 
 
 @pytest.mark.parametrize("scope", ["shared", None, 5])
 def test_a_cache_scope_that_nobody_knows_becomes_private(scope: object) -> None:
-    mended = _mended("tools/list", _sent(MODERN, tools=[], cacheScope=scope), MODERN)
+    repaired = _repaired("tools/list", _sent(MODERN, tools=[], cacheScope=scope), MODERN)
 
-    assert mended.result["cacheScope"] == "private"
+    assert repaired.result["cacheScope"] == "private"
 
 
 @pytest.mark.parametrize("scope", [[], {}])
 def test_a_cache_scope_that_is_no_word_becomes_private(scope: object) -> None:
-    mended = _mended("tools/list", _sent(MODERN, tools=[], cacheScope=scope), MODERN)
+    repaired = _repaired("tools/list", _sent(MODERN, tools=[], cacheScope=scope), MODERN)
 
-    assert mended.result["cacheScope"] == "private"
+    assert repaired.result["cacheScope"] == "private"
 
 
 def test_a_cache_scope_in_an_older_answer_does_not_spoil_the_list() -> None:
-    mended = _mended("tools/list", {"tools": [_tool("good")], "cacheScope": "shared"}, LEGACY)
+    repaired = _repaired("tools/list", {"tools": [_tool("good")], "cacheScope": "shared"}, LEGACY)
 
-    assert [tool["name"] for tool in mended.result["tools"]] == ["good"]
+    assert [tool["name"] for tool in repaired.result["tools"]] == ["good"]
 
 
 @pytest.mark.parametrize(("sent", "kept"), [(5, "5"), (None, None), ("next", "next")])
@@ -301,24 +303,24 @@ def test_a_cache_scope_in_an_older_answer_does_not_spoil_the_list() -> None:
 def test_a_cursor_is_text(era: str, sent: object, kept: str | None) -> None:
     result = _sent(era, tools=[{"name": "bad"}], nextCursor=sent)
 
-    assert _mended("tools/list", result, era).result.get("nextCursor") == kept
+    assert _repaired("tools/list", result, era).result.get("nextCursor") == kept
 
 
 @eras
 def test_a_question_back_to_the_client_is_left_alone(era: str) -> None:
     result: dict[str, Any] = {"resultType": "input_required", "inputRequests": {}}
 
-    assert mend("tools/call", result, era).result is result
+    assert repair_result("tools/call", result, era).result is result
 
 
 def test_a_result_type_that_is_null_counts_as_missing() -> None:
-    _mended("tools/call", {"content": [BEFORE], "resultType": None}, MODERN)
+    _repaired("tools/call", {"content": [BEFORE], "resultType": None}, MODERN)
 
 
-def test_a_legacy_answer_is_mended_whatever_it_says_of_its_result_type() -> None:
-    mended = _mended("tools/call", {"content": "text", "resultType": "final"}, LEGACY)
+def test_a_legacy_answer_is_repaired_whatever_it_says_of_its_result_type() -> None:
+    repaired = _repaired("tools/call", {"content": "text", "resultType": "final"}, LEGACY)
 
-    assert mended.result["content"] == [{"type": "text", "text": "text"}]
+    assert repaired.result["content"] == [{"type": "text", "text": "text"}]
 
 
 def _tool(name: str, **more: Any) -> dict[str, Any]:
@@ -337,17 +339,17 @@ def test_invalid_tools_are_left_out_and_named_and_the_others_stay_in_order(era: 
         "not a tool",
     ]
 
-    mended = _mended("tools/list", _sent(era, tools=tools), era)
+    repaired = _repaired("tools/list", _sent(era, tools=tools), era)
 
-    assert mended.result["tools"] == [tools[0], tools[2], tools[5]]
-    names = [note.partition(" was left out: ")[0] for note in mended.notes]
+    assert repaired.result["tools"] == [tools[0], tools[2], tools[5]]
+    names = [note.partition(" was left out: ")[0] for note in repaired.notes]
     assert names == ["tool 'schemaless'", "tool 'string_schema'", "tool number 5", "tool number 7"]
 
 
 def test_the_note_says_what_was_wrong_with_a_tool() -> None:
-    mended = mend("tools/list", {"tools": [{"name": "schemaless"}]}, LEGACY)
+    repaired = repair_result("tools/list", {"tools": [{"name": "schemaless"}]}, LEGACY)
 
-    assert mended.notes == snapshot(
+    assert repaired.notes == snapshot(
         ("tool 'schemaless' was left out: inputSchema: Field required",)
     )
 
@@ -360,10 +362,10 @@ def test_a_list_that_is_missing_is_empty(era: str) -> None:
         ("resources/templates/list", "resourceTemplates"),
         ("prompts/list", "prompts"),
     ):
-        mended = _mended(method, _sent(era), era)
+        repaired = _repaired(method, _sent(era), era)
 
-        assert mended.result[field] == []
-        assert mended.notes == (f"{field} was missing",)
+        assert repaired.result[field] == []
+        assert repaired.notes == (f"{field} was missing",)
 
 
 @eras
@@ -385,10 +387,10 @@ def test_what_is_invalid_in_any_list_is_left_out(
 ) -> None:
     bad = {"name": "bad", "description": 5}
 
-    mended = _mended(method, _sent(era, **{field: [good, bad, 7]}), era)
+    repaired = _repaired(method, _sent(era, **{field: [good, bad, 7]}), era)
 
-    assert mended.result[field] == [good]
-    assert [note.partition(" was left out")[0] for note in mended.notes] == [
+    assert repaired.result[field] == [good]
+    assert [note.partition(" was left out")[0] for note in repaired.notes] == [
         f"{noun} 'bad'",
         f"{noun} number 3",
     ]
@@ -399,17 +401,17 @@ def test_contents_that_cannot_be_read_become_text(era: str) -> None:
     good = {"uri": "a://b", "text": "hello"}
     bad = {"uri": "a://c", "mimeType": "image/png"}
 
-    mended = _mended("resources/read", _sent(era, contents=[good, bad, "loose"]), era)
+    repaired = _repaired("resources/read", _sent(era, contents=[good, bad, "loose"]), era)
 
-    first, second, third = mended.result["contents"]
+    first, second, third = repaired.result["contents"]
     assert first == good
     assert second == {"uri": "a://c", "text": json.dumps(bad), "_meta": {ORIGINAL: bad}}
     assert third["_meta"] == {ORIGINAL: "loose"}
-    assert len(mended.notes) == 2
+    assert len(repaired.notes) == 2
 
 
 @eras
-def test_prompt_messages_are_mended_block_by_block(era: str) -> None:
+def test_prompt_messages_are_repaired_block_by_block(era: str) -> None:
     good = {"role": "user", "content": BEFORE}
     messages = [
         good,
@@ -419,9 +421,9 @@ def test_prompt_messages_are_mended_block_by_block(era: str) -> None:
         "loose",
     ]
 
-    mended = _mended("prompts/get", _sent(era, messages=messages), era)
+    repaired = _repaired("prompts/get", _sent(era, messages=messages), era)
 
-    assert mended.result["messages"] == [
+    assert repaired.result["messages"] == [
         good,
         {"role": "assistant", "content": {"type": "text", "text": "bare"}},
         {"role": "user", "content": BEFORE},
@@ -436,9 +438,9 @@ def test_prompt_messages_are_mended_block_by_block(era: str) -> None:
 def test_a_role_that_nobody_knows_is_the_user(era: str, role: object) -> None:
     messages = [{"role": role, "content": BEFORE}]
 
-    mended = _mended("prompts/get", _sent(era, messages=messages), era)
+    repaired = _repaired("prompts/get", _sent(era, messages=messages), era)
 
-    assert mended.result["messages"] == [{"role": "user", "content": BEFORE}]
+    assert repaired.result["messages"] == [{"role": "user", "content": BEFORE}]
 
 
 @eras
@@ -446,20 +448,20 @@ def test_a_role_that_nobody_knows_is_the_user(era: str, role: object) -> None:
 def test_a_role_that_is_no_word_is_the_user(era: str, role: object) -> None:
     messages = [{"role": role, "content": BEFORE}]
 
-    mended = _mended("prompts/get", _sent(era, messages=messages), era)
+    repaired = _repaired("prompts/get", _sent(era, messages=messages), era)
 
-    assert mended.result["messages"] == [{"role": "user", "content": BEFORE}]
+    assert repaired.result["messages"] == [{"role": "user", "content": BEFORE}]
 
 
 def test_a_handshake_without_server_info_goes_on() -> None:
-    mended = _mended("initialize", {"protocolVersion": LEGACY}, LEGACY)
+    repaired = _repaired("initialize", {"protocolVersion": LEGACY}, LEGACY)
 
-    assert mended.result == {
+    assert repaired.result == {
         "protocolVersion": LEGACY,
         "serverInfo": {"name": "unknown", "version": ""},
         "capabilities": {},
     }
-    assert mended.notes == ("the handshake answer was incomplete",)
+    assert repaired.notes == ("the handshake answer was incomplete",)
 
 
 def test_a_handshake_keeps_what_is_good_about_the_server() -> None:
@@ -471,11 +473,11 @@ def test_a_handshake_keeps_what_is_good_about_the_server() -> None:
         "instructions": 5,
     }
 
-    mended = _mended("initialize", result, LEGACY)
+    repaired = _repaired("initialize", result, LEGACY)
 
-    assert mended.result["serverInfo"] == info
-    assert mended.result["capabilities"] == {"tools": {}}
-    assert "instructions" not in mended.result
+    assert repaired.result["serverInfo"] == info
+    assert repaired.result["capabilities"] == {"tools": {}}
+    assert "instructions" not in repaired.result
 
 
 def _check_handshake_with_tools(capability: object) -> None:
@@ -485,9 +487,9 @@ def _check_handshake_with_tools(capability: object) -> None:
         "capabilities": {"tools": capability, "prompts": {}},
     }
 
-    mended = _mended("initialize", result, LEGACY)
+    repaired = _repaired("initialize", result, LEGACY)
 
-    assert mended.result["capabilities"]["prompts"] == {}
+    assert repaired.result["capabilities"]["prompts"] == {}
 
 
 @pytest.mark.parametrize("capability", [True, [], "yes"])
@@ -505,16 +507,18 @@ def test_a_block_too_deep_to_be_quoted_becomes_text_all_the_same(era: str) -> No
     for _ in range(sys.getrecursionlimit()):
         deep = [deep]
 
-    mended = mend("tools/call", _sent(era, content=[{"type": "deep", "deep": deep}]), era)
+    repaired = repair_result(
+        "tools/call", _sent(era, content=[{"type": "deep", "deep": deep}]), era
+    )
 
-    assert mended.result["content"][0]["type"] == "text"
+    assert repaired.result["content"][0]["type"] == "text"
 
 
 @eras
 def test_a_huge_broken_block_is_quoted_in_part(era: str) -> None:
     block = {"type": "blob", "data": "x" * 100_000}
 
-    mended = _mended("tools/call", _sent(era, content=[block]), era)
+    repaired = _repaired("tools/call", _sent(era, content=[block]), era)
 
-    assert len(mended.result["content"][0]["text"]) == 2001
-    assert mended.result["content"][0]["_meta"] == {ORIGINAL: block}
+    assert len(repaired.result["content"][0]["text"]) == 2001
+    assert repaired.result["content"][0]["_meta"] == {ORIGINAL: block}

@@ -1,4 +1,4 @@
-"""The tapped streams: requests are noted on the way out, answers mended on the way in."""
+"""The tapped streams: requests are noted on the way out, answers repaired on the way in."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ async def test_a_cancelled_request_is_no_longer_waited_for(tapped: _Ends) -> Non
     assert tapped.wire.pending == {}
 
 
-async def test_an_answer_is_mended_and_its_notes_are_kept(tapped: _Ends) -> None:
+async def test_an_answer_is_repaired_and_its_notes_are_kept(tapped: _Ends) -> None:
     await tapped.write.send(_request(7))
     exchange = tapped.wire.pending[7]
     await tapped.server.send(_response(7, {"content": "bare"}))

@@ -140,11 +140,11 @@ def test_how_a_wire_ended_is_told_by_its_process_first() -> None:
 
 def test_last_words_skip_empty_lines_and_hide_secrets() -> None:
     wire = _wire()
-    assert wire.last_words() is None
+    assert wire.last_stderr_line() is None
 
     wire.stderr.extend(["starting", f"bad key {CANARY}", "", "   "])
 
-    assert wire.last_words() == "bad key ***"
+    assert wire.last_stderr_line() == "bad key ***"
 
 
 def test_only_the_last_50_lines_are_kept() -> None:
@@ -160,4 +160,4 @@ def test_last_words_are_one_line_of_at_most_200_characters() -> None:
 
     wire.stderr.append("word\t" * 500)
 
-    assert len(wire.last_words() or "") == 200
+    assert len(wire.last_stderr_line() or "") == 200

@@ -10,7 +10,7 @@ import pytest
 from langchain_core.messages import ToolMessage
 
 from plait.client.calls.content import NO_DETAILS, NOTHING
-from plait.client.transports.repair import mend
+from plait.client.transports.repair import repair_result
 from plait.langchain.tools.content import ToolOutput, convert_result, error_text
 from plait.langchain.tools.output_handling import OutputHandling
 
@@ -56,7 +56,7 @@ BYTES: Json = {"type": "resource", "resource": {"uri": "raw://1", "blob": "AAECA
 
 def _result(*blocks: Json, **sent: Any) -> types.CallToolResult:
     """Read an answer as the client does: mended first."""
-    mended = mend("tools/call", {"content": list(blocks), **sent}, "2025-11-25")
+    mended = repair_result("tools/call", {"content": list(blocks), **sent}, "2025-11-25")
     return types.CallToolResult.model_validate(mended.result)
 
 

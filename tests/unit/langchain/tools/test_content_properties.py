@@ -10,7 +10,7 @@ import mcp_types as types
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.client.transports.repair import mend
+from plait.client.transports.repair import repair_result
 from plait.langchain.tools.blocks import Block
 from plait.langchain.tools.content import convert_result, pending_reads, with_resources
 from plait.langchain.tools.output_handling import OutputHandling
@@ -71,7 +71,9 @@ handlings = st.builds(
 
 
 def _read(answer: Json) -> types.CallToolResult:
-    return types.CallToolResult.model_validate(mend("tools/call", answer, "2025-11-25").result)
+    return types.CallToolResult.model_validate(
+        repair_result("tools/call", answer, "2025-11-25").result
+    )
 
 
 def _texts(content: str | list[Block]) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import mcp_types as types
 
-from plait.client.transports.repair import mend
+from plait.client.transports.repair import repair_result
 from plait.langchain.tools.content import convert_result, pending_reads, with_resources
 from plait.langchain.tools.output_handling import OutputHandling
 
@@ -18,7 +18,7 @@ TEXT: Json = {"type": "text", "text": "hello"}
 
 
 def _result(*blocks: Json) -> types.CallToolResult:
-    mended = mend("tools/call", {"content": list(blocks)}, "2025-11-25")
+    mended = repair_result("tools/call", {"content": list(blocks)}, "2025-11-25")
     return types.CallToolResult.model_validate(mended.result)
 
 
@@ -105,7 +105,7 @@ def test_no_provider_is_sent_to_the_address_of_an_embedded_resource() -> None:
 def test_contents_that_had_to_be_mended_are_kept_as_they_were_sent() -> None:
     odd = {"uri": "docs://a", "pages": 3}
     read = types.ReadResourceResult.model_validate(
-        mend("resources/read", {"contents": [odd]}, "2025-11-25").result
+        repair_result("resources/read", {"contents": [odd]}, "2025-11-25").result
     )
 
     filled = with_resources(_result(BARE), {"docs://a": read.contents})

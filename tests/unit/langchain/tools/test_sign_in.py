@@ -15,7 +15,7 @@ from langgraph.types import Command
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.tool import Tool
-from plait.client.connections.credentials import Access
+from plait.client.connections.credentials import CallerCredentials
 from plait.errors import AuthRequiredError, ForbiddenError, InputNeededError, PlaitError
 from plait.langchain.tools.caller import BasicCaller
 from plait.langchain.tools.content import ToolOutput
@@ -55,7 +55,7 @@ class Server(BasicCaller):
         return ToolResult.from_mcp(call.server, call.tool, result, attempts=1, notes=(), seconds=0)
 
     async def read(
-        self, server: str, uri: str, *, access: Access | None = None
+        self, server: str, uri: str, *, access: CallerCredentials | None = None
     ) -> types.ReadResourceResult:
         raise NotImplementedError
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from plait._support.sanitize import harmless
+from plait._support.sanitize import sanitize_text
 from plait.agents.agent_run import AgentRun
 from plait.agents.engines.claude_agent_sdk.tools import CliTool
 from plait.client.calls.approval import ApprovalRequest, OnApproval
@@ -77,7 +77,7 @@ class Permissions:
         try:
             permitted = await toolbox.permit(call, listed)
         except PermissionDeniedError as error:
-            return Denied(harmless(error.message) if toolbox.sanitizes else error.message)
+            return Denied(sanitize_text(error.message) if toolbox.sanitizes else error.message)
         return Allowed(None if permitted.arguments == sent else permitted.arguments)
 
     def approval_of(self, call_id: str) -> OnApproval | None:

@@ -127,6 +127,6 @@ def sign_in_advice(server: str, challenge: Challenge, scope: str | None, reason:
 
 
 def named_scopes(scopes: Iterable[str]) -> str:
-    """Write scopes for a person."""
+    """Format scopes for an error message."""
     words = list(scopes)
     return f"scope{'' if len(words) == 1 else 's'} {', '.join(words)}"

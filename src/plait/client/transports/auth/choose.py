@@ -9,10 +9,10 @@ import httpx2
 
 from plait.client.config.oauth import OAuth
 from plait.client.config.servers import RemoteOptions
-from plait.client.transports.auth.httpx_auth import ForeignAuth
+from plait.client.transports.auth.httpx_auth import HttpxAuth
 from plait.client.transports.auth.keychain import Keychain, key_for
 from plait.client.transports.auth.oauth import OAuthAuth
-from plait.client.transports.auth.prompts import person_for
+from plait.client.transports.auth.prompts import prompt_for
 from plait.client.transports.auth.provider_object import auth_from_provider, is_provider
 from plait.client.transports.auth.stores.choose import store_of
 from plait.errors import ConfigError
@@ -35,11 +35,11 @@ def auth_of(
         return given
     if isinstance(given, OAuth):
         keychain = Keychain(key_for(given, server.url), store_of(given.store), on_secrets)
-        return OAuthAuth(name, server.url, given, keychain, person_for(given))
+        return OAuthAuth(name, server.url, given, keychain, prompt_for(given))
     # Whoever made an `httpx.Auth` has imported httpx; nobody else need have it installed.
     httpx = sys.modules.get("httpx")
     if httpx is not None and isinstance(given, httpx.Auth):
-        return ForeignAuth(given)
+        return HttpxAuth(given)
     if is_provider(given):
         return auth_from_provider(given, name, server.url, on_secrets)
     kind = f"{type(given).__module__}.{type(given).__qualname__}"

@@ -11,7 +11,7 @@ _BODY = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"}
 """Headers that describe a body which has been decoded, or is not there."""
 
 
-class ForeignAuth(httpx2.Auth):
+class HttpxAuth(httpx2.Auth):
     """Runs the flow of an `httpx.Auth`, translating each request and response on the way."""
 
     def __init__(self, auth: Any) -> None:

@@ -15,8 +15,8 @@ from plait.client.config.servers import HttpServer, ServerConfig, SseServer
 from plait.client.transports.auth.challenge import SignInNeededError, challenge_from
 from plait.client.transports.auth.keychain import Keychain, key_for
 from plait.client.transports.auth.oauth import OAuthAuth, exchange
-from plait.client.transports.auth.probe import knocking
-from plait.client.transports.auth.prompts import AskPerson, by_browser
+from plait.client.transports.auth.probe import probing
+from plait.client.transports.auth.prompts import OpenPrompt, prompt_in_browser
 from plait.client.transports.auth.provider_object import (
     ProviderAuth,
     auth_from_provider,
@@ -47,7 +47,7 @@ def as_user(server: ServerConfig, user: str | None) -> ServerConfig:
 
 
 async def sign_in(
-    name: str, server: ServerConfig, ask: AskPerson = by_browser, scope: str | None = None
+    name: str, server: ServerConfig, ask: OpenPrompt = prompt_in_browser, scope: str | None = None
 ) -> Login | None:
     """Sign in anew, and return the login; `None` when the server asks for no credentials.
 
@@ -135,7 +135,7 @@ class LoginStatus:
     scopes: tuple[str, ...] = ()
     expires_at: float | None = None
     renewable: bool = False
-    """Whether it is renewed without a person."""
+    """Whether it is renewed without asking the user."""
 
     def to_dict(self) -> dict[str, Any]:
         """Describe it as plain data."""
@@ -188,7 +188,7 @@ async def _sign_in(
     async with open_http_client(server, wire) as client:
         auth.attach(client.send)
         try:
-            async with knocking(client, server) as response:
+            async with probing(client, server) as response:
                 challenge = challenge_from(response)
             if challenge is None:
                 return None

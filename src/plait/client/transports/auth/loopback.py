@@ -16,7 +16,7 @@ from mcp.client.auth import OAuthFlowError
 from mcp.shared.auth import AuthorizationCodeResult
 
 from plait._support.threads import in_thread
-from plait.client.transports.auth.redirect_results import answer_from_query, is_same, state_in
+from plait.client.transports.auth.redirect_results import is_same_state, result_from_query, state_in
 from plait.errors import ConfigError
 
 Show = Callable[[str], Awaitable[None]]
@@ -60,7 +60,7 @@ class Loopback:
         self._state = state_in(address)
         await self._show(address)
 
-    async def hear(self) -> AuthorizationCodeResult:
+    async def wait_for_result(self) -> AuthorizationCodeResult:
         """Wait for the redirect.
 
         Raises:
@@ -96,10 +96,10 @@ class Loopback:
         if method != "GET" or address.path != self._path:
             return "404 Not Found", "Nothing here", "This page only ends a sign-in."
         # https://www.rfc-editor.org/rfc/rfc6749#section-10.12
-        if not is_same(state_in(target), self._state):
+        if not is_same_state(state_in(target), self._state):
             return "400 Bad Request", "Not this one", "The answer belongs to another sign-in."
         try:
-            answer = answer_from_query(address.query)
+            answer = result_from_query(address.query)
         except OAuthFlowError as refused:
             if not self._answer.done():
                 self._answer.set_exception(refused)

@@ -28,8 +28,8 @@ from plait.client.transports.auth.challenge import (
 )
 from plait.client.transports.auth.discovery import Send
 from plait.client.transports.auth.keychain import Keychain
-from plait.client.transports.auth.prompts import AskPerson
-from plait.client.transports.auth.sdk import Negotiation, Person, SentAwayError
+from plait.client.transports.auth.prompts import OpenPrompt
+from plait.client.transports.auth.sdk import Negotiation, Prompt, SentAwayError
 from plait.client.transports.auth.stores.login import Login
 from plait.client.transports.wire import Advice, clock_held
 from plait.errors import ConnectError
@@ -54,7 +54,7 @@ class OAuthAuth(httpx2.Auth):
         url: str,
         settings: OAuth,
         keychain: Keychain,
-        ask: AskPerson | None = None,
+        ask: OpenPrompt | None = None,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -195,8 +195,8 @@ class OAuthAuth(httpx2.Auth):
         if self._in_vain is not None and not challenge.steps_up:
             raise SignInNeededError(challenge, self._in_vain)
         try:
-            async with self._ask(self._settings, login) as person:
-                return await self._negotiate(challenge, request, _usable(login, person), person)
+            async with self._ask(self._settings, login) as prompt:
+                return await self._negotiate(challenge, request, _usable(login, prompt), prompt)
         except SignInNeededError as failed:
             self._in_vain = None if challenge.steps_up else failed.advice
             raise
@@ -206,11 +206,11 @@ class OAuthAuth(httpx2.Auth):
         challenge: Challenge,
         request: httpx2.Request,
         login: Login,
-        person: Person | None = None,
+        prompt: Prompt | None = None,
     ) -> Login:
         sketch = _sketch(request)
         wanted = challenge.with_scopes(self._settings.scope)
-        negotiation = Negotiation(self._settings, self._url, login, self._keychain.save, person)
+        negotiation = Negotiation(self._settings, self._url, login, self._keychain.save, prompt)
         try:
             await negotiation.authorize(sketch, wanted.response(sketch), self._sender)
         except (OAuthFlowError, ValueError, OSError) as error:
@@ -278,9 +278,9 @@ def _sketch(request: httpx2.Request) -> httpx2.Request:
     )
 
 
-def _usable(login: Login, person: Person) -> Login:
+def _usable(login: Login, prompt: Prompt) -> Login:
     """Leave out a registration that names another address to come back to."""
     registered = (login.client or {}).get("redirect_uris")
-    if not registered or person.redirect_uri in {str(uri) for uri in registered}:
+    if not registered or prompt.redirect_uri in {str(uri) for uri in registered}:
         return login
     return replace(login, client=None)

@@ -46,7 +46,7 @@ _HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "ap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SignInFacts:
+class SignInProbe:
     """What a server and its authorization server say about signing in."""
 
     asks: bool | None = None
@@ -74,7 +74,7 @@ class SignInFacts:
     """Why not all of this is known."""
 
 
-def knocking(
+def probing(
     client: httpx2.AsyncClient, server: HttpServer | SseServer
 ) -> AbstractAsyncContextManager[httpx2.Response]:
     """Ask a server for something, to see whether it wants credentials."""
@@ -83,12 +83,12 @@ def knocking(
     return client.stream("POST", server.url, json=_PROBE, headers=_HEADERS)
 
 
-async def look_at_sign_in(
+async def probe_sign_in(
     name: str, server: HttpServer | SseServer, wait_seconds: float = 10.0
-) -> SignInFacts:
+) -> SignInProbe:
     """Ask a server without credentials what it wants, and then its authorization server."""
     wire = Wire(name, Redactor(secret_values(server)), lambda: None)
-    seen = [SignInFacts()]
+    seen = [SignInProbe()]
     try:
         async with (
             asyncio.timeout(wait_seconds),
@@ -104,12 +104,12 @@ async def look_at_sign_in(
 
 
 async def _look(
-    server: HttpServer | SseServer, client: httpx2.AsyncClient, seen: list[SignInFacts]
+    server: HttpServer | SseServer, client: httpx2.AsyncClient, seen: list[SignInProbe]
 ) -> None:
     """Note what is found step by step, so that a failure loses nothing that is known."""
-    async with knocking(client, server) as response:
+    async with probing(client, server) as response:
         challenge = challenge_from(response)
-    seen.append(SignInFacts(asks=challenge is not None))
+    seen.append(SignInProbe(asks=challenge is not None))
     if challenge is None:
         return
     seen.append(replace(seen[-1], scopes=challenge.scopes))
@@ -134,8 +134,8 @@ async def _resource_metadata(
 
 
 async def _authorization_server(
-    facts: SignInFacts, server: HttpServer | SseServer, send: Send
-) -> SignInFacts:
+    facts: SignInProbe, server: HttpServer | SseServer, send: Send
+) -> SignInProbe:
     """Ask the authorization servers in turn, the configured one first."""
     wanted = server.auth.issuer if isinstance(server.auth, OAuth) else None
     named = sorted(

@@ -15,23 +15,23 @@ from mcp.shared.auth import AuthorizationCodeResult
 from plait._support.threads import in_thread
 from plait.client.config.oauth import OAuth
 from plait.client.transports.auth.loopback import listening, open_browser, port_is_free
-from plait.client.transports.auth.redirect_results import answer_from_text, state_in
-from plait.client.transports.auth.sdk import Person
+from plait.client.transports.auth.redirect_results import result_from_text, state_in
+from plait.client.transports.auth.sdk import Prompt
 from plait.client.transports.auth.stores.login import Login
 
-AskPerson = Callable[[OAuth, Login], AbstractAsyncContextManager[Person]]
+OpenPrompt = Callable[[OAuth, Login], AbstractAsyncContextManager[Prompt]]
 """Makes ready to ask: the address to return to must be known before anything is asked."""
 
 
-def person_for(settings: OAuth) -> AskPerson | None:
+def prompt_for(settings: OAuth) -> OpenPrompt | None:
     """Return how to ask, or `None` when nobody can be asked."""
     if not settings.may_ask:
         return None
-    return by_functions if settings.on_callback is not None else by_browser
+    return prompt_with_callbacks if settings.on_callback is not None else prompt_in_browser
 
 
 @asynccontextmanager
-async def by_browser(settings: OAuth, login: Login) -> AsyncGenerator[Person]:
+async def prompt_in_browser(settings: OAuth, login: Login) -> AsyncGenerator[Prompt]:
     """Open a browser, or call `on_redirect`, and listen on this machine for the answer."""
     show = open_browser if settings.on_redirect is None else _awaited(settings.on_redirect)
     async with listening(
@@ -40,11 +40,11 @@ async def by_browser(settings: OAuth, login: Login) -> AsyncGenerator[Person]:
         show=show,
         wait_seconds=settings.wait_seconds,
     ) as loopback:
-        yield Person(loopback.redirect_uri, loopback.show, loopback.hear)
+        yield Prompt(loopback.redirect_uri, loopback.show, loopback.wait_for_result)
 
 
 @asynccontextmanager
-async def by_functions(settings: OAuth, login: Login) -> AsyncGenerator[Person]:
+async def prompt_with_callbacks(settings: OAuth, login: Login) -> AsyncGenerator[Prompt]:
     """Let `on_redirect` and `on_callback` do everything."""
     state: list[str | None] = [None]
     show = _awaited(cast("Callable[[str], Any]", settings.on_redirect))
@@ -54,7 +54,7 @@ async def by_functions(settings: OAuth, login: Login) -> AsyncGenerator[Person]:
         state[0] = state_in(address)
         await show(address)
 
-    async def hear() -> AuthorizationCodeResult:
+    async def wait_for_result() -> AuthorizationCodeResult:
         try:
             async with asyncio.timeout(settings.wait_seconds):
                 given = callback()
@@ -63,24 +63,24 @@ async def by_functions(settings: OAuth, login: Login) -> AsyncGenerator[Person]:
             raise OAuthFlowError(f"no answer within {settings.wait_seconds:g} s") from None
         return _read(answer, state[0])
 
-    yield Person(_uri_for(settings, login), remember, hear)
+    yield Prompt(_uri_for(settings, login), remember, wait_for_result)
 
 
-def by_terminal(write: Callable[[str], None], read: Callable[[], str]) -> AskPerson:
+def prompt_in_terminal(write: Callable[[str], None], read: Callable[[], str]) -> OpenPrompt:
     """Make a way to ask where there is no browser: `write` shows the address, `read` the answer."""
 
     @asynccontextmanager
-    async def ask(settings: OAuth, login: Login) -> AsyncGenerator[Person]:
+    async def ask(settings: OAuth, login: Login) -> AsyncGenerator[Prompt]:
         state: list[str | None] = [None]
 
         async def show(address: str) -> None:
             state[0] = state_in(address)
             write(address)
 
-        async def hear() -> AuthorizationCodeResult:
-            return answer_from_text(await in_thread(read), state[0])
+        async def wait_for_result() -> AuthorizationCodeResult:
+            return result_from_text(await in_thread(read), state[0])
 
-        yield Person(_uri_for(settings, login), show, hear)
+        yield Prompt(_uri_for(settings, login), show, wait_for_result)
 
     return ask
 
@@ -90,7 +90,7 @@ def _read(answer: object, state: str | None) -> AuthorizationCodeResult:
         case AuthorizationCodeResult():
             return answer
         case str():
-            return answer_from_text(answer, state)
+            return result_from_text(answer, state)
         case (str() as code, str() | None as given):
             return AuthorizationCodeResult(code=code, state=given)
         case _:

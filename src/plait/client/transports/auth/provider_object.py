@@ -1,4 +1,4 @@
-"""OAuth provider objects as other MCP clients know them: they keep the tokens and ask the person.
+"""OAuth provider objects as other MCP clients know them: they keep the tokens and ask the user.
 
 Such an object has `redirect_url`, `client_metadata`, `client_information()`, `tokens()`,
 `save_tokens()`, `redirect_to_authorization()`, `save_code_verifier()` and `code_verifier()`, in
@@ -26,8 +26,8 @@ from plait.client.config.key_table import camel_case
 from plait.client.config.oauth import OAuth
 from plait.client.transports.auth.keychain import Keychain
 from plait.client.transports.auth.oauth import OAuthAuth
-from plait.client.transports.auth.redirect_results import answer_from_text, state_in
-from plait.client.transports.auth.sdk import Person, SentAwayError
+from plait.client.transports.auth.redirect_results import result_from_text, state_in
+from plait.client.transports.auth.sdk import Prompt, SentAwayError
 from plait.client.transports.auth.stores.login import Login, LoginKey
 from plait.client.transports.auth.stores.memory import MemoryTokenStore
 
@@ -59,7 +59,7 @@ class ProviderAuth(OAuthAuth):
         self._answer = answer
 
     @asynccontextmanager
-    async def _asking(self, settings: OAuth, login: Login) -> AsyncGenerator[Person]:
+    async def _asking(self, settings: OAuth, login: Login) -> AsyncGenerator[Prompt]:
         del login
         asked: list[str | None] = [None]
 
@@ -73,13 +73,13 @@ class ProviderAuth(OAuthAuth):
                     sent,
                 )
 
-        async def hear() -> AuthorizationCodeResult:
+        async def wait_for_result() -> AuthorizationCodeResult:
             # Which attempt the answer belongs to is known to whoever received it.
             given = self._answer or ""
-            answer = answer_from_text(given, state_in(given))
+            answer = result_from_text(given, state_in(given))
             return AuthorizationCodeResult(code=answer.code, state=asked[0], iss=answer.iss)
 
-        yield Person(settings.redirect_uri or "http://127.0.0.1/", show, hear)
+        yield Prompt(settings.redirect_uri or "http://127.0.0.1/", show, wait_for_result)
 
     async def _send_away(self, address: str) -> str:
         """Send the person off with a verifier that outlives this process; return the address."""

@@ -14,7 +14,7 @@ def state_in(address: str) -> str | None:
     return _values(urlsplit(address).query).get("state")
 
 
-def answer_from_query(query: str) -> AuthorizationCodeResult:
+def result_from_query(query: str) -> AuthorizationCodeResult:
     """Read the query of a redirect.
 
     Raises:
@@ -30,7 +30,7 @@ def answer_from_query(query: str) -> AuthorizationCodeResult:
     return AuthorizationCodeResult(code=code, state=values.get("state"), iss=values.get("iss"))
 
 
-def answer_from_text(text: str, state: str | None) -> AuthorizationCodeResult:
+def result_from_text(text: str, state: str | None) -> AuthorizationCodeResult:
     """Read what a person or a program hands over: the whole address, its query, or the code.
 
     A bare code has no state to compare, so the `state` that was sent is taken to be its own.
@@ -41,8 +41,8 @@ def answer_from_text(text: str, state: str | None) -> AuthorizationCodeResult:
     text = text.strip()
     if "://" in text or "code=" in text or "error=" in text:
         query = urlsplit(text).query if "://" in text else text.lstrip("?")
-        answer = answer_from_query(query)
-        if not is_same(answer.state, state):
+        answer = result_from_query(query)
+        if not is_same_state(answer.state, state):
             raise OAuthFlowError("the answer belongs to another attempt to sign in")
         return answer
     if not text or any(letter.isspace() for letter in text):
@@ -50,7 +50,7 @@ def answer_from_text(text: str, state: str | None) -> AuthorizationCodeResult:
     return AuthorizationCodeResult(code=text, state=state)
 
 
-def is_same(given: str | None, expected: str | None) -> bool:
+def is_same_state(given: str | None, expected: str | None) -> bool:
     """Compare two states without telling, by the time it takes, how alike they are."""
     return secrets.compare_digest((given or "").encode(), (expected or "").encode())
 

@@ -52,13 +52,13 @@ _JWT_BEARER = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class Prompt:
     """Who signs in: where the browser returns to, and how they are asked and heard."""
 
     redirect_uri: str
     show: Callable[[str], Awaitable[None]]
     """Takes them to an address."""
-    hear: Callable[[], Awaitable[AuthorizationCodeResult]]
+    wait_for_result: Callable[[], Awaitable[AuthorizationCodeResult]]
     """Waits for what came back."""
 
 
@@ -74,14 +74,14 @@ class Negotiation:
     """One run of the SDK's flow for one server."""
 
     def __init__(
-        self, settings: OAuth, url: str, login: Login, save: Save, person: Person | None = None
+        self, settings: OAuth, url: str, login: Login, save: Save, prompt: Prompt | None = None
     ) -> None:
         self.login = login
         """What is known by now; every change of it has been saved."""
         self._settings = settings
         self._url = url
         self._save = save
-        self._person = person
+        self._prompt = prompt
         self._provider = self._make_provider()
 
     async def authorize(
@@ -93,7 +93,7 @@ class Negotiation:
         uses the one that is known.
 
         Raises:
-            OAuthFlowError: The authorization server, or the person, said no.
+            OAuthFlowError: The authorization server, or the user, refused.
         """
         if refusal.status_code != HTTPStatus.UNAUTHORIZED:
             self._recall()
@@ -213,7 +213,7 @@ class Negotiation:
         settings = self._settings
         if settings.client_id is None:
             return _model(OAuthClientInformationFull, self.login.client)
-        uris = None if self._person is None else [AnyUrl(self._person.redirect_uri)]
+        uris = None if self._prompt is None else [AnyUrl(self._prompt.redirect_uri)]
         usual = "client_secret_basic" if settings.client_secret else "none"
         return OAuthClientInformationFull(
             client_id=settings.client_id,
@@ -241,7 +241,7 @@ class Negotiation:
     def _make_provider(self) -> OAuthClientProvider:
         settings = self._settings
         if settings.grant == "authorization_code":
-            return self._make_person_provider()
+            return self._make_prompt_provider()
         client_id = settings.client_id or ""
         with warnings.catch_warnings():
             # Without an issuer the server names it, as for everybody who signs in by hand.
@@ -268,9 +268,9 @@ class Negotiation:
                 issuer=settings.issuer,
             )
 
-    def _make_person_provider(self) -> OAuthClientProvider:
-        settings, person = self._settings, self._person
-        uri = "http://127.0.0.1/" if person is None else person.redirect_uri
+    def _make_prompt_provider(self) -> OAuthClientProvider:
+        settings, prompt = self._settings, self._prompt
+        uri = "http://127.0.0.1/" if prompt is None else prompt.redirect_uri
         metadata = OAuthClientMetadata.model_validate(
             {
                 "client_name": settings.client_name,
@@ -283,8 +283,8 @@ class Negotiation:
             self._url,
             metadata,
             self,
-            redirect_handler=None if person is None else person.show,
-            callback_handler=None if person is None else person.hear,
+            redirect_handler=None if prompt is None else prompt.show,
+            callback_handler=None if prompt is None else prompt.wait_for_result,
             client_metadata_url=settings.client_metadata_url,
         )
 

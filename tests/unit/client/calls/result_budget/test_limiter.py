@@ -20,7 +20,7 @@ from plait.client.calls.result_budget.parts import cost_of
 from plait.client.calls.tool_call import RunIdentity, ToolCall
 from plait.client.config.budgets import Limit, ResultBudget
 from plait.client.config.servers import ServerConfig, StdioServer
-from plait.client.connections.credentials import Access
+from plait.client.connections.credentials import CallerCredentials
 from plait.errors import InvalidArgumentsError, ResultExpiredError
 
 pytestmark = pytest.mark.anyio
@@ -399,7 +399,7 @@ async def test_results_of_others_are_refused_like_ones_that_are_unknown() -> Non
             server=call.server,
             tool=call.tool,
             arguments=call.arguments,
-            access=Access.of({"X-User": user}),
+            access=CallerCredentials.of({"X-User": user}),
             run=RunIdentity(thread=thread),
         )
 

@@ -14,7 +14,7 @@ from plait.client.transports.auth.challenge import (
     joined_scopes,
     sign_in_advice,
 )
-from plait.client.transports.auth.redirect_results import answer_from_text
+from plait.client.transports.auth.redirect_results import result_from_text
 
 REQUEST = httpx2.Request("POST", "https://example.com/mcp")
 scopes = st.lists(st.sampled_from(["read", "write", "list", "mcp:tools"]), max_size=4).map(" ".join)
@@ -77,15 +77,15 @@ def test_advice_names_reason_scopes_and_the_way_out() -> None:
 
 def test_an_answer_is_an_address_a_query_or_a_code() -> None:
     for text in ("http://h/cb?code=c&state=s&iss=i", "?code=c&state=s&iss=i"):
-        answer = answer_from_text(f" {text}\n", "s")
+        answer = result_from_text(f" {text}\n", "s")
         assert (answer.code, answer.state, answer.iss) == ("c", "s", "i")
-    assert answer_from_text("c", "s").state == "s"
+    assert result_from_text("c", "s").state == "s"
 
 
 @given(st.text(max_size=60), st.text(max_size=8))
 def test_any_text_is_an_answer_or_is_refused(text: str, state: str) -> None:
     try:
-        answer = answer_from_text(text, state)
+        answer = result_from_text(text, state)
     except (OAuthFlowError, ValueError):
         return
     assert answer.code

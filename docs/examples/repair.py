@@ -21,7 +21,7 @@ async def main() -> None:
             print("note:", note)
 
         status = box.status()["room"]
-        print("mended so far:", *status.mended, sep="\n  ")
+        print("repaired so far:", *status.repaired, sep="\n  ")
         print("lines that are not MCP:", status.noise_lines)
 
 

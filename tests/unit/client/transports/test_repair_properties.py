@@ -1,4 +1,4 @@
-"""Whatever a server sends, the mended answer is one the SDK takes, and nothing good is lost."""
+"""Whatever a server sends, the repaired answer is one the SDK takes, and nothing good is lost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mcp_types import methods
 from pydantic import BaseModel, ValidationError
 
-from plait.client.transports.repair import ORIGINAL, mend
+from plait.client.transports.repair import ORIGINAL, repair_result
 
 LEGACY = "2025-11-25"
 MODERN = "2026-07-28"
@@ -177,17 +177,17 @@ def _is_good(method: str, field: str, version: str) -> Callable[[object], bool]:
 @example([{"type": ["text"]}], {})
 @example([{"type": "resource", "resource": {"uri": "http://["}}], {})
 @example([{"type": {"a": 1}, "text": "kept"}], {})
-def test_a_mended_call_is_valid_and_keeps_every_good_block_in_its_place(
+def test_a_repaired_call_is_valid_and_keeps_every_good_block_in_its_place(
     version: str, content: list[Any], envelope: Json
 ) -> None:
     result = {**envelope, "content": content}
     sent = copy.deepcopy(result)
 
-    mended = mend("tools/call", result, version)
+    repaired = repair_result("tools/call", result, version)
 
     assert result == sent
-    _accept("tools/call", version, mended.result)
-    kept = mended.result["content"]
+    _accept("tools/call", version, repaired.result)
+    kept = repaired.result["content"]
     assert len(kept) == len(content)
     good = _is_good("tools/call", "content", version)
     for before, after in zip(content, kept, strict=True):
@@ -205,19 +205,19 @@ def test_a_mended_call_is_valid_and_keeps_every_good_block_in_its_place(
 @example([], {"ttlMs": -1})
 @example([], {"ttlMs": 1.5})
 @example([], {"cacheScope": []})
-def test_a_mended_tool_list_is_valid_and_holds_exactly_the_good_tools(
+def test_a_repaired_tool_list_is_valid_and_holds_exactly_the_good_tools(
     version: str, listed: list[Any], envelope: Json
 ) -> None:
     result = {**envelope, "tools": listed}
     sent = copy.deepcopy(result)
 
-    mended = mend("tools/list", result, version)
+    repaired = repair_result("tools/list", result, version)
 
     assert result == sent
-    _accept("tools/list", version, mended.result)
+    _accept("tools/list", version, repaired.result)
     good = [tool for tool in listed if _is_good("tools/list", "tools", version)(tool)]
-    assert mended.result["tools"] == good
-    left_out = [note for note in mended.notes if "was left out: " in note]
+    assert repaired.result["tools"] == good
+    left_out = [note for note in repaired.notes if "was left out: " in note]
     assert len(left_out) == len(listed) - len(good)
 
 
@@ -228,13 +228,13 @@ def test_a_mended_tool_list_is_valid_and_holds_exactly_the_good_tools(
 @example("tools/call", {"content": {"type": []}})
 @example("resources/list", {"ttlMs": -1})
 @example("tools/list", {"cacheScope": {}})
-def test_any_answer_is_mended_to_a_valid_one(version: str, method: str, result: Json) -> None:
+def test_any_answer_is_repaired_to_a_valid_one(version: str, method: str, result: Json) -> None:
     sent = copy.deepcopy(result)
 
-    mended = mend(method, result, version)
+    repaired = repair_result(method, result, version)
 
     assert result == sent
-    _accept(method, version, mended.result)
+    _accept(method, version, repaired.result)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -243,10 +243,10 @@ def test_any_answer_is_mended_to_a_valid_one(version: str, method: str, result: 
 @example("prompts/get", {"messages": [{"role": [], "content": "x"}]})
 @example("tools/call", {"content": {"type": []}})
 @example("tools/list", {"cacheScope": {}})
-def test_mending_twice_changes_nothing(version: str, method: str, result: Json) -> None:
-    once = mend(method, result, version)
+def test_repairing_twice_changes_nothing(version: str, method: str, result: Json) -> None:
+    once = repair_result(method, result, version)
 
-    twice = mend(method, once.result, version)
+    twice = repair_result(method, once.result, version)
 
     assert twice.result is once.result
     assert twice.notes == ()
@@ -270,10 +270,10 @@ def test_a_valid_call_is_the_very_same_object(
 ) -> None:
     result = {**more, "content": content, "resultType": "complete"}
 
-    mended = mend("tools/call", result, version)
+    repaired = repair_result("tools/call", result, version)
 
-    assert mended.result is result
-    assert mended.notes == ()
+    assert repaired.result is result
+    assert repaired.notes == ()
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -286,10 +286,10 @@ def test_a_valid_tool_list_is_the_very_same_object(
     if cursor is not None:
         result["nextCursor"] = cursor
 
-    mended = mend("tools/list", result, version)
+    repaired = repair_result("tools/list", result, version)
 
-    assert mended.result is result
-    assert mended.notes == ()
+    assert repaired.result is result
+    assert repaired.notes == ()
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -298,7 +298,7 @@ def test_a_valid_tool_list_is_the_very_same_object(
     st.text(max_size=20) | st.sampled_from(sorted(methods.MONOLITH_RESULTS)), anything, json_values
 )
 @example("tools/call", {"content": [{"type": {}}]}, "complete")
-def test_mending_never_raises(version: str, method: str, result: Json, kind: object) -> None:
-    mend(method, result, version)
-    mend(method, {**result, "resultType": kind}, version)
-    mend(method, result, "1999-01-01")
+def test_repairing_never_raises(version: str, method: str, result: Json, kind: object) -> None:
+    repair_result(method, result, version)
+    repair_result(method, {**result, "resultType": kind}, version)
+    repair_result(method, result, "1999-01-01")

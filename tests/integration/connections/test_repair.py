@@ -33,8 +33,8 @@ async def _check_results(box: Toolbox) -> None:
     names = {tool.wire_name for tool in tools}
     assert "good" in names
     assert "tool-without-schema" not in names or "unknown-block" in names
-    mended = " ".join(box.status()["raw"].mended)
-    assert "inputSchema" in mended
+    repaired = " ".join(box.status()["raw"].repaired)
+    assert "inputSchema" in repaired
 
     for name, kind in {
         "unknown-block": "text",
