@@ -34,9 +34,9 @@ _GROUPS: Final = (
     "cancel end stop",
     "change edit modify replace update",
     "compare diff difference",
-    "connect link relate",
+    "connect link relate relationship",
     "copy duplicate",
-    "create make new",
+    "create creation make new",
     "current now today",
     "date day time when",
     "delete drop erase forget remove",
@@ -62,11 +62,6 @@ _GROUPS: Final = (
 )
 """Everyday words for the same thing in the world of computers; a word may be in several."""
 
-_DOUBLED: Final = re.compile(r"([b-df-hj-km-np-rtv-y])\1$")
-
-_LEAST_STEM: Final = 3
-
-
 def words_of(text: str) -> list[str]:
     """Split a text into words, without those that tell nothing, in one form each."""
     return [stem(word) for word in _plain_words(text)]
@@ -85,41 +80,10 @@ def _plain_words(text: str) -> Iterator[str]:
 
 @lru_cache(maxsize=8192)
 def stem(word: str) -> str:
-    """Cut the endings off an English word in lower case: files, filing and filed are one.
+    """Reduce an English word in lower case to its stem: files, filing and filed are one."""
+    from snowballstemmer import stemmer  # noqa: PLC0415  # loads every language: 20 ms and more
 
-    Light on purpose: what is cut too far makes words alike that have nothing to do with each other.
-    """
-    if len(word) <= _LEAST_STEM or not word.isascii():
-        return word
-    return _without_e(_without_suffix(_singular(word)))
-
-
-def _singular(word: str) -> str:
-    if word.endswith("ies") and len(word) > 4:
-        return f"{word[:-3]}y"
-    if word.endswith(("sses", "xes", "ches", "shes", "zes")):
-        return word[:-2]
-    if word.endswith("s") and not word.endswith(("ss", "us", "is")):
-        return word[:-1]
-    return word
-
-
-def _without_suffix(word: str) -> str:
-    for suffix in ("ship", "ing", "ed", "ly"):
-        base = word.removesuffix(suffix)
-        if base != word and len(base) >= _LEAST_STEM and re.search(r"[aeiouy]", base):
-            word = _DOUBLED.sub(r"\1", base) if suffix in {"ing", "ed"} else base
-            break
-    base = word.removesuffix("ion")
-    if base != word and len(base) > _LEAST_STEM and base.endswith(("s", "t")):
-        word = base
-    return word
-
-
-def _without_e(word: str) -> str:
-    if word.endswith("y") and len(word) > _LEAST_STEM:
-        return f"{word[:-1]}i"
-    return word[:-1] if word.endswith("e") and len(word) > _LEAST_STEM else word
+    return stemmer("english").stemWord(word)  # it keeps state, so threads cannot share one
 
 
 @lru_cache(maxsize=1)

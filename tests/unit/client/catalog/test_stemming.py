@@ -11,11 +11,11 @@ from plait.client.catalog.stemming import query_words_of, similar_to, stem, word
     "forms",
     [
         ("file", "files", "filed", "filing"),
-        ("create", "creates", "created", "creating", "creation"),
+        ("create", "creates", "created", "creating"),
         ("directory", "directories"),
         ("branch", "branches"),
         ("stop", "stops", "stopped", "stopping"),
-        ("relation", "relations", "relationship"),
+        ("relation", "relations", "relate"),
         ("compress", "compressed", "compression"),
     ],
 )
@@ -50,6 +50,8 @@ def test_the_name_of_a_file_means_a_file_and_an_abbreviation_does_not() -> None:
 
 def test_words_of_one_meaning_know_each_other() -> None:
     assert stem("directory") in similar_to(stem("folder"))
+    assert stem("relation") in similar_to(stem("relationship"))
+    assert stem("create") in similar_to(stem("creation"))
     assert stem("folder") not in similar_to(stem("folder"))
     assert similar_to("giraffe") == frozenset()
 
