@@ -13,13 +13,13 @@ from plait.client.calls.executor import CallSettings
 from plait.client.calls.fallback import backups_only
 from plait.client.calls.policy_check import PolicyCheck
 from plait.client.calls.result_cache import ResultCaching
+from plait.client.catalog.deferral import TokenCounter
 from plait.client.catalog.filters import ToolFilter
 from plait.client.catalog.lock.file import LOCKFILE_NAME, read_lockfile
 from plait.client.catalog.lock.guard import LockMode, ToolLock
 from plait.client.catalog.names import NamePolicy
 from plait.client.catalog.options import CatalogOptions
 from plait.client.catalog.overrides import read_overrides
-from plait.client.catalog.tokens import TokenCounter
 from plait.client.config.document import workspace_of
 from plait.client.config.read_policy import PolicySource
 from plait.client.connections.pool import unknown_server

@@ -15,8 +15,8 @@ from mcp.server import MCPServer
 from typing_extensions import override
 
 from plait import MCPToolsMiddleware, MultiServerMCPClient, Toolbox
+from plait.client.catalog.deferral import tokens_of
 from plait.client.catalog.schemas import PROFILES, Profile
-from plait.client.catalog.tokens import tokens_of
 from plait.langchain.tools.tool import MCPTool
 from plait.testing import ScriptedChatModel
 from tests.integration.agents.helpers import (

@@ -18,11 +18,10 @@ from plait.cli.exits import Exit
 from plait.cli.options import json_option, server_arguments, settings_of
 from plait.cli.query_servers import print_errors
 from plait.cli.terminal import count_label, print_heading, print_json, print_rich, visible
-from plait.client.catalog.lock.changes import Change
+from plait.client.catalog.lock.changes import Change, word_diff
 from plait.client.catalog.lock.drift import Drift
 from plait.client.catalog.lock.entries import LockedServer
 from plait.client.catalog.lock.identity import identity_of
-from plait.client.catalog.lock.text_diff import word_diff
 
 if TYPE_CHECKING:
     from plait.cli.query_servers import ServerResults

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from plait.cli.doctor.findings import Finding
 from plait.cli.doctor.survey import Survey
 from plait.cli.terminal import and_list, count_label, share_label, tokens_label
+from plait.client.catalog.deferral import tokens_of
 from plait.client.catalog.schemas import Profile
-from plait.client.catalog.tokens import tokens_of
 
 MANY_TOKENS = 20_000
 """A tenth of the context of most models, paid with every request."""

@@ -11,8 +11,7 @@ from plait._support.clock import Clock, SystemClock
 from plait._support.gather import gather_outcomes
 from plait.client.catalog.disk_cache import ListCache
 from plait.client.catalog.filters import ToolFilter
-from plait.client.catalog.lister import ToolLister
-from plait.client.catalog.listing import Listing
+from plait.client.catalog.listing import Listing, ToolLister
 from plait.client.catalog.lock.drift import Drift
 from plait.client.catalog.lock.guard import LockReport
 from plait.client.catalog.names import collisions, with_public_names

@@ -23,10 +23,9 @@ from plait.client.calls.fallback import BeforeFallback
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.result_budget.limiter import READ_MORE
 from plait.client.calls.sampling import Sampler, Sampling
-from plait.client.catalog.deferral import Split
+from plait.client.catalog.deferral import Split, TokenCounter
 from plait.client.catalog.lock.guard import LockMode, LockReport
 from plait.client.catalog.schemas import Profile
-from plait.client.catalog.tokens import TokenCounter
 from plait.client.config.read import ClientConfig, ConfigSource, read_options
 from plait.client.config.read_policy import PolicySource
 from plait.client.connections.credentials import CallerCredentials

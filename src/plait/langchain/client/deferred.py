@@ -14,8 +14,7 @@ from typing_extensions import override
 from plait._support.exception_groups import one_line
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.tool_call import ToolCall
-from plait.client.catalog.deferral import Split
-from plait.client.catalog.tokens import definition_text
+from plait.client.catalog.deferral import Split, definition_text
 from plait.client.catalog.tool import Tool
 from plait.client.connections.credentials import CallerCredentials
 from plait.client.toolbox import Toolbox

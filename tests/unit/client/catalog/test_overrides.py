@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 from jsonschema import Draft202012Validator
 
-from plait.client.catalog.argument_overrides import ArgumentOverride, declared_arguments
 from plait.client.catalog.overrides import (
+    ArgumentOverride,
     ToolOverride,
     apply_override,
     complete_arguments,
+    declared_arguments,
     override_for,
     override_problems,
     read_overrides,

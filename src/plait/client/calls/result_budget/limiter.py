@@ -16,7 +16,7 @@ from plait.client.calls.result_budget.full_result import FullResult, FullResultS
 from plait.client.calls.result_budget.parts import count_of_parts, is_within, raw_text_of, text_of
 from plait.client.calls.result_budget.read import ReadRequest, read_part
 from plait.client.calls.tool_call import ToolCall
-from plait.client.catalog.tokens import TokenCounter
+from plait.client.catalog.deferral import TokenCounter
 from plait.client.catalog.tool import Tool
 from plait.client.catalog.validation import prepare
 from plait.client.config.budgets import Limit, ResultBudget, limit_for

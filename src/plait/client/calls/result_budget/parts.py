@@ -11,7 +11,7 @@ import mcp_types as types
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.result_budget.cut_json import written_json
 from plait.client.calls.result_budget.cut_text import size_of_text
-from plait.client.catalog.tokens import TokenCounter
+from plait.client.catalog.deferral import TokenCounter
 from plait.client.config.budgets import Limit
 
 _MOST_IMAGE_BYTES = 6400

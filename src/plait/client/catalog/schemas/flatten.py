@@ -9,11 +9,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from plait.client.catalog.schemas.describe import join_descriptions, with_sentences
+from plait.client.catalog.schemas.describe import (
+    about_union,
+    join_descriptions,
+    notes_for,
+    only_needs,
+    with_sentences,
+)
 from plait.client.catalog.schemas.keywords import CONSTRAINTS, UNIONS, step_into
 from plait.client.catalog.schemas.merge import NEVER, evaluated, is_never, merge, merge_members
 from plait.client.catalog.schemas.provider_schema import Notes
-from plait.client.catalog.schemas.sentences import about_union, notes_for, only_needs
 from plait.client.catalog.schemas.types import (
     allows_anything,
     are_disjoint,

@@ -1,37 +1,97 @@
-"""Convert the schema of a tool's arguments for the models of one provider."""
+"""Converting the schema of a tool's arguments for the models of one provider."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 from plait.client.catalog.schemas.clean import clean
-from plait.client.catalog.schemas.profiles import anthropic, default, gemini, openai, openai_strict
+from plait.client.catalog.schemas.keywords import map_children, step_into, types_of
+from plait.client.catalog.schemas.profiles import gemini, openai_strict
 from plait.client.catalog.schemas.provider_schema import Notes, ProviderSchema
 from plait.client.catalog.schemas.refs import inline_refs
-from plait.client.catalog.schemas.values import Schema
+from plait.client.catalog.schemas.roots import describe_at_root, object_root, plain_root
+from plait.client.catalog.schemas.values import Schema, as_list, as_schema, is_schema
 
 Profile = Literal["default", "openai", "openai_strict", "anthropic", "gemini"]
-"""What a schema may say, by who reads it."""
+"""A family of models, by what it accepts in a schema."""
 
 PROFILES: Final[tuple[Profile, ...]] = get_args(Profile)
 
-_CONVERTERS: Final[dict[Profile, Callable[[Schema, Notes], Schema]]] = {
-    "default": default.convert,
-    "openai": openai.convert,
-    "openai_strict": openai_strict.convert,
-    "anthropic": anthropic.convert,
-    "gemini": gemini.convert,
-}
+_ANTHROPIC_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+
+_OPENAI_FLAGS = ("additionalProperties", "unevaluatedProperties", "unevaluatedItems")
+"""Keywords that may be booleans; elsewhere a boolean schema is refused."""
 
 
 def schema_for_provider(schema: object, profile: Profile | None = None) -> ProviderSchema:
-    """Return the schema of an object that the models of a profile accept.
+    """Convert a schema into one for an object that the models of a profile accept.
 
-    No profile is the default one: references written out, everything else kept. Any input is
-    taken; what cannot be said in the profile's subset is said in descriptions, and noted.
+    The default profile inlines references and keeps everything else. Any input is accepted; what
+    the profile's subset cannot express is moved to descriptions, and noted.
     """
     inlined = inline_refs(schema)
     notes = Notes(inlined.notes)
-    shaped = _CONVERTERS[profile or "default"](clean(inlined.schema, notes), notes)
-    return ProviderSchema(shaped, notes.found())
+    converted = _CONVERTERS[profile or "default"](clean(inlined.schema, notes), notes)
+    return ProviderSchema(converted, notes.texts)
+
+
+def _for_anthropic(schema: Schema, notes: Notes) -> Schema:
+    """Remove alternatives at the top level, and note property names that may be refused.
+
+    https://platform.claude.com/docs/en/agents-and-tools/tool-use/define-tools
+    """
+    root = plain_root(schema, notes)
+    _check_names(root, "", notes)
+    return root
+
+
+def _check_names(schema: Schema, path: str, notes: Notes) -> None:
+    for name in as_schema(schema.get("properties")):
+        if not _ANTHROPIC_NAME.fullmatch(name):
+            # The server knows the argument by no other name, so it stays.
+            notes.add(path, f"the name {name!r} may be refused: letters, digits and _.- only")
+
+    def visit(inner: Any, step: str) -> Any:
+        if is_schema(inner):
+            _check_names(inner, step_into(path, step), notes)
+        return inner
+
+    map_children(schema, visit)
+
+
+def _for_openai(schema: Schema, notes: Notes) -> Schema:
+    """Describe combinators, `enum`, `const` and `not` of the top level; give arrays `items`.
+
+    https://developers.openai.com/api/docs/guides/function-calling
+    """
+    root = describe_at_root(plain_root(schema, notes), ("enum", "const", "not"), notes)
+    return _with_items(root)
+
+
+def _with_items(schema: Schema) -> Schema:
+    changed = map_children(_with_max_items(schema), lambda inner, _: _with_items(as_schema(inner)))
+    for key in _OPENAI_FLAGS:
+        if isinstance(schema.get(key), bool):
+            changed[key] = schema[key]
+    if "array" in types_of(changed):
+        changed.setdefault("items", {})
+    return changed
+
+
+def _with_max_items(schema: Schema) -> Schema:
+    """Express `items: false` as `maxItems`."""
+    if schema.get("items") is not False:
+        return schema
+    first = len(as_list(schema.get("prefixItems")))
+    return {**schema, "items": {}, "maxItems": min(first, schema.get("maxItems", first))}
+
+
+_CONVERTERS: Final[dict[Profile, Callable[[Schema, Notes], Schema]]] = {
+    "default": object_root,
+    "openai": _for_openai,
+    "openai_strict": openai_strict.convert,
+    "anthropic": _for_anthropic,
+    "gemini": gemini.convert,
+}

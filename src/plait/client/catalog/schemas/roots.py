@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from plait.client.catalog.schemas.describe import join_descriptions, listed, with_sentences
+from plait.client.catalog.schemas.describe import (
+    about_union,
+    join_descriptions,
+    listed,
+    sentences_for,
+    with_sentences,
+)
 from plait.client.catalog.schemas.keywords import ANNOTATIONS, UNIONS, types_of
 from plait.client.catalog.schemas.merge import is_never, merge, merge_members, values_of
 from plait.client.catalog.schemas.provider_schema import Notes
-from plait.client.catalog.schemas.sentences import about_union, sentences_for
 from plait.client.catalog.schemas.types import allows_anything
 from plait.client.catalog.schemas.values import (
     MOST_DEPTH,

@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.client.catalog.schemas.describe import limits, with_sentences
-from plait.client.catalog.schemas.outline import outline
-from plait.client.catalog.schemas.sentences import sentences_for
+from plait.client.catalog.schemas.describe import limits, outline, sentences_for, with_sentences
 from tests.unit.client.catalog.schemas.strategies import ANY, SOUND, calmly
 
 

@@ -6,13 +6,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, ClassVar, Final
 
-from plait.client.catalog.schemas.describe import join_descriptions, with_sentences
+from plait.client.catalog.schemas.describe import (
+    join_descriptions,
+    notes_for,
+    outline,
+    sentences_for,
+    with_sentences,
+)
 from plait.client.catalog.schemas.flatten import alternatives, described, one_of
 from plait.client.catalog.schemas.keywords import ANNOTATIONS, CONSTRAINTS, step_into
 from plait.client.catalog.schemas.merge import is_never
-from plait.client.catalog.schemas.outline import outline
 from plait.client.catalog.schemas.provider_schema import Notes
-from plait.client.catalog.schemas.sentences import notes_for, sentences_for
 from plait.client.catalog.schemas.values import Schema, as_list, as_schema, distinct, is_schema
 
 _SCALARS: Final = ("string", "number", "boolean")

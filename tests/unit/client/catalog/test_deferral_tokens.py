@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plait.client.catalog.deferral import definition_text, estimate_tokens, tokens_of
 from plait.client.catalog.schemas import PROFILES, Profile, schema_for_provider
-from plait.client.catalog.tokens import definition_text, estimate_tokens, tokens_of
 from plait.client.catalog.tool import Tool
 from tests.unit.client.catalog.schemas.strategies import ANY
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.client.catalog.stemming import query_words_of, similar_to, stem, words_of
+from plait.client.catalog.search import query_words_of, similar_to, stem, words_of
 
 
 @pytest.mark.parametrize(
