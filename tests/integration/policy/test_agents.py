@@ -265,6 +265,31 @@ async def test_an_edit_is_checked_against_schema_and_rules() -> None:
     assert made == [("/home/x", "")]
 
 
+async def test_an_edit_that_repair_turns_into_a_denied_call_is_not_made() -> None:
+    made: list[Any] = []
+    server = MCPServer("paths", log_level="ERROR")
+
+    @server.tool()
+    def remove(paths: list[str]) -> str:
+        made.append(paths)
+        return "removed"
+
+    # As the string that it is, it fits no rule; repair reads it as the list that the schema wants.
+    edits = ['["/etc/passwd"]', '["/tmp/x"]']
+
+    def on_approval(request: ApprovalRequest) -> Any:
+        del request
+        return {"decision": "edit", "args": {"paths": edits.pop(0)}}
+
+    policy = Policy(rules=[PolicyRule("deny", tool="remove", when={"paths": "/etc/*"})])
+    async with Toolbox({"in": server}, policy=policy, on_approval=on_approval) as box:
+        with pytest.raises(PermissionDeniedError):
+            await box.call("in", "remove", {"paths": ["/tmp/a"]})
+        await box.call("in", "remove", {"paths": ["/tmp/a"]})
+
+    assert made == [["/tmp/x"]]
+
+
 async def test_a_kept_result_is_asked_about_like_a_call() -> None:
     made: list[Any] = []
     answers = [True, False]
