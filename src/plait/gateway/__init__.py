@@ -1,4 +1,4 @@
-"""An agent's tool servers from a manifest or a hosted gateway, and its chat history back."""
+"""The gateway: lists the tool servers of agents, and receives their chat history."""
 
 from plait._support.front_door import lazy_exports
 

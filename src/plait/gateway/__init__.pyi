@@ -4,7 +4,7 @@ from plait.gateway.configuration import (
 )
 from plait.gateway.entries import GatewayServer as GatewayServer
 from plait.gateway.entries import ServerList as ServerList
-from plait.gateway.entries import Skipped as Skipped
+from plait.gateway.entries import SkippedServer as SkippedServer
 from plait.gateway.headers import GatewayRequestOptions as GatewayRequestOptions
 from plait.gateway.history import ChatHistoryMessage as ChatHistoryMessage
 from plait.gateway.middleware import GatewayToolsMiddleware as GatewayToolsMiddleware

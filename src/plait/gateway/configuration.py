@@ -1,4 +1,4 @@
-"""Which tool servers an agent has, and sending its chat history."""
+"""Lists the tool servers of agents, and sends chat history."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ from plait.gateway.outbox import Outbox
 from plait.gateway.port import TurnContext
 from plait.gateway.result import OperationError, OperationResult
 from plait.gateway.settings import NO_APPLICATION, ApiVersion, GatewaySettings, settings_from
-from plait.gateway.shared_cache import SharedMemory
-from plait.gateway.tokens import check_token, is_over
-from plait.gateway.turns import owner_of
+from plait.gateway.shared_cache import SharedCache
+from plait.gateway.tokens import check_token, is_expired
+from plait.gateway.turns import owner_key
 
 logger = logging.getLogger("plait.gateway")
 
 _STALE_SECONDS = 30.0
-"""How long an old list serves before a gateway that does not answer is asked again."""
+"""How long a stale list is used before a gateway that failed is tried again."""
 
 _LONGEST_LOGGED = 500
 
-PATIENCE = ReconnectPolicy(max_attempts=3, first_delay_seconds=0.5, longest_delay_seconds=10.0)
+DEFAULT_RETRY = ReconnectPolicy(max_attempts=3, first_delay_seconds=0.5, longest_delay_seconds=10.0)
 
 
 class GatewayOptions(TypedDict, total=False):
-    """How the gateway is used."""
+    """Options of the gateway services."""
 
     endpoint: str | None
-    """Its address; by default `MCP_PLATFORM_ENDPOINT`, then the hosted one."""
+    """The URL of the gateway; by default `MCP_PLATFORM_ENDPOINT`, else the hosted one."""
 
     scope: str | None
     """The scope of the token that most servers share."""
@@ -58,24 +58,24 @@ class GatewayOptions(TypedDict, total=False):
     """Whether servers come from `ToolingManifest.json`; by default in development only."""
 
     manifest: str | os.PathLike[str] | None
-    """Where that file is."""
+    """The path of that file."""
 
     api_version: ApiVersion
     ttl_seconds: float
-    """How long a list of servers holds."""
+    """How long a list of servers is cached."""
 
     timeout_seconds: float
-    """How long listing servers may take, all attempts included, and sending chat history."""
+    """The timeout for listing servers, retries included, and for sending chat history."""
 
     retry: ReconnectPolicy
     outbox: str | os.PathLike[str] | Outbox | None
-    """Where chat history is stored before it is sent; without, it is sent at once."""
+    """Stores chat history before it is sent; without, it is sent at once."""
 
     redact: Redact | bool | None
-    """Takes secrets out of chat history; `True` for what looks like one."""
+    """Removes secrets from chat history; `True` for texts that look like secrets."""
 
     environ: Mapping[str, str] | None
-    """Read in place of the variables of the process."""
+    """Replaces the environment variables of the process."""
 
     clock: Clock
 
@@ -83,25 +83,25 @@ class GatewayOptions(TypedDict, total=False):
 class McpToolServerConfigurationService:
     """Lists the tool servers of agents, and sends chat history to the gateway.
 
-    One service may serve every turn of a program, from any loop. Lists are kept for a while;
-    `aclose` ends what runs in the background.
+    One service is enough for all turns of a program, from any loop. Lists are cached; `aclose`
+    stops background work.
     """
 
     def __init__(self, **options: Unpack[GatewayOptions]) -> None:
-        """Take the options by name.
+        """Take the options.
 
         Raises:
-            ConfigError: There is no such option.
+            ConfigError: An option does not exist.
         """
         _check_names(options)
         self._options = options
         self._timeout_seconds = options.get("timeout_seconds", 30.0)
         self._clock = options.get("clock") or SystemClock()
-        self._lists: SharedMemory[ServerList] = SharedMemory(
+        self._lists: SharedCache[ServerList] = SharedCache(
             options.get("ttl_seconds", 300.0), self._clock
         )
         self._personal: set[tuple[object, ...]] = set()
-        """Lists with headers in them, which may be meant for one user alone."""
+        """Lists whose entries have headers, which may be for one user only."""
         outbox = options.get("outbox")
         self._outbox = Outbox(outbox) if isinstance(outbox, str | os.PathLike) else outbox
         if self._outbox is not None:
@@ -111,20 +111,20 @@ class McpToolServerConfigurationService:
 
     @property
     def outbox(self) -> Outbox | None:
-        """Where chat history waits, if it does."""
+        """The outbox, if there is one."""
         return self._outbox
 
     @property
     def environ(self) -> Mapping[str, str]:
-        """The variables that are read."""
-        given = self._options.get("environ")
-        return os.environ if given is None else given
+        """The environment variables in use."""
+        environ = self._options.get("environ")
+        return os.environ if environ is None else environ
 
     def settings(self) -> GatewaySettings:
-        """Read the settings as they are now.
+        """Read the current settings.
 
         Raises:
-            ConfigError: The address of the gateway is none.
+            ConfigError: The endpoint is not an HTTP(S) URL.
         """
         return settings_from(
             self.environ,
@@ -142,49 +142,50 @@ class McpToolServerConfigurationService:
         *,
         turn_context: TurnContext | None = None,
     ) -> ServerList:
-        """List the tool servers of an agent: those of a manifest in development, else its own.
+        """List the tool servers of an agent, in development those of the manifest.
 
-        Entries that cannot be used are left out; `skipped` names them.
+        Entries that cannot be used are in `skipped`.
 
         Raises:
-            ConfigError: No agent is named.
-            TokenError: The token is missing, malformed or over.
-            DiscoveryError: The gateway did not answer, and never has.
+            ConfigError: The agent is missing.
+            TokenError: The token is missing, malformed or expired.
+            DiscoveryError: The gateway failed, and there is no earlier list.
             ManifestError: The manifest cannot be read.
         """
         settings = self.settings()
         if settings.use_manifest:
             path = self._options.get("manifest")
-            chosen = None if path is None else Path(path)
-            found = await in_thread(read_manifest, chosen, settings.server_url)
-            _say_skipped(found)
-            return found
+            servers = await in_thread(
+                read_manifest, None if path is None else Path(path), settings.server_url
+            )
+            _log_skipped(servers)
+            return servers
         if not settings.development:
             check_token(auth_token)
-        elif is_over(auth_token):
+        elif is_expired(auth_token):
             raise TokenError("Authentication token has expired")
         agent = agentic_app_id.strip() or (NO_APPLICATION if settings.development else "")
         if not agent:
             raise ConfigError("agentic_app_id is required")
-        return await self._listed(
+        return await self._cached_list(
             settings, agent, auth_token, options or GatewayRequestOptions(), turn_context
         )
 
     async def list_available_servers(
         self, auth_token: str = "", options: GatewayRequestOptions | None = None
     ) -> ServerList:
-        """List every server that the gateway knows, whichever agent has it.
+        """List all servers of the gateway, for any agent.
 
         Raises:
-            DiscoveryError: The gateway did not answer.
+            DiscoveryError: The gateway failed.
         """
         settings = self.settings()
         headers = discovery_headers(
             settings, options or GatewayRequestOptions(), token=auth_token, environ=self.environ
         )
-        return await self._asked(settings, settings.catalogue_url, headers)
+        return await self._fetch_list(settings, settings.catalogue_url, headers)
 
-    async def _listed(
+    async def _cached_list(
         self,
         settings: GatewaySettings,
         agent: str,
@@ -196,31 +197,31 @@ class McpToolServerConfigurationService:
         headers = discovery_headers(settings, options, token=token, turn=turn, environ=self.environ)
         key: tuple[object, ...] = (url,)
         if key in self._personal:
-            key = (url, owner_of(token))
+            key = (url, owner_key(token))
 
-        async def ask() -> ServerList:
-            found = await self._asked(settings, url, headers)
-            if any(server.headers for server in found):
+        async def fetch() -> ServerList:
+            servers = await self._fetch_list(settings, url, headers)
+            if any(server.headers for server in servers):
                 self._personal.add((url,))
-            return found
+            return servers
 
         try:
-            return await self._lists.get(key, ask)
+            return await self._lists.get(key, fetch)
         except DiscoveryError as error:
-            old = self._lists.stale(key)
-            if old is None or is_refused(error):
+            stale = self._lists.stale(key)
+            if stale is None or is_refused(error):
                 raise
-            logger.warning("going on with the servers of before: %s", error)
+            logger.warning("using the earlier list of servers: %s", error)
             self._lists.prolong(key, _STALE_SECONDS)
-            return old
+            return stale
 
-    async def _asked(
+    async def _fetch_list(
         self, settings: GatewaySettings, url: str, headers: Mapping[str, str]
     ) -> ServerList:
         answer = await get_with_retries(
             url,
             headers,
-            policy=self._options.get("retry", PATIENCE),
+            policy=self._options.get("retry", DEFAULT_RETRY),
             timeout_seconds=self._timeout_seconds,
             clock=self._clock,
         )
@@ -231,17 +232,17 @@ class McpToolServerConfigurationService:
             raise DiscoveryError(text, url=public_url(url), status=answer.status) from error
         entries = entries_of(document)
         if entries is None:
-            logger.warning("%s answered with no list of servers", public_url(url))
+            logger.warning("the reply of %s has no list of servers", public_url(url))
             return ServerList()
-        found = servers_from(entries, settings.server_url)
-        _say_skipped(found)
-        return found
+        servers = servers_from(entries, settings.server_url)
+        _log_skipped(servers)
+        return servers
 
     async def get_mcp_client_tools(self, name: str, config: GatewayServer | None) -> list[Tool]:
         """List the tools of one server, over a connection that is closed afterwards.
 
         Raises:
-            ConfigError: The server has no address.
+            ConfigError: The server has no URL.
             PlaitError: It cannot be reached.
         """
         if config is None:
@@ -261,10 +262,10 @@ class McpToolServerConfigurationService:
     ) -> OperationResult:
         """Send chat history, or store it in the outbox; an empty one registers the message.
 
-        Whatever goes wrong on the way is returned, not raised.
+        Failures are returned, not raised.
 
         Raises:
-            ConfigError: Something is missing, in the turn or among the arguments.
+            ConfigError: An argument is missing, or the turn lacks an id or a text.
         """
         if turn_context is None:
             raise ConfigError("turn_context is required")
@@ -276,29 +277,29 @@ class McpToolServerConfigurationService:
         )
 
     async def deliver(self, history: ChatHistory, headers: Mapping[str, str]) -> OperationResult:
-        """Send what is known of a turn, or store it; whatever goes wrong is returned.
+        """Send chat history, or store it in the outbox; failures are returned.
 
         Raises:
-            ConfigError: The address of the gateway is none.
+            ConfigError: The endpoint is not an HTTP(S) URL.
         """
         url = self.settings().history_url
         try:
             if self._redact is not None:
                 history = history.redacted(self._redact)
             if self._outbox is None:
-                await self._sent(url, headers, history.body())
+                await self._send(url, headers, history.body())
             else:
                 conversation = history.conversation_id
                 await in_thread(self._outbox.put, conversation, url, headers, history.body())
         except (ChatHistoryError, OutboxError) as error:
             logger.warning("%s", error)
             return OperationResult.failed(OperationError(error))
-        except Exception as error:  # boundary: a hook of the user's may raise anything
+        except Exception as error:  # boundary: the user's `redact` may raise anything
             logger.exception("chat history was not sent")
             return OperationResult.failed(OperationError(error))
         return OperationResult.success()
 
-    async def _sent(self, url: str, headers: Mapping[str, str], body: bytes) -> None:
+    async def _send(self, url: str, headers: Mapping[str, str], body: bytes) -> None:
         shown = public_url(url)
         try:
             answer = await post(url, headers, body, timeout_seconds=self._timeout_seconds)
@@ -307,17 +308,17 @@ class McpToolServerConfigurationService:
             text = f"chat history did not arrive: {shown}: {reason}"
             raise ChatHistoryError(text, url=shown) from fault
         if not answer.is_success:
-            said = Redactor().excerpt(answer.body.decode("utf-8", "replace"), _LONGEST_LOGGED)
+            detail = Redactor().excerpt(answer.body.decode("utf-8", "replace"), _LONGEST_LOGGED)
             raise ChatHistoryError(
                 f"chat history did not arrive: {shown}: HTTP {answer.status}"
-                f"{f': {said}' if said else ''}",
+                f"{f': {detail}' if detail else ''}",
                 url=shown,
                 status=answer.status,
                 retry_after=answer.retry_after,
             )
 
     async def aclose(self) -> None:
-        """Stop what runs in the background; what is in the outbox stays there."""
+        """Stop background work; what is in the outbox stays there."""
         if self._outbox is not None:
             await in_thread(self._outbox.close)
 
@@ -341,6 +342,6 @@ def _check_names(options: GatewayOptions) -> None:
         raise ConfigError(f"the gateway has no option {name!r} ({hint})")
 
 
-def _say_skipped(found: ServerList) -> None:
-    for one in found.skipped:
-        logger.warning("a tool server is left out: %s", one)
+def _log_skipped(servers: ServerList) -> None:
+    for skipped in servers.skipped:
+        logger.warning("a tool server is left out: %s", skipped)

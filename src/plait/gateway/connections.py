@@ -1,4 +1,4 @@
-"""Connections to tool servers, each user with their own, kept between turns."""
+"""Connections to tool servers, separate for each user, kept between turns."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import asyncio
 import hashlib
 import math
 import threading
-from collections import OrderedDict
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast
 
 import httpx2
+from cachetools import LRUCache
 
 from plait._support.clock import SystemClock
 from plait.client.catalog.names import with_public_names
@@ -22,19 +22,19 @@ from plait.client.config.servers import HttpServer
 from plait.client.connections.credentials import CallerCredentials
 from plait.errors import PlaitError
 from plait.gateway.entries import GatewayServer
-from plait.gateway.shared_cache import SharedMemory
+from plait.gateway.shared_cache import SharedCache
 from plait.langchain.client.client import MultiServerMCPClient
 from plait.langchain.tools.tool import MCPTool
 
 _MOST_USERS = 1024
-"""Credentials that are kept, counted by user and server; the longest unused goes first.
+"""How many credentials are kept, by user and server; the least recently used is dropped.
 
-Far more than the lists of tools that a client remembers by the identity of their credentials.
+Far more than the tool lists that a client caches by credentials.
 """
 
 
 class TurnAuth(httpx2.Auth):
-    """Puts the headers of a user's latest turn on every request to one server."""
+    """Adds the headers of a user's latest turn to every request to one server."""
 
     def __init__(self) -> None:
         self.headers: Mapping[str, str] = {}
@@ -46,16 +46,16 @@ class TurnAuth(httpx2.Auth):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """A server whose tools a turn wants, and the headers it gets in this turn."""
+class ServerAccess:
+    """A server, and the headers for it in one turn."""
 
     server: GatewayServer
     headers: Mapping[str, str] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Equipped:
-    """The tools that a turn gets, and why some servers have none to give."""
+class ListedTools:
+    """The tools of a turn, and the servers that failed."""
 
     tools: tuple[MCPTool, ...] = ()
     servers: tuple[str, ...] = ()
@@ -63,74 +63,70 @@ class Equipped:
 
 
 class ToolConnections:
-    """Connects to the servers of every agent of a service.
+    """Connects to the servers of all agents of a service.
 
-    Agents whose servers have the same name and address share what is known of them, and nothing
-    else.
+    Agents whose servers have the same name and URL share their configuration, and nothing else.
     """
 
     def __init__(
         self, options: Mapping[str, Any], server_options: Mapping[str, Any] | None = None
     ) -> None:
-        """Take the options of the client behind it, and of every server.
+        """Take the options of the client and of its servers.
 
         Raises:
-            ConfigError: There is no such option.
+            ConfigError: An option does not exist.
         """
         entry = {**(server_options or {}), "url": "http://localhost"}
-        self._pattern = read_config({"mcpServers": {"server": entry}}).servers["server"]
+        self._template = read_config({"mcpServers": {"server": entry}}).servers["server"]
         self._client = MultiServerMCPClient({}, **options)
         self._lock = threading.Lock()
         self._names: dict[tuple[str, str], str] = {}
-        """What a server is called here, by its name and address."""
-        self._adding: SharedMemory[None] = SharedMemory(math.inf, SystemClock(), most=2**31)
-        self._auths: OrderedDict[tuple[str, str], TurnAuth] = OrderedDict()
+        """The name of a server in the client, by its own name and URL."""
+        self._added: SharedCache[None] = SharedCache(math.inf, SystemClock(), max_entries=2**31)
+        self._auths: LRUCache[tuple[str, str], TurnAuth] = LRUCache(_MOST_USERS)
 
     async def tools(
-        self, user: str, wanted: Sequence[Wanted], taken: Sequence[str] = ()
-    ) -> Equipped:
-        """Return the tools of these servers for a user.
+        self, user: str, accesses: Sequence[ServerAccess], taken: Sequence[str] = ()
+    ) -> ListedTools:
+        """List the tools of these servers for a user.
 
-        Tools that want the same name, or one that is taken, get their server's in front.
+        Tools with the same name, or one that is taken, are prefixed with their server's name.
         """
-        known = [(one.server.mcp_server_name, await self._known(one.server)) for one in wanted]
-        accesses = [
-            self._access(user, here, one.headers)
-            for one, (_, here) in zip(wanted, known, strict=True)
-        ]
-        answers = await asyncio.gather(
-            *(
-                self._listed(here, access)
-                for (_, here), access in zip(known, accesses, strict=True)
-            ),
-            return_exceptions=True,
+        servers = {
+            access.server.mcp_server_name: await self._add(access.server) for access in accesses
+        }
+        auths = {
+            name: self._auth(user, name, access.headers)
+            for name, access in zip(servers.values(), accesses, strict=True)
+        }
+        results = await asyncio.gather(
+            *map(self._list, auths, auths.values()), return_exceptions=True
         )
         failures: dict[str, PlaitError] = {}
-        found: list[Tool] = []
-        for (name, _), answer in zip(known, answers, strict=True):
-            if isinstance(answer, PlaitError):
-                failures[name] = answer
-            elif isinstance(answer, BaseException):
-                raise answer
+        listed: list[Tool] = []
+        for name, result in zip(servers, results, strict=True):
+            if isinstance(result, PlaitError):
+                failures[name] = result
+            elif isinstance(result, BaseException):
+                raise result
             else:
-                found += answer
+                listed += result
         runners = {
-            here: self._client.runner(access)
-            for (_, here), access in zip(known, accesses, strict=True)
+            name: self._client.runner(CallerCredentials(auth=auth)) for name, auth in auths.items()
         }
-        named = with_public_names(found, taken=taken)
+        named = with_public_names(listed, taken=taken)
         tools = tuple(MCPTool(tool, runners[tool.server]) for tool in named)
-        return Equipped(tools, tuple(name for name, _ in known if name not in failures), failures)
+        return ListedTools(tools, tuple(name for name in servers if name not in failures), failures)
 
-    async def _known(self, server: GatewayServer) -> str:
-        """Learn of a server, and return what it is called here.
+    async def _add(self, server: GatewayServer) -> str:
+        """Add a server to the client, once, and return its name there.
 
-        Its connections close by themselves when nobody uses them.
+        Its connections close by themselves when they are idle.
         """
         name = self._name(server)
-        # Not written as in a file: there, variables in the address would be filled in.
-        entry = replace(cast("HttpServer", self._pattern), url=server.url)
-        await self._adding.get(name, partial(self._client.toolbox.add_server, name, entry))
+        # Typed, since variables in the URL of an untyped configuration would be expanded.
+        config = replace(cast("HttpServer", self._template), url=server.url)
+        await self._added.get(name, partial(self._client.toolbox.add_server, name, config))
         return name
 
     def _name(self, server: GatewayServer) -> str:
@@ -138,23 +134,20 @@ class ToolConnections:
             key = (server.mcp_server_name, server.url)
             if key not in self._names:
                 taken = server.mcp_server_name in self._names.values()
-                mark = hashlib.sha256(server.url.encode()).hexdigest()[:8]
-                self._names[key] = f"{key[0]}_{mark}" if taken else key[0]
+                suffix = hashlib.sha256(server.url.encode()).hexdigest()[:8]
+                self._names[key] = f"{key[0]}_{suffix}" if taken else key[0]
             return self._names[key]
 
-    async def _listed(self, name: str, access: CallerCredentials) -> list[Tool]:
-        listed = await self._client.get_tools(name, auth=access.auth)
-        return [one.tool for one in listed if isinstance(one, MCPTool)]
+    async def _list(self, name: str, auth: TurnAuth) -> list[Tool]:
+        tools = await self._client.get_tools(name, auth=auth)
+        return [tool.tool for tool in tools if isinstance(tool, MCPTool)]
 
-    def _access(self, user: str, server: str, headers: Mapping[str, str]) -> CallerCredentials:
+    def _auth(self, user: str, server: str, headers: Mapping[str, str]) -> TurnAuth:
         """Return the same credentials for the same user, with the headers of this turn."""
         with self._lock:
             auth = self._auths.setdefault((user, server), TurnAuth())
-            self._auths.move_to_end((user, server))
-            while len(self._auths) > _MOST_USERS:
-                self._auths.popitem(last=False)
         auth.headers = dict(headers)
-        return CallerCredentials(auth=auth)
+        return auth
 
     async def aclose(self) -> None:
         """Close every connection."""

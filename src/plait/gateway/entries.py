@@ -1,4 +1,4 @@
-"""Entries of manifests and of gateway answers, made into servers; a bad one is left out by name."""
+"""Parses the entries of manifests and gateway replies; skips those that cannot be used."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from plait.client.config.urls import public_url
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VALUE = re.compile(r"[\t\x20-\x7e]*")
-"""What headers may be called, and hold: https://www.rfc-editor.org/rfc/rfc9110#section-5."""
+"""Names and values of headers: https://www.rfc-editor.org/rfc/rfc9110#section-5."""
 
 UrlFor = Callable[[str], str]
-"""Makes the address of a server that has none in its entry."""
+"""Returns the URL of a server whose entry has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,11 +31,11 @@ class GatewayServer:
     publisher: str | None = None
 
     tools: tuple[str, ...] | None = None
-    """The tools that the entry declares, or `None` if it declares none."""
+    """The tools that the entry declares; `None` if it has no declaration."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Describe the server as plain data, without its headers."""
-        told: dict[str, Any] = {
+        """Convert to JSON data, without the values of headers."""
+        data: dict[str, Any] = {
             "name": self.mcp_server_name,
             "unique_name": self.mcp_server_unique_name,
             "url": public_url(self.url),
@@ -45,15 +45,15 @@ class GatewayServer:
             "publisher": self.publisher,
             "tools": None if self.tools is None else list(self.tools),
         }
-        return {name: value for name, value in told.items() if value not in (None, [])}
+        return {name: value for name, value in data.items() if value not in (None, [])}
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
-    """A server that is left out, and why."""
+class SkippedServer:
+    """An entry that cannot be used, and the reason."""
 
     name: str
-    """Its name, or its place in the list if it has none."""
+    """Its name, or its position in the list if it has none."""
 
     reason: str
 
@@ -63,10 +63,10 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class ServerList(Sequence[GatewayServer]):
-    """The servers of an agent; `skipped` says which were left out."""
+    """The servers of an agent, and the entries that were skipped."""
 
     servers: tuple[GatewayServer, ...] = ()
-    skipped: tuple[Skipped, ...] = ()
+    skipped: tuple[SkippedServer, ...] = ()
 
     @overload
     def __getitem__(self, index: int) -> GatewayServer: ...
@@ -78,30 +78,26 @@ class ServerList(Sequence[GatewayServer]):
     def __len__(self) -> int:
         return len(self.servers)
 
-    def with_skipped(self, *more: Skipped) -> ServerList:
-        """Return the list with more that was left out."""
-        return replace(self, skipped=(*self.skipped, *more))
-
 
 class _BadEntryError(ValueError):
     """An entry cannot be used."""
 
 
 def servers_from(entries: Iterable[object], url_for: UrlFor) -> ServerList:
-    """Read entries; of those that want the same name or address, the first gets it."""
+    """Parse entries; of those with the same name or URL, the first is used."""
     servers: list[GatewayServer] = []
-    skipped: list[Skipped] = []
-    for place, entry in enumerate(entries):
+    skipped: list[SkippedServer] = []
+    for number, entry in enumerate(entries, 1):
         try:
             server = _server_from(entry, url_for)
             servers.append(_distinct(server, servers))
         except _BadEntryError as error:
-            skipped.append(Skipped(_name_of(entry) or f"entry {place + 1}", str(error)))
+            skipped.append(SkippedServer(_name_of(entry) or f"entry {number}", str(error)))
     return ServerList(tuple(servers), tuple(skipped))
 
 
 def entries_of(document: object) -> list[object] | None:
-    """Find the entries in a manifest or an answer; `None` if there is no list of them."""
+    """Return the entries of a manifest or a reply; `None` if there is no list of them."""
     if isinstance(document, Mapping):
         document = cast("Mapping[str, object]", document).get("mcpServers")
     return cast("list[object]", document) if isinstance(document, list) else None
@@ -117,7 +113,7 @@ def _server_from(entry: object, url_for: UrlFor) -> GatewayServer:
         raise _BadEntryError("the entry has neither mcpServerName nor mcpServerUniqueName")
     name, unique = name or unique, unique or name
     url = _text(fields, "url") or url_for(name)
-    if not _is_address(url):
+    if not _is_http_url(url):
         raise _BadEntryError("its url is not an http(s) address")
     return GatewayServer(
         mcp_server_name=name,
@@ -132,12 +128,9 @@ def _server_from(entry: object, url_for: UrlFor) -> GatewayServer:
 
 
 def _distinct(server: GatewayServer, others: Iterable[GatewayServer]) -> GatewayServer:
-    """Return the server under a name that no other has.
-
-    The unique name serves where only the other one is taken.
-    """
-    taken = {one.mcp_server_name for one in others}
-    if any(one.url == server.url for one in others):
+    """Return the server under a name that no other has, which may be its unique name."""
+    taken = {other.mcp_server_name for other in others}
+    if any(other.url == server.url for other in others):
         raise _BadEntryError("another entry has the same address")
     if server.mcp_server_name not in taken:
         return server
@@ -150,8 +143,8 @@ def _name_of(entry: object) -> str:
     if not isinstance(entry, Mapping):
         return ""
     fields = cast("Mapping[str, object]", entry)
-    found = (fields.get(key) for key in ("mcpServerName", "mcpServerUniqueName"))
-    return next((name.strip() for name in found if isinstance(name, str) and name.strip()), "")
+    names = (fields.get(key) for key in ("mcpServerName", "mcpServerUniqueName"))
+    return next((name.strip() for name in names if isinstance(name, str) and name.strip()), "")
 
 
 def _text(fields: Mapping[str, object], key: str) -> str:
@@ -186,11 +179,11 @@ def _declared(fields: Mapping[str, object]) -> tuple[str, ...] | None:
     return None
 
 
-def _unless(text: str, nothing: str) -> str | None:
-    return text if text and text.lower() != nothing else None
+def _unless(text: str, placeholder: str) -> str | None:
+    return text if text and text.lower() != placeholder else None
 
 
-def _is_address(url: str) -> bool:
+def _is_http_url(url: str) -> bool:
     try:
         parts = urlsplit(url)
     except ValueError:

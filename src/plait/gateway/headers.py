@@ -1,4 +1,4 @@
-"""The headers that a gateway and its servers get."""
+"""Request headers for the gateway and its tool servers."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from plait.gateway.settings import GatewaySettings
 from plait.gateway.turns import caller_of, channels_of
 
 SDK_VERSION = "2.0.0"
-"""Which version of the platform's own library these headers are those of."""
+"""The version of the platform's own library that these headers follow."""
 
 _PRINTABLE = "".join(map(chr, range(0x20, 0x7F)))
-"""What a header may hold; ids come from channels, and may hold anything."""
+"""Characters allowed in headers; other ones, as in ids of channels, are percent-encoded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayRequestOptions:
-    """What may be said about a request besides its content."""
+    """Options of a request to the gateway."""
 
     orchestrator_name: str | None = None
-    """The framework that asks; it stands in the `User-Agent`."""
+    """The agent framework, for the `User-Agent` header."""
 
 
 def user_agent(options: GatewayRequestOptions) -> str:
-    """Return how this library names itself."""
+    """Return the `User-Agent` header."""
     parts = [platform.system(), f"Python {platform.python_version()}"]
     if options.orchestrator_name:
         parts.append(options.orchestrator_name)
@@ -48,7 +48,7 @@ def tool_headers(
     turn: TurnContext | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Return the headers for tool servers; those without a value are left out."""
+    """Return the headers for tool servers, without those that have no value."""
     channel, sub_channel = ("", "") if turn is None else channels_of(turn)
     headers = {
         "Authorization": f"Bearer {token}" if token else "",
@@ -69,7 +69,7 @@ def discovery_headers(
     turn: TurnContext | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Return the headers for listing servers; the first version of the interface knows two."""
+    """Return the headers for listing servers; version 1 of the API has only two of them."""
     if settings.api_version == 1:
         return tool_headers(settings, options, token=token)
     headers = tool_headers(settings, options, token=token, turn=turn, environ=environ)
@@ -80,7 +80,7 @@ def discovery_headers(
 def history_headers(
     options: GatewayRequestOptions, turn: TurnContext | None = None
 ) -> dict[str, str]:
-    """Return the headers for chat history, which goes without a token."""
+    """Return the headers for chat history, which is sent without a token."""
     channel, sub_channel = ("", "") if turn is None else channels_of(turn)
     headers = {
         "x-ms-channel-id": channel,
@@ -92,16 +92,14 @@ def history_headers(
 
 
 def _sendable(headers: Mapping[str, str]) -> dict[str, str]:
-    """Leave out what has no value, and write what no header may hold as a URL would."""
+    """Drop headers without a value, and percent-encode characters that are not allowed."""
     return {name: quote(value, safe=_PRINTABLE) for name, value in headers.items() if value}
 
 
 def application_name(environ: Mapping[str, str] | None = None) -> str:
-    """Return what the program calls itself: a variable, or its `pyproject.toml`."""
-    known = os.environ if environ is None else environ
-    if named := known.get("AGENT365_APPLICATION_NAME"):
-        return named
-    return _project_name(Path.cwd())
+    """Return the name of the application, from the environment or its `pyproject.toml`."""
+    variables = os.environ if environ is None else environ
+    return variables.get("AGENT365_APPLICATION_NAME") or _project_name(Path.cwd())
 
 
 @lru_cache(maxsize=8)

@@ -1,4 +1,4 @@
-"""Chat history as the gateway takes it."""
+"""Chat history in the format of the gateway."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from plait.gateway.port import TurnContext
-from plait.gateway.turns import words_of
+from plait.gateway.turns import message_of
 
 Redact = Callable[[str], str]
-"""Takes out of a text what must not leave; it is asked before anything is stored or sent."""
+"""Removes secrets from a text, before it is stored or sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class ChatHistoryMessage:
     timestamp: datetime
 
     def to_wire(self) -> dict[str, str]:
-        """Return the message as it is sent."""
+        """Convert to the wire format."""
         moment = self.timestamp.astimezone(UTC).isoformat(timespec="milliseconds")
         return {
             "id": self.id,
@@ -36,7 +36,7 @@ class ChatHistoryMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatHistory:
-    """What is sent about one turn."""
+    """The chat history that is sent for one turn."""
 
     conversation_id: str
     message_id: str
@@ -44,33 +44,33 @@ class ChatHistory:
     messages: tuple[ChatHistoryMessage, ...] = ()
 
     def redacted(self, redact: Redact) -> ChatHistory:
-        """Return the same without what must not leave."""
+        """Return a copy with all texts redacted."""
         return replace(
             self,
             user_message=redact(self.user_message),
-            messages=tuple(replace(one, content=redact(one.content)) for one in self.messages),
+            messages=tuple(replace(each, content=redact(each.content)) for each in self.messages),
         )
 
     def body(self) -> bytes:
-        """Return what is sent, byte for byte."""
-        told = {
+        """Return the body of the request."""
+        data = {
             "conversationId": self.conversation_id,
             "messageId": self.message_id,
             "userMessage": self.user_message,
             "chatHistory": [message.to_wire() for message in self.messages],
         }
-        text = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
-        # A lone surrogate is legal in a text of Python, and in no JSON.
+        text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+        # Lone surrogates cannot be encoded.
         return text.encode("utf-8", "replace")
 
 
 def history_of(turn: TurnContext | None, messages: Iterable[ChatHistoryMessage]) -> ChatHistory:
-    """Put together what is sent about a turn.
+    """Combine a turn and its messages.
 
     Raises:
-        ConfigError: The turn does not say what it must.
+        ConfigError: The turn lacks an id or a text.
     """
-    conversation, message, text = words_of(turn)
+    conversation, message, text = message_of(turn)
     return ChatHistory(
         conversation_id=conversation,
         message_id=message,

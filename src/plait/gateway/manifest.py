@@ -20,7 +20,7 @@ FILE = "ToolingManifest.json"
 
 
 def manifest_places(cwd: Path | None = None, script: str | None = None) -> list[Path]:
-    """Return where the file is looked for: here, in the folder above, beside the program."""
+    """Return where the file is searched: working directory, its parent, folder of the program."""
     here = cwd or Path.cwd()
     program = sys.argv[0] if script is None and sys.argv else script
     folders = [here, here.parent, *([Path(program).resolve().parent] if program else [])]
@@ -28,34 +28,34 @@ def manifest_places(cwd: Path | None = None, script: str | None = None) -> list[
 
 
 def find_manifest() -> Path | None:
-    """Return the first that exists."""
+    """Return the first manifest that exists."""
     return next((place for place in manifest_places() if place.is_file()), None)
 
 
 def read_manifest(path: Path | None, url_for: UrlFor) -> ServerList:
-    """Read the servers of a manifest; there are none where there is no file.
+    """Read the servers of a manifest; without a file there are none.
 
     Raises:
         ManifestError: The file cannot be read, or is not JSON.
     """
-    found = path or find_manifest()
-    if found is None:
+    manifest = path or find_manifest()
+    if manifest is None:
         places = ", ".join(map(str, manifest_places()))
         logger.warning("there is no %s; looked for %s", FILE, places)
         return ServerList()
     if path is not None and not path.is_file():
         raise ManifestError(f"there is no {path}")
-    entries = entries_of(_document(found))
+    entries = entries_of(_document(manifest))
     if entries is None:
-        logger.warning("%s has no list mcpServers", found)
+        logger.warning("%s has no list mcpServers", manifest)
         return ServerList()
     return servers_from(entries, url_for)
 
 
 def add_entries(path: Path, entries: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Write entries into a manifest, which is made if there is none; return the new names.
+    """Add entries to a manifest, which is created if it does not exist; return the new names.
 
-    An entry of the same name is replaced.
+    An entry of the same name is updated.
 
     Raises:
         ManifestError: The file cannot be read or written.
@@ -65,9 +65,9 @@ def add_entries(path: Path, entries: Iterable[Mapping[str, Any]]) -> list[str]:
     added: list[str] = []
     for entry in entries:
         name = entry["mcpServerName"]
-        places = [place for place, one in enumerate(listed) if _is_called(one, name)]
-        if places:
-            listed[places[0]] = {**listed[places[0]], **entry}
+        index = next((at for at, each in enumerate(listed) if _is_called(each, name)), None)
+        if index is not None:
+            listed[index] = {**listed[index], **entry}
         else:
             listed.append(dict(entry))
             added.append(name)
@@ -76,19 +76,19 @@ def add_entries(path: Path, entries: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def remove_entries(path: Path, names: Iterable[str]) -> list[str]:
-    """Take entries out of a manifest; return the names that were there.
+    """Remove entries from a manifest; return the names that were found.
 
     Raises:
         ManifestError: The file cannot be read or written.
     """
     document = _object(path)
     listed = entries_of(document) or []
-    wanted = list(names)
-    gone = [name for name in wanted if any(_is_called(entry, name) for entry in listed)]
-    left = [entry for entry in listed if not any(_is_called(entry, name) for name in wanted)]
-    if gone:
+    names = list(names)
+    removed = [name for name in names if any(_is_called(entry, name) for entry in listed)]
+    left = [entry for entry in listed if not any(_is_called(entry, name) for name in names)]
+    if removed:
         _write(path, {**document, "mcpServers": left})
-    return gone
+    return removed
 
 
 def _is_called(entry: object, name: str) -> bool:
@@ -115,7 +115,7 @@ def _document(path: Path) -> object:
 
 
 def _write(path: Path, document: Mapping[str, Any]) -> None:
-    """Write the whole file at once, so that nobody reads half of it."""
+    """Replace the file atomically."""
     text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:

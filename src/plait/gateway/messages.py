@@ -1,4 +1,4 @@
-"""Messages of LangChain as chat history."""
+"""Converts LangChain messages to chat history."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from plait.gateway.history import ChatHistoryMessage
 logger = logging.getLogger("plait.gateway")
 
 Roles = Literal["all", "strict"]
-"""Whether tools and functions have roles of their own, or speak as the assistant."""
+"""Whether messages of tools and functions keep their roles, or get that of the assistant."""
 
 LimitFrom = Literal["end", "start"]
 """Which messages a limit keeps: the newest, or the oldest."""
@@ -28,13 +28,13 @@ _ROLES = {
     "function": "function",
 }
 
-_OF_THE_ASSISTANT = frozenset({"tool", "function"})
+_TOOL_ROLES = frozenset({"tool", "function"})
 
 
 def limited(
     messages: Sequence[BaseMessage], limit: int | None, limit_from: LimitFrom
 ) -> Sequence[BaseMessage]:
-    """Keep at most so many messages; a negative limit is none."""
+    """Keep at most `limit` messages; a negative limit is ignored."""
     if limit is None or limit < 0:
         return messages
     return messages[:limit] if limit_from == "start" else messages[max(0, len(messages) - limit) :]
@@ -43,8 +43,8 @@ def limited(
 def history_from_messages(
     messages: Sequence[BaseMessage], now: datetime, *, roles: Roles = "all"
 ) -> list[ChatHistoryMessage]:
-    """Translate messages; one without a text, or that cannot be read, is left out."""
-    found: list[ChatHistoryMessage] = []
+    """Convert messages; those without text, or that cannot be read, are left out."""
+    history: list[ChatHistoryMessage] = []
     for place, message in enumerate(messages):
         try:
             content = text_of(message)
@@ -56,21 +56,21 @@ def history_from_messages(
         if not content.strip():
             logger.debug("message %d (%s) has no text", place + 1, role)
             continue
-        found.append(ChatHistoryMessage(id=identity, role=role, content=content, timestamp=now))
-    return found
+        history.append(ChatHistoryMessage(id=identity, role=role, content=content, timestamp=now))
+    return history
 
 
 def role_of(message: BaseMessage, roles: Roles = "all") -> str:
-    """Return who speaks in a message."""
+    """Return the role of a message."""
     kind = message.type
     role = _ROLES.get(kind, "user")
     if isinstance(message, ChatMessage) or kind == "chat":
         role = str(getattr(message, "role", "") or "user")
-    return "assistant" if roles == "strict" and role in _OF_THE_ASSISTANT else role
+    return "assistant" if roles == "strict" and role in _TOOL_ROLES else role
 
 
 def text_of(message: BaseMessage) -> str:
-    """Return the text of a message: its own view of it, its content, or its parts joined."""
+    """Return the text of a message: its `text`, its content, or its parts joined."""
     text = str(message.text)
     if text.strip():
         return text

@@ -1,4 +1,4 @@
-"""Middleware that gives a compiled agent the tools of its gateway, turn by turn."""
+"""Middleware that adds the tools of the gateway to an agent, for each turn."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ logger = logging.getLogger("plait.gateway")
 ToolAnswer = ToolMessage | Command[Any]
 
 TurnOf = Callable[[Mapping[str, Any]], TurnContext]
-"""Finds the turn that a run answers."""
+"""Returns the turn of a run."""
 
 
 def turn_of(run: Mapping[str, Any]) -> TurnContext:
@@ -36,14 +36,14 @@ def turn_of(run: Mapping[str, Any]) -> TurnContext:
         ConfigError: There is none.
     """
     context: Any = run.get("context")
-    places: tuple[Any, ...] = (run.get("configurable"), context)
-    for place in places:
-        if isinstance(place, Mapping):
-            found: object = cast("Mapping[str, Any]", place).get("turn_context")
+    sources: tuple[Any, ...] = (run.get("configurable"), context)
+    for source in sources:
+        if isinstance(source, Mapping):
+            turn: object = cast("Mapping[str, Any]", source).get("turn_context")
         else:
-            found = getattr(place, "turn_context", None)
-        if found is not None:
-            return cast("TurnContext", found)
+            turn = getattr(source, "turn_context", None)
+        if turn is not None:
+            return cast("TurnContext", turn)
     if hasattr(context, "activity"):
         return cast("TurnContext", context)
     raise ConfigError(
@@ -53,10 +53,10 @@ def turn_of(run: Mapping[str, Any]) -> TurnContext:
 
 
 class GatewayToolsMiddleware(AgentMiddleware[Any, Any, Any]):
-    """Offers the tools of an agent's gateway to the model, for the user of each turn.
+    """Offers the tools of the gateway to the model, for the user of each turn.
 
-    When the gateway cannot be asked the run goes on without its tools, and the model is told so
-    unless `report_unavailable` is false.
+    If the gateway fails, the run continues without its tools; a note tells the model, unless
+    `report_unavailable` is false.
     """
 
     def __init__(
@@ -75,55 +75,58 @@ class GatewayToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         self._turn_of = turn_of
         self._report_unavailable = report_unavailable
         self._turns: weakref.WeakKeyDictionary[Any, Registration] = weakref.WeakKeyDictionary()
-        """What each turn got, for as long as it lasts."""
+        """The registration of each turn that is in use."""
 
     async def awrap_model_call(
         self,
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
-        """Add the tools, and ask the model."""
-        return await handler(await self._equipped(request, run_of(request)))
+        """Add the tools to a model call."""
+        return await handler(await self._with_tools(request, run_of(request)))
 
     def wrap_model_call(
         self,
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any]:
-        """Do what `awrap_model_call` does, in blocking code."""
-        return handler(self._service.run_blocking(self._equipped, request, run_of(request)))
+        """Blocking form of `awrap_model_call`."""
+        return handler(self._service.run_blocking(self._with_tools, request, run_of(request)))
 
     async def awrap_tool_call(
         self,
         request: ToolCallRequest,
         handler: Callable[[ToolCallRequest], Awaitable[ToolAnswer]],
     ) -> ToolAnswer:
-        """Run a tool that was added, or say that there is none."""
+        """Run a tool of the gateway, or return an error if there is none."""
         if request.tool is not None:
             return await handler(request)
         tool = await self._find(request.tool_call["name"], run_of(request))
-        return _gone(request) if tool is None else await handler(request.override(tool=tool))
+        return (
+            _unknown_tool(request) if tool is None else await handler(request.override(tool=tool))
+        )
 
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolAnswer]
     ) -> ToolAnswer:
-        """Do what `awrap_tool_call` does, in blocking code."""
+        """Blocking form of `awrap_tool_call`."""
         if request.tool is not None:
             return handler(request)
         name = request.tool_call["name"]
         tool = self._service.run_blocking(self._find, name, run_of(request))
-        return _gone(request) if tool is None else handler(request.override(tool=tool))
+        return _unknown_tool(request) if tool is None else handler(request.override(tool=tool))
 
-    async def _equipped(
+    async def _with_tools(
         self, request: ModelRequest[Any], run: Mapping[str, Any]
     ) -> ModelRequest[Any]:
         taken = [name_of(tool) for tool in request.tools]
-        found = await self._registration(run, taken)
+        registration = await self._registration(run, taken)
         profile = profile_of(request.model)
-        tools = [*request.tools, *(tool.with_profile(profile) for tool in found.tools)]
+        tools = [*request.tools, *(tool.with_profile(profile) for tool in registration.tools)]
         messages = readable_by(request.model, request.messages)
         changed = request.override(tools=tools, messages=messages)
-        names = sorted({*found.failures, *(one.name for one in found.skipped)})
+        skipped = (server.name for server in registration.skipped)
+        names = sorted({*registration.failures, *skipped})
         if not names or not self._report_unavailable:
             return changed
         note = f"These tool servers are unavailable at the moment: {', '.join(names)}."
@@ -131,29 +134,25 @@ class GatewayToolsMiddleware(AgentMiddleware[Any, Any, Any]):
 
     async def _registration(self, run: Mapping[str, Any], taken: list[str]) -> Registration:
         turn = self._turn_of(run)
-        found = self._known(turn)
-        if found is None:
-            try:
-                found = await self._service.register(
-                    self._authorization, self._handler, turn, taken=taken
-                )
-            except GatewayError as error:
-                logger.warning("going on without the gateway: %s", error)
-                return Registration(failures={"the gateway": error})
-            with contextlib.suppress(TypeError):  # a turn that cannot be kept is asked for again
-                self._turns[turn] = found
-        return found
-
-    def _known(self, turn: TurnContext) -> Registration | None:
+        with contextlib.suppress(TypeError):  # a turn that cannot be hashed is not cached
+            if (known := self._turns.get(turn)) is not None:
+                return known
+        try:
+            registration = await self._service.register(
+                self._authorization, self._handler, turn, taken=taken
+            )
+        except GatewayError as error:
+            logger.warning("going on without the gateway: %s", error)
+            return Registration(failures={"the gateway": error})
         with contextlib.suppress(TypeError):
-            return self._turns.get(turn)
-        return None
+            self._turns[turn] = registration
+        return registration
 
     async def _find(self, name: str, run: Mapping[str, Any]) -> BaseTool | None:
-        found = await self._registration(run, [])
-        return next((tool for tool in found.tools if tool.name == name), None)
+        registration = await self._registration(run, [])
+        return next((tool for tool in registration.tools if tool.name == name), None)
 
 
-def _gone(request: ToolCallRequest) -> ToolMessage:
+def _unknown_tool(request: ToolCallRequest) -> ToolMessage:
     name = request.tool_call["name"]
     return error_message(request, f"There is no tool {name!r}. Use one of those that are offered.")

@@ -1,4 +1,4 @@
-"""Chat history that survives a restart: stored first, then sent, in order, until it arrives."""
+"""An outbox for chat history, which survives restarts: stores it first, then sends it in order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from plait._support.retry_after import seconds_from_retry_after
 from plait.client.config.timing import ReconnectPolicy
 from plait.errors import OutboxError
 from plait.gateway.http import may_come_right, reason_of
-from plait.gateway.outbox_store import Letter, OutboxStore
+from plait.gateway.outbox_store import OutboxEntry, OutboxStore
 from plait.models.connections import certificates
 
 try:
@@ -30,26 +30,26 @@ except ImportError:  # Windows: one process alone may deliver
 logger = logging.getLogger("plait.gateway")
 
 Step = Literal["stored", "sending", "answered", "removed", "postponed", "refused"]
-"""What has just happened to a letter."""
+"""What happened to an entry."""
 
 OnStep = Callable[[Step, int], None]
-"""Hears of every step, with the number of the letter; runs in the thread that takes it."""
+"""Gets every step with the id of the entry, in the thread that sends it."""
 
 _POLL_SECONDS = 1.0
-"""How often to look for letters of other processes."""
+"""How often to check for entries of other processes."""
 
 _LONGEST_WAIT_SECONDS = 3600.0
-"""How long a gateway may put us off at a time."""
+"""The longest `Retry-After` that is respected."""
 
-PATIENCE = ReconnectPolicy(first_delay_seconds=1.0, longest_delay_seconds=300.0)
+DEFAULT_RETRY = ReconnectPolicy(first_delay_seconds=1.0, longest_delay_seconds=300.0)
 
 
 class Outbox:
     """Stores chat history in a file, and sends it in the background.
 
-    The letters of a conversation are sent one after another, those of several conversations side
-    by side. Of the processes that share a file, one sends. A letter leaves the file only when the
-    gateway has taken it; what it will not have is kept for somebody to look at.
+    Entries of one conversation are sent in order, those of several in parallel. Of the processes
+    that share a file, one sends. An entry is removed from the file when the gateway has accepted
+    it; one that the gateway refused is kept for inspection.
     """
 
     def __init__(
@@ -58,54 +58,54 @@ class Outbox:
         *,
         max_bytes: int = 64 * 1024 * 1024,
         timeout_seconds: float = 30.0,
-        retry: ReconnectPolicy = PATIENCE,
+        retry: ReconnectPolicy = DEFAULT_RETRY,
         workers: int = 4,
         on_step: OnStep | None = None,
     ) -> None:
-        """Take the file, and how patient to be; `on_step` hears what happens to each letter."""
+        """Take the file, its limits and the retry policy; `on_step` follows each entry."""
         self.store = OutboxStore(Path(path), max_bytes=max_bytes)
         self._timeout_seconds = timeout_seconds
-        self._patience = retry
+        self._retry = retry
         self._workers = workers
-        self._on_step: OnStep = on_step or _ignore
+        self._on_step = on_step
         self._changed = threading.Condition()
         self._busy: set[str] = set()
-        self._news = False
+        self._woken = False
         self._stopping = False
         self._thread: threading.Thread | None = None
         self._last_problem = ""
 
     def put(self, conversation: str, url: str, headers: Mapping[str, str], body: bytes) -> None:
-        """Store a letter; it is on disk when this returns, and sent when it can be.
+        """Store an entry; it is on disk when this returns, and sent later.
 
         Raises:
-            OutboxError: There is no room, or the file cannot be used.
+            OutboxError: The outbox is full, or the file cannot be used.
         """
-        letter = self.store.put(conversation, url, headers, body)
-        self._tell("stored", letter)
+        entry = self.store.put(conversation, url, headers, body)
+        self._notify("stored", entry)
         self.start()
         self._wake()
 
     def resume(self) -> None:
-        """Begin to send what an earlier process has left, if it has left anything."""
+        """Start sending what an earlier process left, if anything."""
         if self.store.path.exists():
             self.start()
 
     def start(self) -> None:
-        """Begin to send what is stored."""
+        """Start sending stored entries."""
         with self._changed:
             if self._thread is None and not self._stopping:
                 self._thread = threading.Thread(target=self._run, name="plait outbox", daemon=True)
                 self._thread.start()
 
     def retry(self) -> None:
-        """Send everything again at once, also what was refused."""
+        """Send all entries again now, also refused ones."""
         self.store.retry()
         self.start()
         self._wake()
 
     def flush(self, timeout_seconds: float) -> bool:
-        """Wait until everything has been sent; say whether it has."""
+        """Wait until everything is sent; return whether it is."""
         self.start()
         ends_at = time.monotonic() + timeout_seconds
         with self._changed:
@@ -117,7 +117,7 @@ class Outbox:
         return True
 
     def close(self, timeout_seconds: float = 10.0) -> None:
-        """Stop sending, after what is being sent now; the rest stays in the file."""
+        """Stop sending after the requests in progress; the rest stays in the file."""
         with self._changed:
             self._stopping = True
             thread, self._thread = self._thread, None
@@ -139,38 +139,38 @@ class Outbox:
 
     def _wake(self) -> None:
         with self._changed:
-            self._news = True
+            self._woken = True
             self._changed.notify_all()
 
     def _run(self) -> None:
-        """Hand out letters until the outbox is closed."""
-        lock = _Lock(self.store.path.with_name(f"{self.store.path.name}.lock"))
+        """Submit entries until the outbox is closed."""
+        lock = _FileLock(self.store.path.with_name(f"{self.store.path.name}.lock"))
         client = httpx2.Client(verify=certificates(), timeout=self._timeout_seconds)
         with client, ThreadPoolExecutor(self._workers, "plait outbox") as pool:
             try:
                 while not self._stopping:
                     try:
-                        if lock.taken():
-                            self._hand_out(pool, client)
+                        if lock.acquire():
+                            self._submit(pool, client)
                         pause = self._pause()
                     except (OutboxError, OSError) as error:
-                        self._say(f"the outbox cannot be read: {error}")
+                        self._warn_once(f"the outbox cannot be read: {error}")
                         pause = _POLL_SECONDS
                     self._rest(pause)
             finally:
                 pool.shutdown(wait=True)
                 lock.release()
 
-    def _hand_out(self, pool: ThreadPoolExecutor, client: httpx2.Client) -> None:
+    def _submit(self, pool: ThreadPoolExecutor, client: httpx2.Client) -> None:
         with self._changed:
-            # Before the file is read: what is taken out of it meanwhile must not be sent again.
+            # Before the file is read, so that an entry removed meanwhile is not sent again.
             busy = set(self._busy)
-        for letter in self.store.due(time.time(), self._workers + len(busy)):
+        for entry in self.store.due(time.time(), self._workers + len(busy)):
             with self._changed:
-                if letter.conversation in busy or len(self._busy) >= self._workers:
+                if entry.conversation in busy or len(self._busy) >= self._workers:
                     continue
-                self._busy.add(letter.conversation)
-            pool.submit(self._deliver, client, letter)
+                self._busy.add(entry.conversation)
+            pool.submit(self._deliver, client, entry)
 
     def _pause(self) -> float:
         now = time.time()
@@ -179,77 +179,74 @@ class Outbox:
 
     def _rest(self, seconds: float) -> None:
         with self._changed:
-            if not self._stopping and not self._news:
+            if not self._stopping and not self._woken:
                 self._changed.wait(seconds)
-            self._news = False
+            self._woken = False
 
-    def _deliver(self, client: httpx2.Client, letter: Letter) -> None:
+    def _deliver(self, client: httpx2.Client, entry: OutboxEntry) -> None:
         try:
-            self._attempt(client, letter)
+            self._attempt(client, entry)
         except Exception:
-            logger.exception("letter %d of the outbox could not be handled", letter.id)
+            logger.exception("entry %d of the outbox could not be handled", entry.id)
         finally:
             with self._changed:
-                self._busy.discard(letter.conversation)
+                self._busy.discard(entry.conversation)
             self._wake()
 
-    def _attempt(self, client: httpx2.Client, letter: Letter) -> None:
-        self._tell("sending", letter.id)
+    def _attempt(self, client: httpx2.Client, entry: OutboxEntry) -> None:
+        self._notify("sending", entry.id)
         try:
-            response = client.post(letter.url, headers=dict(letter.headers), content=letter.body)
+            response = client.post(entry.url, headers=dict(entry.headers), content=entry.body)
         except (httpx2.RequestError, httpx2.InvalidURL) as fault:
-            self._postpone(letter, reason_of(fault, self._timeout_seconds), None)
+            self._postpone(entry, reason_of(fault, self._timeout_seconds), None)
             return
-        self._tell("answered", letter.id)
+        self._notify("answered", entry.id)
         if response.is_success:
-            self.store.remove(letter.id)
-            self._tell("removed", letter.id)
+            self.store.remove(entry.id)
+            self._notify("removed", entry.id)
             return
-        said = Redactor().excerpt(response.text)
-        reason = f"HTTP {response.status_code}{f': {said}' if said else ''}"
+        detail = Redactor().excerpt(response.text)
+        reason = f"HTTP {response.status_code}{f': {detail}' if detail else ''}"
         if may_come_right(response.status_code):
             after = seconds_from_retry_after(response.headers.get("retry-after"))
-            self._postpone(letter, reason, after)
+            self._postpone(entry, reason, after)
         else:
             logger.warning("chat history was refused, and is kept in the outbox: %s", reason)
-            self.store.refuse(letter, reason)
-            self._tell("refused", letter.id)
+            self.store.refuse(entry, reason)
+            self._notify("refused", entry.id)
 
-    def _postpone(self, letter: Letter, reason: str, after: float | None) -> None:
-        pause = self._patience.delay_seconds(letter.attempts)
+    def _postpone(self, entry: OutboxEntry, reason: str, after: float | None) -> None:
+        pause = self._retry.delay_seconds(entry.attempts)
         if after is not None:
             pause = min(after, _LONGEST_WAIT_SECONDS)
-        self._say(f"chat history waits in the outbox: {reason}")
-        self.store.postpone(letter, time.time() + pause, reason)
-        self._tell("postponed", letter.id)
+        self._warn_once(f"chat history waits in the outbox: {reason}")
+        self.store.postpone(entry, time.time() + pause, reason)
+        self._notify("postponed", entry.id)
 
-    def _tell(self, step: Step, letter: int) -> None:
+    def _notify(self, step: Step, entry: int) -> None:
+        if self._on_step is None:
+            return
         try:
-            self._on_step(step, letter)
-        except Exception:  # boundary: whoever listens must not decide about letters
-            logger.exception("the listener of the outbox failed")
+            self._on_step(step, entry)
+        except Exception:  # boundary: a failing callback must not affect the entry
+            logger.exception("on_step of the outbox failed")
 
-    def _say(self, problem: str) -> None:
-        """Say something once, until something else is to be said."""
+    def _warn_once(self, problem: str) -> None:
+        """Log a warning, unless it was the last one."""
         if problem != self._last_problem:
             self._last_problem = problem
             logger.warning("%s", problem)
 
 
-def _ignore(step: Step, letter: int) -> None:
-    """Hear of a step, and do nothing."""
-    del step, letter
-
-
-class _Lock:
-    """Whose turn it is to send; the system lets go of it when a process dies."""
+class _FileLock:
+    """Lets one process send; the system releases it when the process dies."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._descriptor: int | None = None
 
-    def taken(self) -> bool:
-        """Take the lock, unless another process has it."""
+    def acquire(self) -> bool:
+        """Take the lock, unless another process has it; return whether this process has it."""
         if self._descriptor is not None:
             return True
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -263,7 +260,7 @@ class _Lock:
         return True
 
     def release(self) -> None:
-        """Let go of it."""
+        """Release the lock."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

@@ -1,4 +1,4 @@
-"""The file behind an outbox: what is to be sent, in order, on disk before anything else happens."""
+"""The SQLite file of an outbox."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ CREATE INDEX IF NOT EXISTS outbox_order ON outbox (refused, conversation, id);
 """
 
 _FIRST = "id IN (SELECT min(id) FROM outbox WHERE refused = 0 GROUP BY conversation)"
-"""Which letters are the first of their conversation."""
+"""Selects the first entry of each conversation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Letter:
-    """Something that is to be sent."""
+class OutboxEntry:
+    """A request that is to be sent."""
 
     id: int
     conversation: str
@@ -52,24 +52,24 @@ class Letter:
     not_before: float
     last_error: str | None
     refused: bool
-    """Whether the gateway will not have it; it is kept until somebody decides."""
+    """Whether the gateway refused it; it is kept until it is retried or removed."""
 
 
 class OutboxStore:
-    """Letters in an SQLite file; may be used from any thread."""
+    """The entries of an outbox; may be used from any thread."""
 
     def __init__(self, path: Path, *, max_bytes: int) -> None:
-        """Take the file, which is made on first use, and how much it may hold."""
+        """Take the file, which is created on first use, and its size limit."""
         self.path = path
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._open: sqlite3.Connection | None = None
 
     def put(self, conversation: str, url: str, headers: Mapping[str, str], body: bytes) -> int:
-        """Store a letter; it is on disk when this returns.
+        """Store an entry; it is on disk when this returns.
 
         Raises:
-            OutboxError: There is no room, or the file cannot be used.
+            OutboxError: The outbox is full, or the file cannot be used.
         """
         with self._writing() as db:
             (held,) = db.execute("SELECT coalesce(sum(length(body)), 0) FROM outbox").fetchone()
@@ -85,49 +85,49 @@ class OutboxStore:
             )
             return int(added.lastrowid or 0)
 
-    def due(self, now: float, most: int) -> list[Letter]:
-        """Return the first letter of each conversation whose time has come, at most so many."""
+    def due(self, now: float, most: int) -> list[OutboxEntry]:
+        """Return the first entry of each conversation if it may be sent now, at most `most`."""
         return self._select(f"WHERE {_FIRST} AND not_before <= ? ORDER BY id LIMIT ?", (now, most))
 
     def next_time(self, now: float) -> float | None:
-        """Return when the next letter may be sent that may not yet; `None` if there is none."""
+        """Return when the next postponed entry may be sent; `None` if there is none."""
         with self._using() as db:
             statement = f"SELECT min(not_before) FROM outbox WHERE {_FIRST} AND not_before > ?"  # noqa: S608
-            (found,) = db.execute(statement, (now,)).fetchone()
-            return None if found is None else float(found)
+            (due,) = db.execute(statement, (now,)).fetchone()
+            return None if due is None else float(due)
 
-    def letters(self) -> list[Letter]:
-        """Return everything that is stored, oldest first."""
+    def entries(self) -> list[OutboxEntry]:
+        """Return all entries, oldest first."""
         return self._select("ORDER BY id")
 
     def waiting(self) -> int:
-        """Count what is still to be sent."""
+        """Count the entries that are to be sent."""
         with self._using() as db:
             (count,) = db.execute("SELECT count(*) FROM outbox WHERE refused = 0").fetchone()
             return int(count)
 
     def remove(self, *ids: int) -> None:
-        """Take letters out."""
+        """Remove entries."""
         with self._writing() as db:
-            db.executemany("DELETE FROM outbox WHERE id = ?", [(one,) for one in ids])
+            db.executemany("DELETE FROM outbox WHERE id = ?", [(entry,) for entry in ids])
 
-    def postpone(self, letter: Letter, until: float, error: str) -> None:
-        """Note that a letter could not be delivered, and when to try again."""
+    def postpone(self, entry: OutboxEntry, until: float, error: str) -> None:
+        """Record a failed attempt, and when to try again."""
         self._change(
             "UPDATE outbox SET attempts = attempts + 1, not_before = ?, last_error = ? "
             "WHERE id = ?",
-            (until, error, letter.id),
+            (until, error, entry.id),
         )
 
-    def refuse(self, letter: Letter, error: str) -> None:
-        """Note that the gateway will not have a letter; the next of its conversation may go."""
+    def refuse(self, entry: OutboxEntry, error: str) -> None:
+        """Mark an entry as refused, so that the next of its conversation can be sent."""
         self._change(
             "UPDATE outbox SET attempts = attempts + 1, refused = 1, last_error = ? WHERE id = ?",
-            (error, letter.id),
+            (error, entry.id),
         )
 
     def retry(self) -> None:
-        """Have everything sent again at once, also what was refused."""
+        """Make all entries due now, also refused ones."""
         self._change("UPDATE outbox SET refused = 0, not_before = 0", ())
 
     def close(self) -> None:
@@ -141,14 +141,14 @@ class OutboxStore:
         with self._writing() as db:
             db.execute(statement, tuple(values))
 
-    def _select(self, rest: str, values: tuple[Any, ...] = ()) -> list[Letter]:
+    def _select(self, rest: str, values: tuple[Any, ...] = ()) -> list[OutboxEntry]:
         with self._using() as db:
             rows = db.execute(f"SELECT * FROM outbox {rest}", values).fetchall()  # noqa: S608
-        return [_letter(row) for row in rows]
+        return [_entry(row) for row in rows]
 
     @contextmanager
     def _writing(self) -> Generator[sqlite3.Connection]:
-        """Change the file, in a transaction that takes the lock first."""
+        """Open a transaction that takes the write lock first."""
         with self._using() as db:
             db.execute("BEGIN IMMEDIATE")
             try:
@@ -170,13 +170,13 @@ class OutboxStore:
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    # Made here: SQLite would let everyone read it.
+    # Created here, because SQLite would make it readable for everyone.
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     db = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         db.row_factory = sqlite3.Row
         db.execute("PRAGMA synchronous = FULL")
-        # What was sent is overwritten, not only forgotten.
+        # Overwrites what is deleted.
         db.execute("PRAGMA secure_delete = ON")
         db.executescript(_SCHEMA)
     except BaseException:
@@ -185,16 +185,8 @@ def _opened(path: Path) -> sqlite3.Connection:
     return db
 
 
-def _letter(row: sqlite3.Row) -> Letter:
-    return Letter(
-        id=row["id"],
-        conversation=row["conversation"],
-        url=row["url"],
-        headers=json.loads(row["headers"]),
-        body=row["body"],
-        stored_at=row["stored_at"],
-        attempts=row["attempts"],
-        not_before=row["not_before"],
-        last_error=row["last_error"],
-        refused=bool(row["refused"]),
-    )
+def _entry(row: sqlite3.Row) -> OutboxEntry:
+    columns = dict(row)
+    columns["headers"] = json.loads(columns["headers"])
+    columns["refused"] = bool(columns["refused"])
+    return OutboxEntry(**columns)

@@ -1,6 +1,6 @@
-"""What is needed of a hosting library: the turn that is being answered, and who gives out tokens.
+"""Protocols for the objects of a hosting library: turns and authorization.
 
-The objects of `microsoft-agents-hosting-core` fit as they are; so does anything of the same shape.
+The objects of `microsoft-agents-hosting-core` satisfy them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 
 class Conversation(Protocol):
-    """The conversation that a message belongs to."""
+    """The conversation of a message."""
 
     @property
     def id(self) -> str | None:
@@ -27,21 +27,21 @@ class Activity(Protocol):
 
     @property
     def text(self) -> str | None:
-        """What the user wrote."""
+        """The text of the user."""
         ...
 
     @property
     def conversation(self) -> Conversation | None:
-        """Where it was written."""
+        """The conversation of the message."""
         ...
 
     @property
     def channel_id(self) -> str | None:
-        """The channel, and after a colon the channel inside it."""
+        """The channel, and after a colon the sub-channel."""
         ...
 
     def is_agentic_request(self) -> bool:
-        """Say whether an agent with an identity of its own is spoken to."""
+        """Say whether an agent with an identity of its own is addressed."""
         ...
 
     def get_agentic_instance_id(self) -> str | None:
@@ -59,7 +59,7 @@ class TurnContext(Protocol):
 
 
 class ExchangedToken(Protocol):
-    """What an exchange gives; an empty token where it gives none."""
+    """The result of a token exchange; the token is empty if it failed."""
 
     @property
     def token(self) -> str | None:
@@ -68,7 +68,7 @@ class ExchangedToken(Protocol):
 
 
 class Authorization(Protocol):
-    """Gives out tokens for the user of a turn."""
+    """Exchanges tokens for the user of a turn."""
 
     async def exchange_token(
         self,

@@ -1,68 +1,99 @@
-"""Giving agents the tools of their gateway, and their chat history back to it."""
+"""Adds the tools of the gateway's servers to agents, and sends their chat history."""
 
 from __future__ import annotations
 
+import functools
 import logging
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, cast
 
+from langchain_core.chat_history import BaseChatMessageHistory
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.types import StateSnapshot
+
+from plait._support.threads import in_thread
 from plait.client.config.urls import public_url
 from plait.client.connections.loop_bridge import LoopBridge
 from plait.errors import ClientClosedError, ConfigError, PlaitError
-from plait.gateway.chat_blocking import BlockingChatSender
 from plait.gateway.configuration import GatewayOptions, McpToolServerConfigurationService
-from plait.gateway.connections import ToolConnections, Wanted
+from plait.gateway.connections import ServerAccess, ToolConnections
 from plait.gateway.credentials import TokenSource
-from plait.gateway.entries import GatewayServer, Skipped
+from plait.gateway.entries import GatewayServer, SkippedServer
 from plait.gateway.headers import GatewayRequestOptions, tool_headers
-from plait.gateway.messages import Roles
+from plait.gateway.messages import LimitFrom, Roles, history_from_messages, limited
 from plait.gateway.port import Authorization, TurnContext
+from plait.gateway.result import OperationError, OperationResult
 from plait.gateway.settings import GatewaySettings
-from plait.gateway.turns import agent_of, user_of
+from plait.gateway.turns import agent_of, user_key
 from plait.langchain.client.spec import Agent, AgentSpec, name_of
 from plait.langchain.tools.tool import MCPTool
 
 logger = logging.getLogger("plait.gateway")
 
 FROM_GATEWAY = "plait_gateway"
-"""Marks, in their metadata, the tools that were added; the next turn replaces them."""
+"""The metadata key of the tools that were added; the next turn replaces them."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What a turn got from the gateway, and what it did not."""
+    """The tools that a turn got from the gateway, and the servers that failed."""
 
     tools: tuple[MCPTool, ...] = ()
     servers: tuple[str, ...] = ()
-    """The servers whose tools are there."""
+    """The servers whose tools are included."""
 
-    skipped: tuple[Skipped, ...] = ()
+    skipped: tuple[SkippedServer, ...] = ()
     """Entries that cannot be used."""
 
     failures: Mapping[str, PlaitError] = field(default_factory=dict[str, PlaitError])
-    """Servers that have no token or cannot be reached."""
+    """Servers without a token, or that cannot be reached."""
 
     urls: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Where the servers that failed are."""
+    """The URLs of the servers that failed."""
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Why servers are missing, a line each, with their names and addresses."""
-        failed = (_line(name, self.urls, error) for name, error in self.failures.items())
+        """One line for each missing server: its name, its URL and the reason."""
+        failed = (_failure_line(name, self.urls, self.failures[name]) for name in self.failures)
         return (*map(str, self.skipped), *failed)
 
 
-class McpToolRegistrationService(BlockingChatSender):
-    """Registers the tool servers of agents, and sends chat history.
+def _blocking(
+    method: Callable[Concatenate[McpToolRegistrationService, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[McpToolRegistrationService, P], T]:
+    """Make the blocking form of an asynchronous method."""
 
-    Meant to live as long as the program: connections are kept between turns, each user has their
-    own, and `aclose` ends them. The options are those of `McpToolServerConfigurationService`;
-    `client_options` are those of `MultiServerMCPClient`, and `server_options` those of a server's
-    entry in `mcp.json`, such as `connect_timeout`.
+    @functools.wraps(method)
+    def call(service: McpToolRegistrationService, *args: P.args, **kwargs: P.kwargs) -> T:
+        return service.run_blocking(getattr(service, method.__name__), *args, **kwargs)
+
+    call.__name__ = f"{method.__name__}_blocking"
+    call.__doc__ = f"Blocking form of `{method.__name__}`."
+    return call
+
+
+class McpToolRegistrationService:
+    """Adds tool servers to agents, and sends chat history.
+
+    Create one for the whole program: connections are kept between turns, separately for each user,
+    until `aclose`. The options are those of `McpToolServerConfigurationService`; `client_options`
+    are those of `MultiServerMCPClient`, and `server_options` those of a server in `mcp.json`, such
+    as `connect_timeout`. With `roles="strict"` messages of tools and functions are sent with the
+    role of the assistant.
+
+    Chat history: failures are returned, missing arguments are raised. `limit` keeps so many
+    messages, the newest unless `limit_from` is `"start"`.
     """
+
+    orchestrator_name = "LangChain"
 
     def __init__(
         self,
@@ -73,14 +104,23 @@ class McpToolRegistrationService(BlockingChatSender):
         server_options: Mapping[str, Any] | None = None,
         **options: Unpack[GatewayOptions],
     ) -> None:
-        """Take what finds the servers, or the options to make it of."""
+        """Take the service that lists servers, or the options to create it."""
         if configuration is not None and options:
             raise ConfigError(f"give a configuration or {', '.join(sorted(options))}, not both")
         self.configuration = configuration or McpToolServerConfigurationService(**options)
-        super().__init__(self.configuration, roles=roles)
+        self._roles: Roles = roles
+        self._bridge = LoopBridge()
         self._connections = ToolConnections(client_options or {}, server_options)
-        self._reports: weakref.WeakKeyDictionary[Any, Registration] = weakref.WeakKeyDictionary()
+        self._registrations: weakref.WeakKeyDictionary[Any, Registration] = (
+            weakref.WeakKeyDictionary()
+        )
         self._closed = False
+
+    def run_blocking(
+        self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Call an asynchronous method of this service, and block until it is done."""
+        return self._bridge.run_blocking(work, *args, **kwargs)
 
     async def add_tool_servers_to_agent(
         self,
@@ -90,52 +130,35 @@ class McpToolRegistrationService(BlockingChatSender):
         turn_context: TurnContext,
         auth_token: str | None = None,
     ) -> Agent:
-        """Return a new agent that has the tools of its servers too, after its own.
+        """Return a new agent with the tools of its servers after its own.
 
-        The agent that is given stays as it is. A server that fails costs its own tools only:
-        `registration_of` says which. Tools of an earlier turn are replaced.
+        The original agent is not changed. A server that fails is left out; `registration_of` tells
+        which. Tools of an earlier turn are replaced.
 
         Raises:
             TypeError: It is not known how the agent was made.
             TokenError: There is no token for the gateway.
-            DiscoveryError: The gateway cannot be asked.
+            DiscoveryError: The gateway cannot be reached.
         """
-        if agent is None:  # pyright: ignore[reportUnnecessaryComparison]
-            raise ConfigError("agent is required")
+        _require(agent=agent)
         spec = AgentSpec.of(agent)
         own = [tool for tool in spec.tools if not is_from_gateway(tool)]
-        found = await self.register(
+        registration = await self.register(
             authorization,
             auth_handler_name,
             turn_context,
             auth_token,
             taken=[name_of(tool) for tool in own],
         )
-        new = spec.with_tools([*own, *found.tools]).create()
-        self._reports[new] = found
+        new = spec.with_tools([*own, *registration.tools]).create()
+        self._registrations[new] = registration
         return new
 
-    def add_tool_servers_to_agent_blocking(
-        self,
-        agent: Agent | AgentSpec,
-        authorization: Authorization | None,
-        auth_handler_name: str | None,
-        turn_context: TurnContext,
-        auth_token: str | None = None,
-    ) -> Agent:
-        """Do what `add_tool_servers_to_agent` does, and block until it is done."""
-        return self.run_blocking(
-            self.add_tool_servers_to_agent,
-            agent,
-            authorization,
-            auth_handler_name,
-            turn_context,
-            auth_token,
-        )
+    add_tool_servers_to_agent_blocking = _blocking(add_tool_servers_to_agent)
 
     def registration_of(self, agent: Agent) -> Registration:
-        """Say which servers an agent got from this service, and which it did not, and why."""
-        return self._reports.get(agent) or Registration()
+        """Return what an agent got from this service, and why servers are missing."""
+        return self._registrations.get(agent) or Registration()
 
     async def register(
         self,
@@ -146,16 +169,15 @@ class McpToolRegistrationService(BlockingChatSender):
         *,
         taken: Sequence[str] = (),
     ) -> Registration:
-        """Find the tools of a turn; none of them is called as something that is `taken`.
+        """List the tools of a turn, under names that are not `taken`.
 
         Raises:
             TokenError: There is no token for the gateway.
-            DiscoveryError: The gateway cannot be asked.
+            DiscoveryError: The gateway cannot be reached.
         """
         if self._closed:
             raise ClientClosedError("the service is closed")
-        if turn_context is None:  # pyright: ignore[reportUnnecessaryComparison]
-            raise ConfigError("turn_context is required")
+        _require(turn_context=turn_context)
         settings = self.configuration.settings()
         options = GatewayRequestOptions(orchestrator_name=self.orchestrator_name)
         source = TokenSource(
@@ -163,32 +185,31 @@ class McpToolRegistrationService(BlockingChatSender):
             authorization=authorization,
             auth_handler_name=auth_handler_name,
             turn=turn_context,
-            given=auth_token or "",
+            token=auth_token or "",
             environ=self.configuration.environ,
         )
         shared = await source.shared()
-        agent = agent_of(turn_context, shared)
-        listed = await self.configuration.list_tool_servers(
-            agent, shared, options, turn_context=turn_context
+        servers = await self.configuration.list_tool_servers(
+            agent_of(turn_context, shared), shared, options, turn_context=turn_context
         )
-        credentials = await source.for_servers(listed, shared)
-        wanted = [
-            Wanted(one, self._headers(settings, options, one, token, turn_context))
-            for one in listed
-            if (token := credentials.tokens.get(one.mcp_server_name)) is not None
+        credentials = await source.for_servers(servers, shared)
+        accesses = [
+            ServerAccess(server, self._headers(settings, options, server, token, turn_context))
+            for server in servers
+            if (token := credentials.tokens.get(server.mcp_server_name)) is not None
         ]
-        found = await self._connections.tools(user_of(turn_context, shared), wanted, taken)
-        for tool in found.tools:
+        listed = await self._connections.tools(user_key(turn_context, shared), accesses, taken)
+        for tool in listed.tools:
             tool.metadata = {**(tool.metadata or {}), FROM_GATEWAY: True}
-        failures: dict[str, PlaitError] = {**credentials.failures, **found.failures}
+        failures: dict[str, PlaitError] = {**credentials.failures, **listed.failures}
         urls = {
-            one.mcp_server_name: public_url(one.url)
-            for one in listed
-            if one.mcp_server_name in failures
+            server.mcp_server_name: public_url(server.url)
+            for server in servers
+            if server.mcp_server_name in failures
         }
         for name, error in failures.items():
-            logger.warning("going on without the tools of %s", _line(name, urls, error))
-        return Registration(found.tools, found.servers, listed.skipped, failures, urls)
+            logger.warning("going on without the tools of %s", _failure_line(name, urls, error))
+        return Registration(listed.tools, listed.servers, servers.skipped, failures, urls)
 
     def _headers(
         self,
@@ -198,13 +219,120 @@ class McpToolRegistrationService(BlockingChatSender):
         token: str,
         turn: TurnContext,
     ) -> dict[str, str]:
-        """Return the headers for a server; what its entry says wins, its own token included."""
+        """Return the headers for a server; those of its entry win, also over the token."""
         headers = tool_headers(
             settings, options, token=token, turn=turn, environ=self.configuration.environ
         )
-        said = {name.lower() for name in server.headers}
-        kept = {name: value for name, value in headers.items() if name.lower() not in said}
+        replaced = {name.lower() for name in server.headers}
+        kept = {name: value for name, value in headers.items() if name.lower() not in replaced}
         return {**kept, **server.headers}
+
+    async def send_chat_history(
+        self,
+        turn_context: TurnContext,
+        graph: Any,
+        config: RunnableConfig,
+        limit: int | None = None,
+        tool_options: GatewayRequestOptions | None = None,
+        *,
+        limit_from: LimitFrom = "end",
+    ) -> OperationResult:
+        """Send the messages in the state of a graph.
+
+        Raises:
+            ConfigError: An argument is missing.
+        """
+        _require(turn_context=turn_context, graph=graph, config=config)
+        try:
+            if hasattr(graph, "aget_state"):
+                state = cast("StateSnapshot", await graph.aget_state(config))
+            else:
+                state = cast("StateSnapshot", await in_thread(graph.get_state, config))
+        except Exception as error:  # noqa: BLE001  # boundary: a checkpointer may raise anything
+            return OperationResult.failed(OperationError(error))
+        return await self.send_chat_history_from_state(
+            turn_context, state, limit, tool_options, limit_from=limit_from
+        )
+
+    async def send_chat_history_from_state(
+        self,
+        turn_context: TurnContext,
+        state_snapshot: StateSnapshot,
+        limit: int | None = None,
+        tool_options: GatewayRequestOptions | None = None,
+        *,
+        limit_from: LimitFrom = "end",
+    ) -> OperationResult:
+        """Send the messages of a state.
+
+        Raises:
+            ConfigError: An argument is missing.
+        """
+        _require(turn_context=turn_context, state_snapshot=state_snapshot)
+        values: object = state_snapshot.values
+        messages = (
+            cast("Mapping[str, Any]", values).get("messages")
+            if isinstance(values, Mapping)
+            else getattr(values, "messages", None)
+        )
+        if not isinstance(messages, list | tuple):
+            raise ConfigError("state_snapshot must contain messages")
+        return await self.send_chat_history_from_messages(
+            turn_context,
+            cast("Sequence[BaseMessage]", messages),
+            limit,
+            tool_options,
+            limit_from=limit_from,
+        )
+
+    async def send_chat_history_from_chat_history(
+        self,
+        turn_context: TurnContext,
+        chat_history: BaseChatMessageHistory,
+        limit: int | None = None,
+        tool_options: GatewayRequestOptions | None = None,
+        *,
+        limit_from: LimitFrom = "end",
+    ) -> OperationResult:
+        """Send the messages of a message store.
+
+        Raises:
+            ConfigError: An argument is missing.
+        """
+        _require(turn_context=turn_context, chat_history=chat_history)
+        try:
+            messages = await chat_history.aget_messages()
+        except Exception as error:  # noqa: BLE001  # boundary: a store may raise anything
+            return OperationResult.failed(OperationError(error))
+        return await self.send_chat_history_from_messages(
+            turn_context, messages, limit, tool_options, limit_from=limit_from
+        )
+
+    async def send_chat_history_from_messages(
+        self,
+        turn_context: TurnContext,
+        messages: Sequence[BaseMessage],
+        limit: int | None = None,
+        tool_options: GatewayRequestOptions | None = None,
+        *,
+        limit_from: LimitFrom = "end",
+    ) -> OperationResult:
+        """Send messages; those without text are left out, and an empty list is sent too.
+
+        Raises:
+            ConfigError: An argument is missing.
+        """
+        _require(turn_context=turn_context, messages=messages)
+        kept = limited(messages, limit, limit_from)
+        history = history_from_messages(kept, datetime.now(UTC), roles=self._roles)
+        name = None if tool_options is None else tool_options.orchestrator_name
+        options = GatewayRequestOptions(orchestrator_name=name or self.orchestrator_name)
+        return await self.configuration.send_chat_history(turn_context, history, options)
+
+    send_chat_history_blocking = _blocking(send_chat_history)
+    send_chat_history_from_state_blocking = _blocking(send_chat_history_from_state)
+    send_chat_history_from_chat_history_blocking = _blocking(send_chat_history_from_chat_history)
+    send_chat_history_from_messages_blocking = _blocking(send_chat_history_from_messages)
 
     async def aclose(self) -> None:
         """Close every connection; the tools of agents can no longer be called."""
@@ -214,12 +342,13 @@ class McpToolRegistrationService(BlockingChatSender):
         await self._bridge.astop()
 
     def close(self) -> None:
-        """Do what `aclose` does, and block until it is done."""
-        helper = LoopBridge()
+        """Blocking form of `aclose`."""
+        # Not in the loop of this service, which `aclose` stops.
+        bridge = LoopBridge()
         try:
-            helper.run_blocking(self.aclose)
+            bridge.run_blocking(self.aclose)
         finally:
-            helper.stop()
+            bridge.stop()
 
     async def __aenter__(self) -> Self:
         return self
@@ -233,11 +362,17 @@ class McpToolRegistrationService(BlockingChatSender):
         await self.aclose()
 
 
-def _line(name: str, urls: Mapping[str, str], error: PlaitError) -> str:
+def _require(**arguments: object) -> None:
+    for name, value in arguments.items():
+        if value is None:
+            raise ConfigError(f"{name} is required")
+
+
+def _failure_line(name: str, urls: Mapping[str, str], error: PlaitError) -> str:
     place = f"{name} ({urls[name]})" if name in urls else name
     return f"{place}: {str(error).removeprefix(f'{name}: ')}"
 
 
 def is_from_gateway(tool: object) -> bool:
-    """Say whether a tool was added by a service like this."""
+    """Say whether a tool was added by a registration service."""
     return isinstance(tool, MCPTool) and bool((tool.metadata or {}).get(FROM_GATEWAY))

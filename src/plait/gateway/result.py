@@ -1,4 +1,4 @@
-"""How an operation ended that reports its failure instead of raising it."""
+"""The result of an operation that returns its failure instead of raising it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class OperationError:
 
     @property
     def message(self) -> str:
-        """What the exception says."""
+        """The text of the exception."""
         return str(self.exception)
 
     def __str__(self) -> str:
@@ -22,7 +22,7 @@ class OperationError:
 
 
 class OperationResult:
-    """Whether an operation succeeded, and if not, why."""
+    """Whether an operation succeeded, and its errors."""
 
     __slots__ = ("_errors", "_succeeded")
 
@@ -34,17 +34,17 @@ class OperationResult:
 
     @property
     def succeeded(self) -> bool:
-        """Whether it worked."""
+        """Whether the operation succeeded."""
         return self._succeeded
 
     @property
     def errors(self) -> list[OperationError]:
-        """What went wrong; a copy."""
+        """A copy of the list of errors."""
         return list(self._errors)
 
     @staticmethod
     def success() -> OperationResult:
-        """Return the one result that all successes share."""
+        """Return the shared result of success."""
         if OperationResult._success is None:
             OperationResult._success = OperationResult(succeeded=True)
         return OperationResult._success

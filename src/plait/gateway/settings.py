@@ -1,4 +1,4 @@
-"""Where the gateway is and whether this is development, from arguments and the environment."""
+"""Gateway settings from arguments and environment variables."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ PLATFORM = "https://agent365.svc.cloud.microsoft"
 """The hosted gateway."""
 
 PLATFORM_APPLICATION = "ea9ffc3e-8a23-4a7d-836d-234d7c7565c1"
-"""The application that all older tool servers share; their audience."""
+"""The application, and audience, that all older tool servers share."""
 
 DEFAULT_SCOPE = f"{PLATFORM_APPLICATION}/.default"
 
 NO_APPLICATION = "00000000-0000-0000-0000-000000000000"
-"""Stands for an agent of which nothing is known."""
+"""The id of an unknown agent."""
 
 _ENVIRONMENTS = (
     "PYTHON_ENVIRONMENT",
@@ -29,40 +29,40 @@ _ENVIRONMENTS = (
 )
 
 ApiVersion = Literal[1, 2]
-"""Which form of the gateway's interface is spoken."""
+"""The version of the gateway's API."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings:
-    """What one operation needs to know of the gateway."""
+    """URLs and mode of the gateway."""
 
     endpoint: str = PLATFORM
     scope: str = DEFAULT_SCOPE
     api_version: ApiVersion = 2
 
     development: bool = False
-    """Whether tokens come from the environment, and none is exchanged."""
+    """Whether tokens come from the environment instead of a token exchange."""
 
     use_manifest: bool = False
-    """Whether the servers are those of a `ToolingManifest.json`."""
+    """Whether servers come from a `ToolingManifest.json`."""
 
     def discovery_url(self, agent: str) -> str:
-        """Return where the servers of an agent are listed."""
+        """Return the URL that lists the servers of an agent."""
         version = "" if self.api_version == 1 else "v2/"
         return f"{self.endpoint}/agents/{version}{quote(agent, safe='')}/mcpServers"
 
     def server_url(self, name: str) -> str:
-        """Return where a server is whose entry has no address."""
+        """Return the URL of a server whose entry has none."""
         return f"{self.endpoint}/agents/servers/{quote(name, safe='')}"
 
     @property
     def catalogue_url(self) -> str:
-        """Where every server there is is listed."""
+        """The URL that lists all servers."""
         return f"{self.endpoint}/agents/discoverToolServers"
 
     @property
     def history_url(self) -> str:
-        """Where chat history is sent."""
+        """The URL that receives chat history."""
         return f"{self.endpoint}/agents/real-time-threat-protection/chat-message"
 
 
@@ -77,16 +77,16 @@ def settings_from(
     """Read the settings; arguments win over the environment.
 
     Raises:
-        ConfigError: The address of the gateway is none.
+        ConfigError: The endpoint is not an HTTP(S) URL.
     """
-    known = os.environ if environ is None else environ
-    development = is_development(known) or use_manifest is True
-    address = (endpoint or known.get("MCP_PLATFORM_ENDPOINT") or PLATFORM).strip().rstrip("/")
+    variables = os.environ if environ is None else environ
+    development = is_development(variables) or use_manifest is True
+    address = (endpoint or variables.get("MCP_PLATFORM_ENDPOINT") or PLATFORM).strip().rstrip("/")
     if urlsplit(address).scheme not in {"http", "https"} or not urlsplit(address).netloc:
         raise ConfigError(f"MCP_PLATFORM_ENDPOINT is not the address of a gateway: {address!r}")
     return GatewaySettings(
         endpoint=address,
-        scope=scope or known.get("MCP_PLATFORM_AUTHENTICATION_SCOPE") or DEFAULT_SCOPE,
+        scope=scope or variables.get("MCP_PLATFORM_AUTHENTICATION_SCOPE") or DEFAULT_SCOPE,
         api_version=api_version,
         development=development,
         use_manifest=development if use_manifest is None else use_manifest,
@@ -94,6 +94,6 @@ def settings_from(
 
 
 def is_development(environ: Mapping[str, str]) -> bool:
-    """Say whether the environment calls itself development; one that says nothing does not."""
+    """Say whether a variable names the environment `development`."""
     named = next((environ[name] for name in _ENVIRONMENTS if environ.get(name)), "")
     return named.strip().lower() == "development"

@@ -1,82 +1,64 @@
-"""A memory in which one caller does the work, and those who want the same wait for it."""
+"""A cache in which one caller computes a value while others wait for it."""
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
 import threading
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from cachetools import LRUCache
 
 from plait._support.clock import Clock
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Kept(Generic[T]):
-    """Something that was found out, and until when it holds."""
+class SharedCache(Generic[T]):
+    """Caches values for a while; may be used from any loop and any thread.
 
-    value: T
-    until: float
+    Expired values stay available to `stale` until newer ones need their place.
+    """
 
-
-class SharedMemory(Generic[T]):
-    """Keeps what was found out for a while; may be used from any loop and any thread."""
-
-    def __init__(self, ttl_seconds: float, clock: Clock, *, most: int = 1024) -> None:
-        """Keep at most so many things; the longest unused goes first."""
+    def __init__(self, ttl_seconds: float, clock: Clock, *, max_entries: int = 1024) -> None:
         self._ttl_seconds = ttl_seconds
         self._clock = clock
-        self._most = most
         self._lock = threading.Lock()
-        self._kept: OrderedDict[Hashable, Kept[T]] = OrderedDict()
-        self._working: dict[Hashable, concurrent.futures.Future[None]] = {}
+        self._entries: LRUCache[Hashable, tuple[T, float]] = LRUCache(max_entries)
+        """Values, and when they expire."""
+        self._pending: dict[Hashable, concurrent.futures.Future[None]] = {}
 
-    async def get(self, key: Hashable, find: Callable[[], Awaitable[T]]) -> T:
-        """Return what is kept, or find it out; what fails is not kept."""
+    async def get(self, key: Hashable, compute: Callable[[], Awaitable[T]]) -> T:
+        """Return the cached value, or compute and cache it; a failure is not cached."""
         while True:
             with self._lock:
-                kept = self._kept.get(key)
-                if kept is not None and self._clock.monotonic() < kept.until:
-                    self._kept.move_to_end(key)
-                    return kept.value
-                others = self._working.get(key)
-                if others is None:
-                    mine = self._working[key] = concurrent.futures.Future()
+                entry = self._entries.get(key)
+                if entry is not None and self._clock.monotonic() < entry[1]:
+                    return entry[0]
+                pending = self._pending.get(key)
+                if pending is None:
+                    mine = self._pending[key] = concurrent.futures.Future()
                     break
-            await asyncio.wrap_future(others)
+            await asyncio.wrap_future(pending)
         try:
-            value = await find()
-            self._keep(key, value)
+            value = await compute()
+            with self._lock:
+                self._entries[key] = (value, self._clock.monotonic() + self._ttl_seconds)
         finally:
             with self._lock:
-                del self._working[key]
-            mine.set_result(None)  # those who wait look again, and one of them takes over
+                del self._pending[key]
+            mine.set_result(None)  # waiting callers look again, and one of them takes over
         return value
 
     def stale(self, key: Hashable) -> T | None:
-        """Return what is kept, even if it no longer holds."""
+        """Return the value even if it has expired."""
         with self._lock:
-            kept = self._kept.get(key)
-            return None if kept is None else kept.value
+            entry = self._entries.get(key)
+            return None if entry is None else entry[0]
 
     def prolong(self, key: Hashable, seconds: float) -> None:
-        """Let what is kept hold for a while longer."""
+        """Let a value expire that many seconds from now."""
         with self._lock:
-            if (kept := self._kept.get(key)) is not None:
-                self._kept[key] = Kept(kept.value, self._clock.monotonic() + seconds)
-
-    def clear(self) -> None:
-        """Forget everything."""
-        with self._lock:
-            self._kept.clear()
-
-    def _keep(self, key: Hashable, value: T) -> None:
-        with self._lock:
-            self._kept[key] = Kept(value, self._clock.monotonic() + self._ttl_seconds)
-            self._kept.move_to_end(key)
-            while len(self._kept) > self._most:
-                self._kept.popitem(last=False)
+            if (entry := self._entries.get(key)) is not None:
+                self._entries[key] = (entry[0], self._clock.monotonic() + seconds)

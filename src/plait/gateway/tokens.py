@@ -1,6 +1,6 @@
-"""Tokens: what they claim, whether they still hold, and which one a server wants.
+"""JWT claims, expiry and scopes.
 
-Only structure and expiry are looked at. Signatures are checked by whoever accepts a token.
+Only structure and expiry are checked; the receiver of a token checks its signature.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _PARTS = 3
 
 
 def claims_of(token: str) -> dict[str, Any]:
-    """Return what a token claims.
+    """Decode the claims of a token.
 
     Raises:
-        TokenError: It is empty, has not three parts, or its middle is not JSON.
+        TokenError: It is empty, does not have three parts, or its payload is not JSON.
     """
     if not token.strip():
         raise TokenError("Authentication token is required")
@@ -42,10 +42,10 @@ def claims_of(token: str) -> dict[str, Any]:
 
 
 def check_token(token: str, *, now: float | None = None) -> None:
-    """Look whether a token has the form of one, and is not over.
+    """Check the structure and expiry of a token.
 
     Raises:
-        TokenError: It has not, or it is.
+        TokenError: It is malformed or expired.
     """
     expiry = claims_of(token).get("exp")
     if not isinstance(expiry, int | float) or isinstance(expiry, bool) or not expiry:
@@ -54,8 +54,8 @@ def check_token(token: str, *, now: float | None = None) -> None:
         raise TokenError("Authentication token has expired")
 
 
-def is_over(token: str, *, now: float | None = None) -> bool:
-    """Say whether something is a token whose time has passed; other texts are not."""
+def is_expired(token: str, *, now: float | None = None) -> bool:
+    """Say whether a text is an expired token; a text that is no token is not."""
     try:
         expiry = claims_of(token).get("exp")
     except TokenError:
@@ -64,7 +64,7 @@ def is_over(token: str, *, now: float | None = None) -> bool:
 
 
 def claim(token: str, *names: str) -> str:
-    """Return the first of these claims that a token makes, or an empty text."""
+    """Return the first of these claims that a token has, or an empty string."""
     try:
         claims: Mapping[str, Any] = claims_of(token)
     except TokenError:
@@ -73,7 +73,7 @@ def claim(token: str, *names: str) -> str:
 
 
 def scope_for(server: GatewayServer, settings: GatewaySettings) -> str:
-    """Return the scope of the token that a server wants: the shared one, or one of its own."""
+    """Return the scope of the token for a server: the shared one, or its own."""
     audience = (server.audience or "").strip()
     shared = settings.scope.rpartition("/")[0].lower()
     plain = audience.lower().removeprefix("api://")

@@ -1,4 +1,4 @@
-"""Comparing the tools that servers declare with those they have."""
+"""Compares the tools that servers declare with those they list."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from plait.gateway.credentials import Credentials
 from plait.gateway.entries import GatewayServer
 
 State = Literal["matches", "differs", "nothing declared", "failed"]
-"""How a server stands to its declaration."""
+"""How the tools of a server compare with its declaration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """What was found out about one server."""
+class Verification:
+    """The comparison for one server."""
 
     server: str
     url: str
@@ -29,18 +29,18 @@ class Verdict:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The tools that are declared and not there."""
+        """Declared tools that the server does not list."""
         return tuple(name for name in self.declared or () if name not in self.live)
 
     @property
     def undeclared(self) -> tuple[str, ...]:
-        """The tools that are there and not declared."""
-        known = self.declared
-        return () if known is None else tuple(name for name in self.live if name not in known)
+        """Listed tools that are not declared."""
+        declared = self.declared
+        return () if declared is None else tuple(name for name in self.live if name not in declared)
 
     @property
     def state(self) -> State:
-        """How the server stands."""
+        """The overall outcome."""
         if self.error is not None:
             return "failed"
         if self.declared is None:
@@ -48,7 +48,7 @@ class Verdict:
         return "differs" if self.missing or self.undeclared else "matches"
 
     def to_dict(self) -> dict[str, Any]:
-        """Describe the verdict as plain data."""
+        """Convert to JSON data."""
         return {
             "server": self.server,
             "url": self.url,
@@ -65,32 +65,32 @@ async def verify_servers(
     configuration: McpToolServerConfigurationService,
     servers: Iterable[GatewayServer],
     credentials: Credentials,
-) -> list[Verdict]:
-    """Ask each server for its tools, side by side; one that fails is a verdict too."""
+) -> list[Verification]:
+    """List the tools of all servers in parallel, and compare them; a failure is an outcome too."""
     return await asyncio.gather(
-        *(_verified(configuration, server, credentials) for server in servers)
+        *(_verify(configuration, server, credentials) for server in servers)
     )
 
 
-async def _verified(
+async def _verify(
     configuration: McpToolServerConfigurationService,
     server: GatewayServer,
     credentials: Credentials,
-) -> Verdict:
+) -> Verification:
     name = server.mcp_server_name
-    found = Verdict(server=name, url=public_url(server.url), declared=server.tools)
-    if (refused := credentials.failures.get(name)) is not None:
-        return replace(found, error=refused)
+    result = Verification(server=name, url=public_url(server.url), declared=server.tools)
+    if (no_token := credentials.failures.get(name)) is not None:
+        return replace(result, error=no_token)
     headers = with_token(server.headers, credentials.tokens.get(name, ""))
     try:
         tools = await configuration.get_mcp_client_tools(name, replace(server, headers=headers))
     except PlaitError as error:
-        return replace(found, error=error)
-    return replace(found, live=tuple(tool.wire_name for tool in tools))
+        return replace(result, error=error)
+    return replace(result, live=tuple(tool.wire_name for tool in tools))
 
 
 def with_token(headers: Mapping[str, str], token: str) -> dict[str, str]:
-    """Add a token, unless the headers say already who asks."""
+    """Add a token, unless the headers have an `Authorization`."""
     if not token or any(name.lower() == "authorization" for name in headers):
         return dict(headers)
     return {**headers, "Authorization": f"Bearer {token}"}

@@ -82,7 +82,7 @@ def test_a_process_that_is_killed_loses_nothing_and_mixes_nothing_up(
     elif step != "stored":
         assert not repeated
     with Outbox(path) as outbox:
-        assert outbox.store.letters() == []
+        assert outbox.store.entries() == []
 
 
 def test_what_was_stored_without_a_gateway_is_sent_when_there_is_one(
@@ -109,7 +109,7 @@ def test_what_the_gateway_will_not_have_is_kept_and_lets_the_rest_go(
             outbox.put("a", history_url(gateway), {}, f'"{letter}"'.encode())
         assert outbox.flush(20)
 
-        (kept,) = outbox.store.letters()
+        (kept,) = outbox.store.entries()
         assert (kept.body, kept.refused) == (b'"a1"', True)
         assert kept.last_error == "HTTP 400: simulated fault 400"
         assert gateway.histories() == ["a2"]
@@ -158,7 +158,7 @@ async def test_a_turn_is_not_held_up_and_its_words_are_on_disk(tmp_path: Path) -
 
         assert result.succeeded
         assert service.configuration.outbox is not None
-        (letter,) = service.configuration.outbox.store.letters()
+        (letter,) = service.configuration.outbox.store.entries()
         assert b'"content":"Hello"' in letter.body
         assert letter.conversation == "conversation-1"
 

@@ -52,7 +52,7 @@ async def test_in_development_the_nearest_variable_counts() -> None:
         "BEARER_TOKEN_MY_FILES": "for-files",
         "BEARER_TOKEN": "Bearer for-all",
     }
-    source = TokenSource(DEVELOPMENT, environ=environ, given=jwt())
+    source = TokenSource(DEVELOPMENT, environ=environ, token=jwt())
 
     found = await source.for_servers([server("mail"), server("my-files"), server("other")], "")
 
@@ -63,7 +63,7 @@ async def test_in_development_the_nearest_variable_counts() -> None:
 async def test_in_development_the_token_of_the_caller_comes_last_and_none_is_fine() -> None:
     given = jwt()
 
-    with_one = TokenSource(DEVELOPMENT, environ={}, given=given)
+    with_one = TokenSource(DEVELOPMENT, environ={}, token=given)
     without = TokenSource(DEVELOPMENT, environ={})
 
     assert (await with_one.for_servers([server("mail")], given)).tokens == {"mail": given}
@@ -78,13 +78,13 @@ async def test_in_development_a_server_with_its_own_audience_is_warned_about(
 
     await source.for_servers([server("mail", audience="own"), server("other")], "")
 
-    assert caplog.messages == ["mail wants a token of its own, and gets the shared one if any"]
+    assert caplog.messages == ["mail needs its own token, and gets the shared one if any"]
 
 
 async def test_a_token_that_the_caller_gives_is_checked_everywhere() -> None:
     for settings in (DEVELOPMENT, GatewaySettings()):
         with pytest.raises(TokenError, match="Invalid JWT token format"):
-            await TokenSource(settings, environ={}, given="opaque").shared()
+            await TokenSource(settings, environ={}, token="opaque").shared()
 
 
 async def test_in_production_each_scope_is_exchanged_once_and_variables_are_not_read() -> None:

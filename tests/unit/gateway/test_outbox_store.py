@@ -43,7 +43,7 @@ def test_a_letter_that_waits_holds_back_those_behind_it_and_no_others(tmp_path: 
     assert [one.body for one in store.due(99, 10)] == [b"3"]
     assert store.next_time(99) == 100.0
     assert [one.body for one in store.due(100, 10)] == [b"1", b"3"]
-    first = store.letters()[0]
+    first = store.entries()[0]
     assert (first.attempts, first.last_error) == (1, "HTTP 500")
     store.close()
 
@@ -56,7 +56,7 @@ def test_a_letter_that_is_refused_stays_and_lets_the_next_one_go(tmp_path: Path)
     store.refuse(store.due(0, 10)[0], "HTTP 400")
 
     assert [one.body for one in store.due(0, 10)] == [b"2"]
-    assert [one.refused for one in store.letters()] == [True, False]
+    assert [one.refused for one in store.entries()] == [True, False]
     assert store.waiting() == 1
     store.retry()
     assert [one.body for one in store.due(0, 10)] == [b"1"]
@@ -71,7 +71,7 @@ def test_a_full_outbox_takes_no_more_and_loses_nothing(tmp_path: Path) -> None:
         store.put("a", URL, {}, b"12345")
 
     store.put("a", URL, {}, b"1234")
-    assert [one.body for one in store.letters()] == [b"123456", b"1234"]
+    assert [one.body for one in store.entries()] == [b"123456", b"1234"]
     store.close()
 
 
@@ -80,7 +80,7 @@ def test_the_file_is_for_its_owner_and_what_was_sent_is_gone_from_it(tmp_path: P
     store.put("a", URL, {}, b"a canary sings")
     assert b"a canary sings" in (tmp_path / "outbox.db").read_bytes()
 
-    store.remove(store.letters()[0].id)
+    store.remove(store.entries()[0].id)
     store.close()
 
     (file,) = tmp_path.iterdir()
@@ -94,7 +94,7 @@ def test_what_is_stored_is_there_after_opening_again(tmp_path: Path) -> None:
     first.close()
     second = store_in(tmp_path)
 
-    (letter,) = second.letters()
+    (letter,) = second.entries()
 
     assert (letter.headers, letter.body) == ({"X": "ü"}, b"\x00\xff")
     second.close()

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from plait.gateway.shared_cache import SharedMemory
+from plait.gateway.shared_cache import SharedCache
 
 pytestmark = pytest.mark.anyio
 
@@ -29,7 +29,7 @@ class Hand:
 
 
 async def test_many_who_ask_at_once_cause_one_search() -> None:
-    memory = SharedMemory[int](10, Hand())
+    memory = SharedCache[int](10, Hand())
     asked: list[int] = []
 
     async def find() -> int:
@@ -42,7 +42,7 @@ async def test_many_who_ask_at_once_cause_one_search() -> None:
 
 async def test_what_was_found_is_asked_again_when_its_time_is_over() -> None:
     clock = Hand()
-    memory = SharedMemory[int](10, clock)
+    memory = SharedCache[int](10, clock)
     asked: list[int] = []
 
     async def find() -> int:
@@ -58,7 +58,7 @@ async def test_what_was_found_is_asked_again_when_its_time_is_over() -> None:
 
 
 async def test_after_a_failure_the_next_one_tries() -> None:
-    memory = SharedMemory[int](10, Hand())
+    memory = SharedCache[int](10, Hand())
     begun = asyncio.Event()
     fail = asyncio.Event()
 
@@ -82,7 +82,7 @@ async def test_after_a_failure_the_next_one_tries() -> None:
 
 
 async def test_one_who_is_cancelled_lets_another_take_over() -> None:
-    memory = SharedMemory[int](10, Hand())
+    memory = SharedCache[int](10, Hand())
     begun = asyncio.Event()
 
     async def endless() -> int:
@@ -105,7 +105,7 @@ async def test_one_who_is_cancelled_lets_another_take_over() -> None:
 
 
 async def test_the_longest_unused_is_forgotten_first() -> None:
-    memory = SharedMemory[str](10, Hand(), most=2)
+    memory = SharedCache[str](10, Hand(), max_entries=2)
 
     async def find() -> str:
         return "found"

@@ -9,7 +9,7 @@ import pytest
 from plait.errors import TokenError
 from plait.gateway import GatewayServer
 from plait.gateway.settings import DEFAULT_SCOPE, PLATFORM_APPLICATION, GatewaySettings
-from plait.gateway.tokens import check_token, claim, claims_of, is_over, scope_for
+from plait.gateway.tokens import check_token, claim, claims_of, is_expired, scope_for
 from tests.unit.gateway.turns import jwt
 
 NOT_JSON = base64.urlsafe_b64encode(b"not json").decode().rstrip("=")
@@ -60,9 +60,9 @@ def test_the_first_claim_that_is_made_counts() -> None:
 
 
 def test_a_text_that_is_no_token_is_never_over() -> None:
-    assert not is_over("opaque")
-    assert not is_over("")
-    assert is_over(jwt(exp=1))
+    assert not is_expired("opaque")
+    assert not is_expired("")
+    assert is_expired(jwt(exp=1))
 
 
 def server(audience: str | None = None, scope: str | None = None) -> GatewayServer:

@@ -11,7 +11,7 @@ from plait import ConfigError
 from plait.gateway import GatewayRequestOptions
 from plait.gateway.headers import discovery_headers, history_headers, tool_headers, user_agent
 from plait.gateway.settings import NO_APPLICATION, GatewaySettings
-from plait.gateway.turns import agent_of, caller_of, channels_of, owner_of, user_of, words_of
+from plait.gateway.turns import agent_of, caller_of, channels_of, message_of, owner_key, user_key
 from tests.unit.gateway.turns import Conversation, Sender, jwt, turn
 
 LANGCHAIN = GatewayRequestOptions(orchestrator_name="LangChain")
@@ -63,11 +63,11 @@ def test_a_channel_may_have_another_inside(channel: str | None, expected: tuple[
 def test_a_renewed_token_is_of_the_same_owner_and_another_owner_is_another() -> None:
     ann = jwt(oid="ann", tid="t", nonce=1)
 
-    assert owner_of(ann) == owner_of(jwt(oid="ann", tid="t", nonce=2))
-    assert owner_of(ann) != owner_of(jwt(oid="bob", tid="t"))
-    assert owner_of(ann) != owner_of(jwt(oid="ann", tid="other tenant"))
-    assert owner_of("opaque 1") != owner_of("opaque 2")
-    assert owner_of(jwt(appid="app", nonce=1)) != owner_of(jwt(appid="app", nonce=2))
+    assert owner_key(ann) == owner_key(jwt(oid="ann", tid="t", nonce=2))
+    assert owner_key(ann) != owner_key(jwt(oid="bob", tid="t"))
+    assert owner_key(ann) != owner_key(jwt(oid="ann", tid="other tenant"))
+    assert owner_key("opaque 1") != owner_key("opaque 2")
+    assert owner_key(jwt(appid="app", nonce=1)) != owner_key(jwt(appid="app", nonce=2))
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def test_a_renewed_token_is_of_the_same_owner_and_another_owner_is_another() -> 
 def test_users_channels_and_agents_are_kept_apart(other: dict[str, Any]) -> None:
     token = jwt(oid="ann")
 
-    assert user_of(turn(), token) == user_of(turn(id="message-2", text="other"), token)
-    assert user_of(turn(), token) != user_of(turn(**other), token)
+    assert user_key(turn(), token) == user_key(turn(id="message-2", text="other"), token)
+    assert user_key(turn(), token) != user_key(turn(**other), token)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_turn_that_does_not_say_what_it_must_is_an_error(
     changes: dict[str, Any], text: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        words_of(turn(**changes))
+        message_of(turn(**changes))
 
     assert caught.value.message == text
 

@@ -34,7 +34,7 @@ from plait.errors import UnknownServerError
 if TYPE_CHECKING:
     from plait.gateway.configuration import McpToolServerConfigurationService
     from plait.gateway.entries import GatewayServer, ServerList
-    from plait.gateway.verify import Verdict
+    from plait.gateway.verify import Verification
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -255,7 +255,7 @@ async def _available(service: McpToolServerConfigurationService, _: str | None) 
 
 async def _verified(
     service: McpToolServerConfigurationService, agent: str | None, names: Sequence[str]
-) -> list[Verdict]:
+) -> list[Verification]:
     from plait.gateway.credentials import TokenSource
     from plait.gateway.verify import verify_servers
 
@@ -270,7 +270,7 @@ async def _verified(
     return await verify_servers(service, chosen, await source.for_servers(chosen, ""))
 
 
-def _declare(manifest: str | None, verdicts: Sequence[Verdict]) -> None:
+def _declare(manifest: str | None, verdicts: Sequence[Verification]) -> None:
     from plait.gateway.manifest import add_entries, find_manifest
 
     path = Path(manifest) if manifest else find_manifest()
@@ -298,7 +298,7 @@ def servers_table(servers: Sequence[GatewayServer]) -> Table:
     return table
 
 
-def verdicts_table(verdicts: Sequence[Verdict]) -> Table:
+def verdicts_table(verdicts: Sequence[Verification]) -> Table:
     """Make a table of declared and actual tools."""
     table = plain_table("", "server", "state", "tools", "missing", "undeclared")
     for one in verdicts:

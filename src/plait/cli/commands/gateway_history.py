@@ -30,7 +30,7 @@ from plait.errors import ConfigError
 
 if TYPE_CHECKING:
     from plait.gateway.history import ChatHistory
-    from plait.gateway.outbox_store import Letter
+    from plait.gateway.outbox_store import OutboxEntry
 
 
 @click.command(
@@ -144,39 +144,39 @@ def outbox(
 
     with Outbox(Path(path)) as box:
         if drop_refused:
-            box.store.remove(*(one.id for one in box.store.letters() if one.refused))
+            box.store.remove(*(one.id for one in box.store.entries() if one.refused))
         if retry:
             box.retry()
         done = box.flush(_FLUSH_SECONDS) if deliver or retry else True
-        letters = box.store.letters()
+        entries = box.store.entries()
     if as_json:
-        print_json([letter_object(one) for one in letters])
-    elif letters:
-        print_rich(letters_table(letters, time.time()))
+        print_json([entry_object(one) for one in entries])
+    elif entries:
+        print_rich(entries_table(entries, time.time()))
     else:
         click.echo("the outbox is empty", err=True)
-    if not done or ((deliver or retry) and letters):
+    if not done or ((deliver or retry) and entries):
         ctx.exit(Exit.UNREACHABLE)
 
 
-def letter_object(letter: Letter) -> dict[str, object]:
+def entry_object(entry: OutboxEntry) -> dict[str, object]:
     """Return a queued entry as JSON, without its content."""
     return {
-        "id": letter.id,
-        "conversation": letter.conversation,
-        "url": letter.url,
-        "bytes": len(letter.body),
-        "stored_at": letter.stored_at,
-        "attempts": letter.attempts,
-        "refused": letter.refused,
-        "last_error": letter.last_error,
+        "id": entry.id,
+        "conversation": entry.conversation,
+        "url": entry.url,
+        "bytes": len(entry.body),
+        "stored_at": entry.stored_at,
+        "attempts": entry.attempts,
+        "refused": entry.refused,
+        "last_error": entry.last_error,
     }
 
 
-def letters_table(letters: Sequence[Letter], now: float) -> Table:
+def entries_table(entries: Sequence[OutboxEntry], now: float) -> Table:
     """Make a table of the queued entries."""
     table = plain_table("id", "conversation", "size", "age", "attempts", "state", "last error")
-    for one in letters:
+    for one in entries:
         table.add_row(
             str(one.id),
             Text(visible(one.conversation)),

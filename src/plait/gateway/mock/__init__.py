@@ -1,1 +1,1 @@
-"""A gateway for work without an account: discovery, mock servers and chat history, offline."""
+"""A local gateway for development and tests: discovery, mock servers and chat history."""

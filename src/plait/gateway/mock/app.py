@@ -17,8 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from plait.errors import TokenError
 from plait.gateway.mock.faults import Fault, Faults
-from plait.gateway.mock.page import inspection_page
-from plait.gateway.mock.records import Record, Records
+from plait.gateway.mock.records import Record, Records, inspection_page
 from plait.gateway.mock.servers import MockServers
 from plait.gateway.tokens import check_token, claims_of
 
@@ -29,17 +28,17 @@ _TOO_MANY = 429
 
 
 @dataclass(slots=True)
-class Mock:
-    """What the application works with."""
+class MockState:
+    """The state of a mock gateway."""
 
     servers: MockServers
     faults: Faults = field(default_factory=Faults)
     records: Records = field(default_factory=Records)
     details: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
-    """What the entries of servers say besides name and address: `audience`, `scope` …"""
+    """More keys for the entries of servers: `audience`, `scope` …"""
 
     require_token: bool = False
-    """Whether requests need a token that is not over, and meant for the server."""
+    """Whether requests need a token that is not expired, with the audience of the server."""
 
     def entries(self, base: str) -> list[dict[str, Any]]:
         """Return the entries of all servers."""
@@ -54,8 +53,8 @@ class Mock:
         ]
 
 
-def build_app(mock: Mock) -> ASGIApp:
-    """Make the application: discovery, servers, chat history, and a page to look at it all."""
+def build_app(mock: MockState) -> ASGIApp:
+    """Create the application: discovery, servers, chat history and an inspection page."""
 
     async def discovery(request: Request) -> Response:
         entries = mock.entries(_base(request))
@@ -81,7 +80,7 @@ def build_app(mock: Mock) -> ASGIApp:
         )
 
     async def requests(_: Request) -> Response:
-        return JSONResponse([one.to_dict() for one in mock.records.of()])
+        return JSONResponse([record.to_dict() for record in mock.records.of()])
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
@@ -99,13 +98,13 @@ def build_app(mock: Mock) -> ASGIApp:
         Route(f"{_SERVERS}{{name}}", endpoint=_Server(mock)),
         Route(f"{_SERVERS}{{name}}/", endpoint=_Server(mock)),
     ]
-    return _Gate(Starlette(routes=routes, lifespan=lifespan), mock)
+    return _MockMiddleware(Starlette(routes=routes, lifespan=lifespan), mock)
 
 
 class _Server:
-    """Hands requests to the server they are for."""
+    """Passes requests to their mock server."""
 
-    def __init__(self, mock: Mock) -> None:
+    def __init__(self, mock: MockState) -> None:
         self._mock = mock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -117,10 +116,10 @@ class _Server:
             await answer(scope, receive, send)
 
 
-class _Gate:
-    """Notes every request to the gateway, does wrong what is to be done wrong, checks tokens."""
+class _MockMiddleware:
+    """Records requests, simulates faults and checks tokens."""
 
-    def __init__(self, app: ASGIApp, mock: Mock) -> None:
+    def __init__(self, app: ASGIApp, mock: MockState) -> None:
         self._app = app
         self._mock = mock
 
@@ -138,8 +137,7 @@ class _Gate:
         if fault is not None and fault.kind == "slow":
             await asyncio.sleep(fault.seconds or 0)
         answer = _failing(fault) or self._refusal(target, request)
-        noted = _noting(record, send)
-        await (answer or self._app)(scope, _replayed(body, receive), noted)
+        await (answer or self._app)(scope, _replay(body, receive), _record_status(record, send))
 
     def _refusal(self, target: str, request: Request) -> Response | None:
         if not self._mock.require_token or target == "history":
@@ -149,15 +147,15 @@ class _Gate:
             check_token(token if scheme.lower() == "bearer" else "")
         except TokenError as error:
             return PlainTextResponse(error.message, 401, {"WWW-Authenticate": "Bearer"})
-        wanted = self._mock.details.get(target, {}).get("audience")
-        if wanted and claims_of(token).get("aud") not in {wanted, f"api://{wanted}"}:
+        audience = self._mock.details.get(target, {}).get("audience")
+        if audience and claims_of(token).get("aud") not in {audience, f"api://{audience}"}:
             text = "the token is for another audience"
             return PlainTextResponse(text, 401, {"WWW-Authenticate": "Bearer"})
         return None
 
 
 def _target(scope: Scope) -> str | None:
-    """Name what is asked: `None` for everything that only looks at the mock."""
+    """Return the target of a request; `None` for those that only inspect the mock."""
     if scope["type"] != "http":
         return None
     path: str = scope["path"]
@@ -183,27 +181,25 @@ def _failing(fault: Fault | None) -> Response | None:
     return PlainTextResponse(f"simulated fault {status}", status, headers)
 
 
-def _noting(record: Record, send: Send) -> Send:
-    async def noted(message: Message) -> None:
+def _record_status(record: Record, send: Send) -> Send:
+    async def recording(message: Message) -> None:
         if message["type"] == "http.response.start":
             record.status = message["status"]
         await send(message)
 
-    return noted
+    return recording
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Give out the body again, then whatever else comes."""
-    given = False
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Receive the body again, then all further messages."""
+    bodies = [body]
 
-    async def replay() -> Message:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return {"type": "http.request", "body": body, "more_body": False}
+    async def replaying() -> Message:
+        if bodies:
+            return {"type": "http.request", "body": bodies.pop(), "more_body": False}
+        return await receive()
 
-    return replay
+    return replaying
 
 
 def _base(request: Request) -> str:

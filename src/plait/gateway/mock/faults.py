@@ -1,15 +1,16 @@
-"""Faults of the mock gateway: what to do wrong, where, and how often."""
+"""Simulated faults of the mock gateway."""
 
 from __future__ import annotations
 
 import re
 import threading
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from plait.errors import ConfigError
 
-_SPELLING = re.compile(
+_SYNTAX = re.compile(
     r"(?P<target>[^=]+)=(?P<kind>\d{3}|slow|garbage|malformed|duplicate)"
     r"(?::(?P<seconds>\d+(?:\.\d+)?))?(?:x(?P<times>\d+))?"
 )
@@ -19,7 +20,7 @@ FORMS = "TARGET=KIND[:SECONDS][xTIMES]"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is done wrong."""
+    """A simulated fault."""
 
     target: str
     """`discovery`, `history`, or the name of a server."""
@@ -28,52 +29,52 @@ class Fault:
     """A status, `slow`, `garbage`, and for `discovery` `malformed` or `duplicate`."""
 
     seconds: float | None = None
-    """How slow, or what `Retry-After` says."""
+    """The delay, or the value of `Retry-After`."""
 
     times: int | None = None
-    """How often; always, if nothing is said."""
+    """For how many requests; `None` means all."""
 
 
 def fault_from(text: str) -> Fault:
-    """Read a fault: `discovery=429:1x2`, `history=slow:5`, `mcp_MailTools=500`.
+    """Parse a fault: `discovery=429:1x2`, `history=slow:5`, `mcp_MailTools=500`.
 
     Raises:
-        ConfigError: It is not written like that.
+        ConfigError: It has another form.
     """
-    found = _SPELLING.fullmatch(text.strip())
-    if found is None:
+    match = _SYNTAX.fullmatch(text.strip())
+    if match is None:
         kinds = "a status, slow, garbage, malformed or duplicate"
         raise ConfigError(f"a fault is written {FORMS}, with {kinds} as the kind: {text!r}")
-    seconds, times = found["seconds"], found["times"]
+    seconds, times = match["seconds"], match["times"]
     return Fault(
-        found["target"].strip(),
-        found["kind"],
+        match["target"].strip(),
+        match["kind"],
         None if seconds is None else float(seconds),
         None if times is None else int(times),
     )
 
 
 class Faults:
-    """The faults that are still to come; may be changed from any thread."""
+    """The faults to simulate; may be changed from any thread."""
 
-    def __init__(self, faults: Iterable[Fault] = ()) -> None:
+    def __init__(self, faults: Iterable[Fault | str] = ()) -> None:
         self._lock = threading.Lock()
-        self._left: list[list[Fault | int | None]] = []
         self.set(*faults)
 
     def set(self, *faults: Fault | str) -> None:
-        """Do these wrong from now on, and nothing else."""
-        read = [fault_from(one) if isinstance(one, str) else one for one in faults]
+        """Simulate these faults from now on, and no others."""
+        parsed = [fault_from(fault) if isinstance(fault, str) else fault for fault in faults]
         with self._lock:
-            self._left = [[one, one.times] for one in read]
+            self._faults = parsed
+            self._used: Counter[int] = Counter()
 
     def take(self, target: str) -> Fault | None:
-        """Return what to do wrong with a request, if anything, and count it."""
+        """Return the fault for a request, if there is one, and count it."""
         with self._lock:
-            for entry in self._left:
-                fault, left = entry
-                if isinstance(fault, Fault) and fault.target == target and left != 0:
-                    if isinstance(left, int):
-                        entry[1] = left - 1
+            for index, fault in enumerate(self._faults):
+                if fault.target == target and (
+                    fault.times is None or self._used[index] < fault.times
+                ):
+                    self._used[index] += 1
                     return fault
         return None

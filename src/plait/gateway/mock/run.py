@@ -1,4 +1,4 @@
-"""Running the mock gateway: in a thread for tests, or until Ctrl-C for people."""
+"""Runs the mock gateway in a thread, or in the foreground."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ from typing import Any, Self
 import uvicorn
 
 from plait.errors import ConfigError
-from plait.gateway.mock.app import Mock, build_app
-from plait.gateway.mock.faults import Fault, Faults, fault_from
+from plait.gateway.mock.app import MockState, build_app
+from plait.gateway.mock.faults import Fault, Faults
 from plait.gateway.mock.records import Record
-from plait.gateway.mock.servers import MockServers
-from plait.gateway.mock.tools import read_mocks
+from plait.gateway.mock.servers import MockServers, read_mocks
 
 _START_SECONDS = 30.0
 
 DEFAULT_PORT = 5309
-"""Where the mock server of the platform's own tools listens."""
+"""The port of the mock server in the platform's own tools."""
 
 
 class MockGateway:
-    """A gateway on this machine; entering its context starts it.
+    """A local gateway; entering its context starts it.
 
-    `mocks` is a folder with a file of tools for each server.
+    `mocks` is a folder with a file of mock tools for each server.
     """
 
     def __init__(
@@ -41,17 +40,16 @@ class MockGateway:
         details: Mapping[str, Mapping[str, Any]] | None = None,
         require_token: bool = False,
     ) -> None:
-        """Take the folder, and what is special; `details` are more keys of servers' entries.
+        """Take the folder and the faults; `details` are more keys for the entries of servers.
 
         Raises:
-            ConfigError: A fault or a file of mocks is not written right.
+            ConfigError: A fault or a file of mocks is invalid.
         """
         folder = Path(mocks)
         for path in folder.glob("*.json"):
             read_mocks(path)
-        faults = Faults(fault_from(one) if isinstance(one, str) else one for one in fail)
-        self._mock = Mock(
-            MockServers(folder), faults, details=details or {}, require_token=require_token
+        self._mock = MockState(
+            MockServers(folder), Faults(fail), details=details or {}, require_token=require_token
         )
         self._port = port
         self._started = threading.Event()
@@ -59,23 +57,23 @@ class MockGateway:
 
     @property
     def faults(self) -> Faults:
-        """What goes wrong; `faults.set("discovery=500x2")` changes it."""
+        """The simulated faults; `faults.set("discovery=500x2")` changes them."""
         return self._mock.faults
 
     def requests(self, target: str | None = None) -> list[Record]:
-        """Return what was asked: `discovery`, `history`, or of a server; oldest first."""
+        """Return the requests to `discovery`, `history`, or a server; oldest first."""
         return self._mock.records.of(target)
 
     def clear(self) -> None:
-        """Forget what was asked."""
+        """Forget all requests."""
         self._mock.records.clear()
 
     def histories(self) -> list[Any]:
-        """Return the bodies of chat history that arrived and were accepted."""
-        return [one.json for one in self.requests("history") if one.status == 200]
+        """Return the bodies of chat history that were accepted."""
+        return [each.json for each in self.requests("history") if each.status == 200]
 
     def add_server(self, name: str, tools: Iterable[Mapping[str, Any]]) -> None:
-        """Write a file of mock tools."""
+        """Add a server with mock tools."""
         path = self._mock.servers.folder / f"{name}.json"
         path.write_text(json.dumps([dict(tool) for tool in tools]), "utf-8")
 
@@ -100,7 +98,7 @@ class MockGateway:
         self._thread.join(_START_SECONDS)
 
     def serve(self, on_ready: Callable[[str], None]) -> None:
-        """Serve until a signal ends it; `on_ready` gets the address."""
+        """Serve until a signal ends it; `on_ready` gets the URL."""
         server, listener = self._listen(lambda: on_ready(self.url))
         server.run(sockets=[listener])
 
@@ -128,7 +126,7 @@ class MockGateway:
 
 
 class _Announcing(uvicorn.Server):
-    """Says when it listens."""
+    """Calls `on_ready` when it listens."""
 
     def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
         super().__init__(config)

@@ -1,12 +1,15 @@
-"""The mock servers: each file of mocks is a real MCP server on Streamable HTTP."""
+"""Mock tools and servers: each file of mocks is an MCP server on Streamable HTTP."""
 
 from __future__ import annotations
 
+import json
 import random
-from collections.abc import AsyncGenerator
+import re
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import anyio.abc
@@ -17,13 +20,108 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.types import Receive, Scope, Send
 
 from plait._support.threads import in_thread
-from plait.gateway.mock.tools import MockTool, answer_of, read_mocks
+from plait.errors import ConfigError
+
+DEFAULT_TEMPLATE = "Mock response from {{name}}"
+
+_PLACEHOLDER = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
+
+_OVERRIDES = ("responseTemplate", "response", "mockResponse", "text", "value", "output")
+"""Arguments that replace the default template."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MockTool:
+    """A mock tool."""
+
+    name: str
+    description: str = ""
+    input_schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "object"})
+    response_template: str = DEFAULT_TEMPLATE
+    delay_seconds: float = 0.0
+    error_rate: float = 0.0
+    """The share of calls that fail, from 0 to 1."""
+
+    status_code: int = 200
+    """From 400 on, the result is an error."""
+
+    enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class MockAnswer:
+    """The reply of a mock tool."""
+
+    text: str
+    template: str
+    missing: tuple[str, ...]
+    """Placeholders without an argument."""
+
+
+def read_mocks(path: Path) -> tuple[MockTool, ...]:
+    """Read the tools of one server.
+
+    Raises:
+        ConfigError: The file is not a list of tools.
+    """
+    try:
+        document: object = json.loads(path.read_text("utf-8-sig"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from error
+    if not isinstance(document, list):
+        raise ConfigError(f"{path} is not a list of tools")
+    return tuple(_tool(path, entry) for entry in cast("list[object]", document))
+
+
+def _tool(path: Path, entry: object) -> MockTool:
+    match entry:
+        case {"name": str() as name} if name.strip():
+            fields = cast("Mapping[str, Any]", entry)
+        case _:
+            raise ConfigError(f"{path} has a tool without a name")
+    try:
+        return MockTool(
+            name=name,
+            description=str(fields.get("description") or ""),
+            input_schema=dict(fields.get("inputSchema") or {"type": "object"}),
+            response_template=str(fields.get("responseTemplate") or DEFAULT_TEMPLATE),
+            delay_seconds=float(fields.get("delayMs") or 0) / 1000,
+            error_rate=float(fields.get("errorRate") or 0),
+            status_code=int(fields.get("statusCode") or 200),
+            enabled=bool(fields.get("enabled", True)),
+        )
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{path}: the tool {name!r} is not written right: {error}") from error
+
+
+def answer_of(tool: MockTool, arguments: Mapping[str, Any]) -> MockAnswer:
+    """Fill in the template of a tool; placeholders without an argument stay."""
+    template = tool.response_template
+    if template == DEFAULT_TEMPLATE:
+        texts = (arguments.get(name) for name in _OVERRIDES)
+        template = next((text for text in texts if isinstance(text, str) and text), template)
+    values = {
+        name.lower(): value for name, value in ({"name": tool.name} | dict(arguments)).items()
+    }
+    missing: list[str] = []
+
+    def fill(match: re.Match[str]) -> str:
+        key = match[1].lower()
+        if key not in values:
+            missing.append(match[1])
+            return match[0]
+        value: object = values[key]
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+    text = _PLACEHOLDER.sub(fill, template)
+    return MockAnswer(text, template, tuple(dict.fromkeys(missing)))
+
 
 _FAILED_FROM = 400
 
 
 class MockServers:
-    """Serves the files of a folder; one that is changed or added counts from the next request."""
+    """Serves the files of a folder; changes take effect with the next request."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -32,7 +130,7 @@ class MockServers:
         self._starting = anyio.Lock()
 
     def names(self) -> list[str]:
-        """Return the servers there are."""
+        """Return the names of all servers."""
         return sorted(path.stem for path in self.folder.glob("*.json"))
 
     @asynccontextmanager
@@ -46,7 +144,7 @@ class MockServers:
                 group.cancel_scope.cancel()
 
     async def handle(self, name: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request to a server that exists."""
+        """Handle a request to an existing server."""
         async with self._starting:
             if name not in self._managers:
                 assert self._group is not None, "not running"  # noqa: S101
@@ -56,9 +154,9 @@ class MockServers:
         await self._managers[name].handle_request(scope, receive, send)
 
     async def tools_of(self, name: str) -> tuple[MockTool, ...]:
-        """Read the tools of a server as they are now."""
-        found = await in_thread(read_mocks, self.folder / f"{name}.json")
-        return tuple(tool for tool in found if tool.enabled)
+        """Read the enabled tools of a server."""
+        tools = await in_thread(read_mocks, self.folder / f"{name}.json")
+        return tuple(tool for tool in tools if tool.enabled)
 
 
 async def _run(
@@ -92,12 +190,12 @@ def _server(servers: MockServers, name: str) -> Server[Any]:
         tools = {tool.name: tool for tool in await servers.tools_of(name)}
         if params.name not in tools:
             raise MCPError(404, f"Mock tool '{params.name}' not found")
-        return await _called(tools[params.name], params.arguments or {})
+        return await _call(tools[params.name], params.arguments or {})
 
     return Server(name, version="1.0", on_list_tools=list_tools, on_call_tool=call_tool)
 
 
-async def _called(tool: MockTool, arguments: dict[str, Any]) -> types.CallToolResult:
+async def _call(tool: MockTool, arguments: dict[str, Any]) -> types.CallToolResult:
     await anyio.sleep(tool.delay_seconds)
     if random.random() < tool.error_rate:
         raise MCPError(500, f"Simulated error for mock tool '{tool.name}'")

@@ -10,7 +10,7 @@ import pytest
 
 from plait import ConfigError
 from plait.gateway.mock.faults import Fault, Faults, fault_from
-from plait.gateway.mock.tools import MockTool, answer_of, read_mocks
+from plait.gateway.mock.servers import MockTool, answer_of, read_mocks
 
 
 def tools_of(tmp_path: Path, document: object) -> tuple[MockTool, ...]:
