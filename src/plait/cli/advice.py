@@ -1,7 +1,7 @@
-"""What to do about a failure: one line per cause, in one place.
+"""Advice for errors: one line per cause.
 
-Causes are told apart by error class, HTTP status and the operating system's own errors in
-the chain of causes, never by the text of a message.
+Causes are identified by error class, HTTP status and operating system errors in the chain of
+causes, never by the text of a message.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ _INSTALLERS = {
     "docker": "install Docker and start it",
     "python": 'use "python3", or give the full path of the interpreter',
 }
-"""How to get the programs that most server configurations start."""
+"""How to install the programs that most server configurations start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """The cause of a failure, as a stable short name, and what to do about it."""
+    """The cause of an error, as a stable short name, and how to fix it."""
 
     code: str
 
@@ -69,31 +69,33 @@ class Advice:
 
 
 def fix_for(error: PlaitError, server: ServerConfig | None = None) -> str | None:
-    """Say in one line what to do about a failure, if there is anything worth saying."""
+    """Return one line of advice for an error, if there is any."""
     return advice_for(error, server).fix
 
 
 def advice_for(error: PlaitError, server: ServerConfig | None = None) -> Advice:
-    """Name the cause of a failure and what to do about it; `server` makes it specific."""
+    """Return the cause of an error and how to fix it; `server` makes it specific."""
     match error:
         case ConfigError():
             return Advice("config")
         case AuthRequiredError():
             return Advice("auth_required", _auth_fix(error, server))
         case ForbiddenError():
-            usual = "the credentials are known but not allowed to do this"
-            return Advice("forbidden", error.login or usual)
+            reason = "the credentials are valid, but do not permit this"
+            return Advice("forbidden", error.login or reason)
         case RateLimitedError():
             wait = f"{error.retry_after:g} s" if error.retry_after is not None else "a while"
             return Advice("rate_limited", f"wait {wait}, then try again")
         case ServerError():
-            return Advice("server_error", "the server itself failed: look at its log")
+            return Advice("server_error", "the server failed: check its log")
         case OutcomeUnknownError():
-            return Advice("outcome_unknown", "check whether it ran before you repeat it")
+            return Advice("outcome_unknown", "check whether it ran before repeating it")
         case CallTimeoutError():
             return Advice("call_timeout", "wait longer with --timeout SECONDS")
         case ListTimeoutError():
-            return Advice("list_timeout", "the server is connected but does not answer: restart it")
+            return Advice(
+                "list_timeout", "the server is connected but does not respond: restart it"
+            )
         case ToolNotFoundError():
             return Advice("tool_not_found", f"list them: plait tools {error.server or ''}".rstrip())
         case ResourceNotFoundError():
@@ -115,7 +117,7 @@ def advice_for(error: PlaitError, server: ServerConfig | None = None) -> Advice:
 def _auth_fix(error: AuthRequiredError, server: ServerConfig | None) -> str:
     if isinstance(server, RemoteOptions) and isinstance(server.auth, OAuth):
         if server.auth.grant == "client_credentials":
-            return "check client_id and its secret or key, and the scopes"
+            return "check client_id, its secret or key, and the scopes"
         return f"plait auth login {error.server or ''}".rstrip()
     return (
         'set the Authorization header: "headers": {"Authorization": "Bearer ${TOKEN}"}, '
@@ -150,7 +152,7 @@ def _command_advice(error: PlaitError, server: StdioServer) -> Advice | None:
         return Advice("not_executable", f"make it executable: chmod +x {server.command}")
     if isinstance(error, ConnectTimeoutError):
         return None
-    return Advice("start_failed", f"run it by hand to see why: {target_of(server)}")
+    return Advice("start_failed", f"run it in a terminal to see why: {target_of(server)}")
 
 
 def _on_path(server: StdioServer) -> bool:
@@ -158,7 +160,7 @@ def _on_path(server: StdioServer) -> bool:
 
 
 def command_fix(command: str) -> str:
-    """Say how to get a program that is not installed."""
+    """Return how to install a missing program."""
     program = PurePath(command).name.removesuffix(".exe").removesuffix(".cmd")
     if program == command and program in _INSTALLERS:
         return f"{_INSTALLERS[program]}, or give its full path"
@@ -171,9 +173,9 @@ def _network_advice(error: PlaitError, server: ServerConfig | None) -> Advice | 
     for cause in causes_of(error):
         match cause:
             case ssl.SSLCertVerificationError():
-                return Advice("certificate", "its certificate is not trusted; see SSL_CERT_FILE")
+                return Advice("certificate", "its certificate is not trusted: set SSL_CERT_FILE")
             case ssl.SSLError():
-                return Advice("tls", "check https:// against http:// in the URL")
+                return Advice("tls", "check whether the URL needs http:// or https://")
             case socket.gaierror():
                 return Advice("unknown_host", "check the host name in the URL")
             case ConnectionRefusedError():
@@ -192,18 +194,18 @@ def _running_fix(server: ServerConfig | None) -> str:
 
 def _path_fix(server: ServerConfig | None) -> str:
     path = urlsplit(server.url).path if isinstance(server, RemoteOptions) else ""
-    others = [usual for usual in ("/mcp", "/sse") if usual != path.rstrip("/")]
+    others = [common for common in ("/mcp", "/sse") if common != path.rstrip("/")]
     return f"check the path of the URL (try {' or '.join(others)})"
 
 
 def _slow_start_fix(server: ServerConfig | None) -> str:
     if isinstance(server, StdioServer):
-        return 'run its command by hand to see why; a slow start needs a higher "connect_timeout"'
-    return 'does an MCP server listen there? a slow one needs a higher "connect_timeout"'
+        return 'run its command in a terminal to see why, or raise "connect_timeout"'
+    return 'check that an MCP server listens there, or raise "connect_timeout"'
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and everything that led to it, groups opened, nearest first."""
+    """Yield an error and its causes, including those in exception groups, nearest first."""
     waiting: list[BaseException] = [error]
     seen: set[int] = set()
     while waiting:
@@ -221,7 +223,7 @@ def causes_of(error: BaseException) -> Iterator[BaseException]:
 
 
 def target_of(server: ServerConfig) -> str:
-    """Return the command line or the URL of a server, fit to be shown to anybody."""
+    """Return the command line or the URL of a server, without secrets."""
     redact = Redactor(secret_values(server))
     match server:
         case StdioServer():
@@ -238,9 +240,9 @@ def address_of(server: ServerConfig) -> str | None:
     if not isinstance(server, RemoteOptions):
         return None
     parts = urlsplit(server.url)
-    usual = 443 if parts.scheme in {"https", "wss"} else 80
+    default_port = 443 if parts.scheme in {"https", "wss"} else 80
     try:
-        port = parts.port or usual
+        port = parts.port or default_port
     except ValueError:
-        port = usual
+        port = default_port
     return f"{parts.hostname}:{port}"

@@ -1,4 +1,4 @@
-"""Asking whoever sits at the terminal about calls that the policy wants approved."""
+"""Prompts on the terminal for calls that need approval by the policy."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ _NO = frozenset({"n", "no", ""})
 _ALWAYS = frozenset({"a", "always"})
 _LINE_BYTES = 4096
 
-NOBODY = "there is no terminal to ask on; run it in one, or approve with --yes"
+NO_TERMINAL = "there is no terminal to prompt on; run it in one, or approve with --yes"
 
 
 class TerminalApproval:
-    """Asks on the terminal, one question at a time; "always" holds for as long as this lives."""
+    """Prompts on the terminal, one call at a time; remembers "always" for each tool."""
 
     def __init__(self, *, yes: bool = False, ask: bool = True) -> None:
-        """Ask, or approve of everything without asking if `yes`."""
+        """Approve everything if `yes`; reject instead of prompting unless `ask`."""
         self._yes = yes
         self._ask = ask
         self._always: set[str] = set()
         self._turn = asyncio.Lock()
 
     async def __call__(self, request: ApprovalRequest) -> Approval:
-        """Return what the person decides; where there is none, the call is rejected."""
+        """Return the decision of the user; without a terminal, the call is rejected."""
         if self._yes or request.where in self._always:
             return Approval("approve")
         if not self._ask or not sys.stdin.isatty():
-            return Approval("reject", message=NOBODY)
+            return Approval("reject", message=NO_TERMINAL)
         async with self._turn:
-            return await self._asked(request)
+            return await self._prompt(request)
 
-    async def _asked(self, request: ApprovalRequest) -> Approval:
-        if request.where in self._always:  # said while this one waited for its turn
+    async def _prompt(self, request: ApprovalRequest) -> Approval:
+        if request.where in self._always:  # answered while this request waited
             return Approval("approve")
         print_aside(
             "policy", f"{request.where} needs your approval: {request.reason}", colour="cyan"
@@ -57,9 +57,9 @@ class TerminalApproval:
             if word in _ALWAYS | _YES:
                 return Approval("approve")
             if word in _NO:
-                return Approval("reject", message="the person at the terminal said no")
+                return Approval("reject", message="the user rejected the call on the terminal")
 
 
 def _typed_line() -> str:
-    # Not sys.stdin.readline: at Ctrl-C the thread would keep the lock that Python's end needs.
+    # Not sys.stdin.readline: at Ctrl-C the thread would hold a lock that shutdown needs.
     return os.read(sys.stdin.fileno(), _LINE_BYTES).decode(errors="replace")

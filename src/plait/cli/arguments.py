@@ -18,25 +18,21 @@ import errno
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
-from plait.cli.schemas import Schema, item_schema, json_types, parameters_of, schema_at, type_label
+from plait.cli.exits import ArgumentError
+from plait.cli.schemas import item_schema, json_types, parameters_of, schema_at, type_label
 
 ReadText = Callable[[str], str]
 """Returns the text of a file; `-` is stdin."""
 
 
-class ArgumentError(ValueError):
-    """An argument on the command line cannot be understood."""
-
-    hint: str | None = None
-    """The parameters there are."""
-
-
-def parse_arguments(words: Sequence[str], schema: Schema, read_text: ReadText) -> dict[str, Any]:
-    """Read the words as the arguments of a tool with this input schema.
+def parse_arguments(
+    words: Sequence[str], schema: Mapping[str, Any], read_text: ReadText
+) -> dict[str, Any]:
+    """Parse the words as the arguments of a tool with this input schema.
 
     Raises:
         ArgumentError: A word is neither JSON nor a pair, or a value has the wrong type.
@@ -49,19 +45,19 @@ def parse_arguments(words: Sequence[str], schema: Schema, read_text: ReadText) -
         raise
 
 
-def _parse(words: Sequence[str], schema: Schema, read_text: ReadText) -> dict[str, Any]:
+def _parse(words: Sequence[str], schema: Mapping[str, Any], read_text: ReadText) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     pairs = list(words)
     if pairs and _is_whole_object(pairs[0]):
         arguments = _whole_object(pairs.pop(0), read_text)
-    given: dict[tuple[str, ...], bool] = {}
+    set_paths: dict[tuple[str, ...], bool] = {}
     for word in pairs:
         path, value, is_item = _pair(word, schema, read_text)
-        if path in given:
-            if not (is_item and given[path]):
-                raise ArgumentError(f"{'.'.join(path)} is given twice")
+        if path in set_paths:
+            if not (is_item and set_paths[path]):
+                raise ArgumentError(f"{'.'.join(path)} is set twice")
             value = [*_get(arguments, path), *cast("list[Any]", value)]
-        given[path] = is_item
+        set_paths[path] = is_item
         _set(arguments, path, value)
     return arguments
 
@@ -80,8 +76,10 @@ def _whole_object(word: str, read_text: ReadText) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def _pair(word: str, schema: Schema, read_text: ReadText) -> tuple[tuple[str, ...], Any, bool]:
-    """Split one word into path and value; the flag marks one item of a list."""
+def _pair(
+    word: str, schema: Mapping[str, Any], read_text: ReadText
+) -> tuple[tuple[str, ...], Any, bool]:
+    """Split a word into path and value; the flag marks a list item."""
     key, equals, text = word.partition("=")
     if not equals or key in {"", ":"}:
         _reject(word, schema)
@@ -94,18 +92,18 @@ def _pair(word: str, schema: Schema, read_text: ReadText) -> tuple[tuple[str, ..
         text = _read(text[1:], read_text)
     if as_json:
         return path, _json(text, key), False
-    value, is_item = _typed(text, key, schema_at(schema, path), schema)
+    value, is_item = _typed(text, key, schema_at(schema, path))
     return path, value, is_item
 
 
-def _reject(word: str, schema: Schema) -> NoReturn:
+def _reject(word: str, schema: Mapping[str, Any]) -> NoReturn:
     names = [parameter.name for parameter in parameters_of(schema) if parameter.required]
     names = names or [parameter.name for parameter in parameters_of(schema)]
     example = f"{names[0]}={word}" if len(names) == 1 else "key=value"
     raise ArgumentError(f"{word!r} is neither JSON nor a pair; write {example}")
 
 
-def _path(key: str, schema: Schema) -> tuple[str, ...]:
+def _path(key: str, schema: Mapping[str, Any]) -> tuple[str, ...]:
     if any(parameter.name == key for parameter in parameters_of(schema)):
         return (key,)
     parts = tuple(part.replace("\\.", ".") for part in re.split(r"(?<!\\)\.", key))
@@ -114,9 +112,9 @@ def _path(key: str, schema: Schema) -> tuple[str, ...]:
     return parts
 
 
-def _typed(text: str, key: str, schema: Schema, root: Schema) -> tuple[Any, bool]:
-    """Give a value the type its schema wants; the flag marks one item of a list."""
-    kinds = json_types(schema, root)
+def _typed(text: str, key: str, schema: dict[str, Any]) -> tuple[Any, bool]:
+    """Convert a value to the type of its schema; the flag marks a list item."""
+    kinds = json_types(schema)
     if "string" in kinds:
         return text, False
     value = _json_or_text(text)
@@ -127,9 +125,9 @@ def _typed(text: str, key: str, schema: Schema, root: Schema) -> tuple[Any, bool
     if _fits(value, kinds):
         return value, False
     if "array" in kinds:
-        item, _ = _typed(text, key, item_schema(schema, root), root)
+        item, _ = _typed(text, key, item_schema(schema))
         return [item], True
-    raise ArgumentError(f"{key}: the tool wants {type_label(schema, root)}, not {text!r}")
+    raise ArgumentError(f"{key}: must be {type_label(schema)}, not {text!r}")
 
 
 def _fits(value: object, kinds: frozenset[str]) -> bool:
@@ -198,25 +196,24 @@ def _set(target: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
     for name in path[:-1]:
         inner = inner.setdefault(name, {})
         if not isinstance(inner, dict):
-            raise ArgumentError(f"{'.'.join(path)}: {name} already has a value of its own")
+            raise ArgumentError(f"{'.'.join(path)}: {name} already has a value")
         inner = cast("dict[str, Any]", inner)
     if isinstance(inner.get(path[-1]), dict) and not isinstance(value, dict):
-        raise ArgumentError(f"{'.'.join(path)} is given both as a whole and in parts")
+        raise ArgumentError(f"{'.'.join(path)} is set both as a whole and in parts")
     inner[path[-1]] = value
 
 
 def reader_for(words: Iterable[str]) -> Callable[[str], str]:
-    """Return a function that gives the text of a file; `-` is stdin.
+    """Return a function that reads the text of a file; `-` is stdin.
 
-    Stdin is read at once if a word asks for it: nothing else may wait while a person types.
-    It may be used once or many times; the function raises `OSError` or `UnicodeDecodeError`
-    for a file that cannot be read.
+    If a word refers to stdin, it is read immediately, before any server is contacted.
+    The function raises `OSError` or `UnicodeDecodeError` for a file that cannot be read.
     """
     uses_stdin = any(word in {"-", "@-"} or word.endswith("=@-") for word in words)
-    typed = sys.stdin.buffer.read() if uses_stdin else b""
+    stdin = sys.stdin.buffer.read() if uses_stdin else b""
 
     def read_text(path: str) -> str:
-        data = typed if path == "-" else Path(path).expanduser().read_bytes()
+        data = stdin if path == "-" else Path(path).expanduser().read_bytes()
         return data.decode("utf-8-sig")
 
     return read_text

@@ -1,4 +1,4 @@
-"""Show on a terminal how connecting to each server goes, and leave no trace of it."""
+"""A transient progress display of connections on the terminal."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _PERIOD_SECONDS = 0.1
 
 _PATIENCE_SECONDS = 0.2
-"""What is done sooner than this needs no progress display."""
+"""Faster operations show no progress."""
 
 
 class Progress:
-    """Shows the state of every server on stderr while a block runs; silent off a terminal."""
+    """Shows the state of every server on stderr while a block runs, if stderr is a terminal."""
 
     def __init__(self, box: Toolbox, *, enabled: bool) -> None:
         self._box = box
@@ -64,7 +64,7 @@ class Progress:
 
 
 def progress_view(status: Status, elapsed_seconds: float) -> Group:
-    """Draw one line per server: a spinner, a tick or a cross, and what is known."""
+    """Make one line per server: a spinner, tick or cross, and its state."""
     from rich.console import Group
     from rich.text import Text
 

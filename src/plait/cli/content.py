@@ -1,4 +1,4 @@
-"""What a tool, resource or prompt returns, as text for a person and as files."""
+"""Content of tools, resources and prompts as text and files."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ ResourceContents = types.TextResourceContents | types.BlobResourceContents
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One block of content: text to print, or data that can be saved."""
+    """A content block: text to print, or data to save."""
 
     text: str | None = None
 
     label: str = ""
-    """What it is, for data: `image image/png, 12.3 kB`."""
+    """A description of data: `image image/png, 12.3 kB`."""
 
     data: bytes | None = None
 
     suffix: str = ""
-    """How a file with the data should end: `.png`."""
+    """The file extension for the data: `.png`."""
 
     saved: Path | None = None
 
@@ -72,13 +72,13 @@ def _data_part(kind: str, mime_type: str | None, encoded: str) -> Part:
     try:
         data = base64.b64decode(encoded, validate=True)
     except binascii.Error:
-        return Part(label=f"{kind} {mime_type}, damaged: not base64")
+        return Part(label=f"{kind} {mime_type}, invalid base64")
     suffix = mimetypes.guess_extension(mime_type.split(";")[0].strip()) or ".bin"
     return Part(label=f"{kind} {mime_type}, {size_label(len(data))}", data=data, suffix=suffix)
 
 
 def saved_parts(parts: Iterable[Part], folder: Path, stem: str) -> list[Part]:
-    """Write every part that holds data into the folder, never over an existing file."""
+    """Write every part with data to the folder, without overwriting files."""
     safe_stem = re.sub(r"[^A-Za-z0-9_-]+", "_", stem).strip("_") or "content"
     result: list[Part] = []
     for part in parts:
@@ -104,5 +104,5 @@ def _write_new(folder: Path, stem: str, suffix: str, data: bytes) -> Path:
 
 
 def has_text(parts: Sequence[Part]) -> bool:
-    """Say whether there is anything to read in the parts."""
+    """Return whether any part has text."""
     return any(part.text for part in parts)

@@ -1,11 +1,10 @@
-"""The exit codes of the command line, and which error ends in which."""
+"""The exit codes of the command line, and the errors they stand for."""
 
 from __future__ import annotations
 
 import asyncio
 from enum import IntEnum
 
-from plait.cli.arguments import ArgumentError
 from plait.errors import (
     AgentError,
     AgentServerConfigError,
@@ -36,8 +35,15 @@ from plait.errors import (
 )
 
 
+class ArgumentError(ValueError):
+    """An argument on the command line cannot be parsed."""
+
+    hint: str | None = None
+    """The parameters of the tool."""
+
+
 class Exit(IntEnum):
-    """How a command ended, as a shell sees it."""
+    """The exit code of a command."""
 
     OK = 0
     TOOL_FAILED = 1
@@ -57,7 +63,7 @@ class Exit(IntEnum):
 
     @property
     def meaning(self) -> str:
-        """Say in one sentence what the code stands for."""
+        """The meaning of the code in a sentence."""
         return _MEANINGS[self]
 
 
@@ -65,38 +71,36 @@ _MEANINGS: dict[Exit, str] = {
     Exit.OK: "Everything worked.",
     Exit.TOOL_FAILED: "The tool ran and reported a failure (`isError`).",
     Exit.USAGE: (
-        "The command line is wrong: an unknown option, a missing or malformed argument, "
-        "arguments that do not fit the tool, a file that cannot be written or is no trace."
+        "The command line is invalid: an unknown option, a missing or malformed argument, "
+        "arguments that do not match the tool, a file that cannot be written or is not a trace."
     ),
     Exit.UNREACHABLE: (
         "A server could not be reached, or the connection broke before anything ran. "
-        "Commands that ask several servers print what they got and end with this code "
-        "when at least one is missing."
+        "Commands that query several servers print the results of the others and exit with this "
+        "code."
     ),
     Exit.CONFIG: (
-        "The configuration is missing or wrong, names no such server, or forbids the call."
+        "The configuration is missing or invalid, has no such server, or forbids the call."
     ),
-    Exit.AUTH: "The server wants credentials, or refuses the ones it got (HTTP 401, 403).",
+    Exit.AUTH: "The server needs credentials, or rejects them (HTTP 401, 403).",
     Exit.PROTOCOL: (
-        "The server answered with a protocol error, or has no such tool, resource or prompt."
+        "The server returned a protocol error, or has no such tool, resource or prompt."
     ),
     Exit.OUTCOME_UNKNOWN: (
-        "The call was sent and its answer was lost: the tool may have run. Check before repeating."
+        "The call was sent and its result was lost: the tool may have run. Check before repeating."
     ),
-    Exit.DRIFT: "Tools are not as they were locked (`plait lock --check`).",
-    Exit.AGENT_FAILED: "A run of an agent ended without a result.",
-    Exit.TURNS_USED_UP: (
-        "A run of an agent needed more turns than it has; what was said so far is printed."
-    ),
+    Exit.DRIFT: "Tools differ from the lockfile (`plait lock --check`).",
+    Exit.AGENT_FAILED: "An agent run failed.",
+    Exit.TURNS_USED_UP: ("An agent run reached its turn limit; the partial answer is printed."),
     Exit.INTERNAL: "A defect in plait; run again with `-v` for the traceback.",
-    Exit.TIMEOUT: "The tool, list, read or run gave no answer in time; a tool may have run.",
-    Exit.INTERRUPTED: "Stopped with Ctrl-C; servers started by the command are closed.",
-    Exit.TERMINATED: "A run of an agent was stopped with SIGTERM; its servers are closed.",
+    Exit.TIMEOUT: "A call, list, read or run timed out; a tool may have run.",
+    Exit.INTERRUPTED: "Stopped with Ctrl-C; servers started by the command are stopped.",
+    Exit.TERMINATED: "An agent run was stopped with SIGTERM; its servers are stopped.",
 }
 
 
 def exit_code_for(error: BaseException) -> Exit:
-    """Say which exit code a failure ends in."""
+    """Return the exit code for an error."""
     match error:
         case ArgumentError() | InvalidArgumentsError() | RefusedError() | TraceFormatError():
             return Exit.USAGE
@@ -112,7 +116,7 @@ def exit_code_for(error: BaseException) -> Exit:
             return Exit.OUTCOME_UNKNOWN
         case ToolFailedError():
             return Exit.TOOL_FAILED
-        # Before the builtin timeout: a handshake that never ends is a server that is not there.
+        # Before the builtin timeout: a handshake timeout means that the server is unreachable.
         case ConnectError():
             return Exit.UNREACHABLE
         case TimeoutError():

@@ -1,4 +1,4 @@
-"""Errors as a person reads them: what happened, and what to do about it."""
+"""Errors as printed on the terminal: what happened, and how to fix it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 from plait._support.redact import Redactor
 from plait.cli.advice import fix_for
-from plait.cli.arguments import ArgumentError
+from plait.cli.exits import ArgumentError
 from plait.cli.options import settings_of
 from plait.cli.terminal import print_aside, visible, wrapped
 from plait.client.config.secrets import secret_values
@@ -20,7 +20,7 @@ from plait.errors import ConfigError, PlaitError, Problem
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What is printed of an error."""
+    """An error as printed."""
 
     headline: str
 
@@ -44,7 +44,7 @@ def show_failure(ctx: click.Context, error: Exception) -> None:
 
 
 def _traceback(error: Exception, servers: Iterable[ServerConfig]) -> str:
-    """Write where an error came from; errors of libraries in it may quote secrets."""
+    """Format the traceback, with secrets redacted."""
     import traceback
 
     redact = Redactor(secret for server in servers for secret in secret_values(server))
@@ -52,7 +52,7 @@ def _traceback(error: Exception, servers: Iterable[ServerConfig]) -> str:
 
 
 def block_for(error: Exception, server: ServerConfig | None = None) -> Block:
-    """Say what happened and what to do; every problem of a configuration has its own line."""
+    """Format an error; every problem of a configuration has its own line."""
     match error:
         case ConfigError() if error.problems:
             return _block_for_problems(error.problems)
@@ -65,7 +65,7 @@ def block_for(error: Exception, server: ServerConfig | None = None) -> Block:
             return Block(f"{error.filename}: {error.strerror}")
         case _:
             name = type(error).__name__
-            return Block(f"a defect in plait: {name}: {error}", hint="-v shows where it happened")
+            return Block(f"internal error: {name}: {error}", hint="-v shows the traceback")
 
 
 def _block_for_problems(problems: tuple[Problem, ...]) -> Block:

@@ -1,13 +1,18 @@
-"""Forms that servers want a person to fill in: their fields, and what fits into each."""
+"""Forms of elicitation requests: their fields, and how answers are parsed and checked."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime
-from typing import Any, Literal, cast
+from typing import Any, Literal
 from urllib.parse import urlsplit
+
+from plait.cli.schemas import readable_schema
+from plait.client.catalog.schemas.values import as_list, as_schema
+from plait.client.catalog.validation import validator_for_schema
 
 Kind = Literal["text", "integer", "number", "boolean", "choice", "choices"]
 
@@ -16,13 +21,13 @@ _NO = frozenset({"n", "no", "false", "0"})
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
 
 
-class UnfitError(ValueError):
-    """A value does not fit into its field; the message says what does."""
+class InvalidAnswerError(ValueError):
+    """A value is not valid for its field; the message says what is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormField:
-    """One value that a server asks for."""
+    """One value of an elicitation request."""
 
     name: str
     kind: Kind
@@ -30,42 +35,43 @@ class FormField:
     description: str = ""
     required: bool = False
     default: Any = None
-    """What an empty answer means; `None` if it means nothing."""
+    """The value of an empty answer; `None` if there is none."""
 
     choices: tuple[tuple[str, str], ...] = ()
-    """The values to choose from, each with what is shown of it."""
+    """The values to choose from, each with its title."""
 
     schema: Mapping[str, Any]
-    """The limits, as the server wrote them."""
+    """The schema of the field."""
 
     @property
     def hint(self) -> str:
-        """Say in a few words what may be typed."""
-        return ", ".join(part for part in (_wanted(self), *_limits(self)) if part)
+        """A short description of valid input."""
+        return ", ".join(part for part in (_expected(self), *_limits(self)) if part)
 
 
 def fields_of(schema: Mapping[str, Any]) -> tuple[FormField, ...]:
-    """Read the fields of a requested schema, in its order."""
-    required = schema.get("required")
-    needed = cast("list[object]", required) if isinstance(required, list) else []
-    properties = _object(schema.get("properties"))
+    """Return the fields of a requested schema, in its order."""
+    root = readable_schema(schema)
+    required = as_list(root.get("required"))
+    properties = as_schema(root.get("properties"))
     return tuple(
-        _field(name, _object(inner), required=name in needed) for name, inner in properties.items()
+        _field(name, as_schema(inner), required=name in required)
+        for name, inner in properties.items()
     )
 
 
 def _field(name: str, schema: Mapping[str, Any], *, required: bool) -> FormField:
-    kind = schema.get("type")
-    choices = _choices(_object(schema.get("items")) if kind == "array" else schema)
-    plain: dict[object, Kind] = {"integer": "integer", "number": "number", "boolean": "boolean"}
-    found: Kind = plain.get(kind, "text")
-    if kind == "array":
-        found = "choices"
+    json_type = schema.get("type")
+    choices = _choices(as_schema(schema.get("items")) if json_type == "array" else schema)
+    kinds: dict[object, Kind] = {"integer": "integer", "number": "number", "boolean": "boolean"}
+    kind: Kind = kinds.get(json_type, "text")
+    if json_type == "array":
+        kind = "choices"
     elif choices:
-        found = "choice"
+        kind = "choice"
     field = FormField(
         name=name,
-        kind=found,
+        kind=kind,
         title=str(schema.get("title") or ""),
         description=str(schema.get("description") or ""),
         required=required,
@@ -76,81 +82,89 @@ def _field(name: str, schema: Mapping[str, Any], *, required: bool) -> FormField
 
 
 def _with_default(field: FormField, default: Any) -> FormField:
-    """Add the default, if it fits."""
+    """Add the default, if it is valid."""
     try:
         return field if default is None else replace(field, default=checked(field, default))
-    except UnfitError:
+    except InvalidAnswerError:
         return field
 
 
 def _choices(schema: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Read the values of an enum, with their titles if it has any."""
+    """Return the values of an enum, with their titles."""
     for key in ("oneOf", "anyOf"):
-        options = [_object(one) for one in _list(schema.get(key))]
-        if options and all("const" in one for one in options):
-            return tuple((str(one["const"]), str(one.get("title") or "")) for one in options)
-    values = [str(one) for one in _list(schema.get("enum"))]
-    names = [str(one) for one in _list(schema.get("enumNames"))]
+        options = [as_schema(option) for option in as_list(schema.get(key))]
+        if options and all("const" in option for option in options):
+            return tuple((str(item["const"]), str(item.get("title") or "")) for item in options)
+    values = [str(value) for value in as_list(schema.get("enum"))]
+    names = [str(name) for name in as_list(schema.get("enumNames"))]
     titles = names if len(names) == len(values) else [""] * len(values)
     return tuple(zip(values, titles, strict=True))
 
 
 def parsed(field: FormField, text: str) -> Any:
-    """Read what was typed into a field.
+    """Parse the input for a field.
 
     Raises:
-        UnfitError: It does not fit.
+        InvalidAnswerError: It is not valid.
     """
     word = text.strip()
     match field.kind:
         case "boolean":
             if word.lower() in _YES | _NO:
                 return word.lower() in _YES
-            raise UnfitError("type y or n")
+            raise InvalidAnswerError("type y or n")
         case "integer" | "number":
             try:
                 number = int(word) if field.kind == "integer" else float(word)
             except ValueError:
-                raise UnfitError(f"type {_wanted(field)}") from None
+                raise InvalidAnswerError(f"type {_expected(field)}") from None
             return checked(field, number)
         case "choice":
             return _chosen(field, word)
         case "choices":
-            words = [one.strip() for one in word.split(",") if one.strip()]
-            return checked(field, list(dict.fromkeys(_chosen(field, one) for one in words)))
+            words = [item.strip() for item in word.split(",") if item.strip()]
+            return checked(field, list(dict.fromkeys(_chosen(field, item) for item in words)))
         case "text":
             return checked(field, text)
 
 
 def checked(field: FormField, value: Any) -> Any:
-    """Return a value that fits into a field.
+    """Return a value if it is valid for a field.
 
     Raises:
-        UnfitError: It does not fit.
+        InvalidAnswerError: It is not.
     """
-    match field.kind:
-        case "boolean":
-            _demand(isinstance(value, bool), "must be true or false")
-        case "integer" | "number":
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            _demand(whole or (field.kind == "number" and isinstance(value, float)), _must(field))
-            _check_number(field.schema, value)
-        case "choice":
-            _demand(value in {one for one, _ in field.choices}, _must(field))
-        case "choices":
-            _demand(isinstance(value, list), _must(field))
-            known = {one for one, _ in field.choices}
-            _demand(not known or all(one in known for one in value), _must(field))
-            _check_size(field.schema, value, ("minItems", "maxItems"), "values")
-        case "text":
-            _demand(isinstance(value, str), "must be text")
-            _check_size(field.schema, value, ("minLength", "maxLength"), "characters")
-            _check_format(field.schema, value)
+    for violation in validator_for_schema(_limits_of(field)).violations(value):
+        reason = _REASONS.get(violation.keyword)
+        raise InvalidAnswerError(reason.format(violation.expected) if reason else _must(field))
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidAnswerError("must be a number")
+    if isinstance(value, str) and field.kind == "text":
+        _check_format(field.schema, value)
     return value
 
 
+def _limits_of(field: FormField) -> dict[str, Any]:
+    """Return the schema that a value must match."""
+    choices = {"enum": [value for value, _ in field.choices]} if field.choices else {}
+    if field.kind == "choices":
+        return {**field.schema, "type": "array", "items": choices}
+    types = {"text": "string", "choice": "string"}
+    return {**field.schema, "type": types.get(field.kind, field.kind), **choices}
+
+
+_REASONS = {
+    "minimum": "must be at least {}",
+    "maximum": "must be at most {}",
+    "minLength": "needs at least {} characters",
+    "maxLength": "takes at most {} characters",
+    "minItems": "needs at least {} values",
+    "maxItems": "takes at most {} values",
+}
+
+
 def _chosen(field: FormField, word: str) -> str:
-    """Find a choice by its number, or by what it is or is called."""
+    """Find a choice by its number, value or title."""
     if not field.choices:
         return word
     if word.isdecimal() and 1 <= int(word) <= len(field.choices):
@@ -158,41 +172,29 @@ def _chosen(field: FormField, word: str) -> str:
     for value, title in field.choices:
         if word in {value, title} or word.casefold() == value.casefold():
             return value
-    raise UnfitError(f"type a number from 1 to {len(field.choices)}")
-
-
-def _check_number(schema: Mapping[str, Any], value: float) -> None:
-    least, most = schema.get("minimum"), schema.get("maximum")
-    _demand(value == value and abs(value) != float("inf"), "must be a number")
-    _demand(not isinstance(least, int | float) or value >= least, f"must be at least {least}")
-    _demand(not isinstance(most, int | float) or value <= most, f"must be at most {most}")
-
-
-def _check_size(
-    schema: Mapping[str, Any], value: Sequence[Any], keys: tuple[str, str], noun: str
-) -> None:
-    least, most = (schema.get(key) for key in keys)
-    _demand(not isinstance(least, int) or len(value) >= least, f"needs at least {least} {noun}")
-    _demand(not isinstance(most, int) or len(value) <= most, f"takes at most {most} {noun}")
+    raise InvalidAnswerError(f"type a number from 1 to {len(field.choices)}")
 
 
 def _check_format(schema: Mapping[str, Any], value: str) -> None:
-    form = schema.get("format")
-    reason = _FORMATS.get(str(form))
+    name = schema.get("format")
+    reason = _FORMATS.get(str(name))
     if reason is None:
         return
+    is_valid = True
     try:
-        if form == "date":
+        if name == "date":
             date.fromisoformat(value)
-        elif form == "date-time":
+        elif name == "date-time":
             datetime.fromisoformat(value)
-        elif form == "email":
-            _demand(_EMAIL.fullmatch(value) is not None, reason)
+        elif name == "email":
+            is_valid = _EMAIL.fullmatch(value) is not None
         else:
             parts = urlsplit(value)
-            _demand(bool(parts.scheme and (parts.netloc or parts.path)), reason)
+            is_valid = bool(parts.scheme and (parts.netloc or parts.path))
     except ValueError:
-        raise UnfitError(f"must be {reason}") from None
+        is_valid = False
+    if not is_valid:
+        raise InvalidAnswerError(f"must be {reason}")
 
 
 _FORMATS = {
@@ -203,7 +205,7 @@ _FORMATS = {
 }
 
 
-def _wanted(field: FormField) -> str:
+def _expected(field: FormField) -> str:
     match field.kind:
         case "boolean":
             return "y or n"
@@ -215,8 +217,8 @@ def _wanted(field: FormField) -> str:
             return f"1 to {len(field.choices)}"
         case "choices":
             if field.choices:
-                return f"numbers from 1 to {len(field.choices)}, with commas between them"
-            return "values with commas between them"
+                return f"numbers from 1 to {len(field.choices)}, separated by commas"
+            return "values, separated by commas"
         case "text":
             return _FORMATS.get(str(field.schema.get("format")), "")
 
@@ -225,7 +227,7 @@ def _must(field: FormField) -> str:
     if field.choices:
         listed = ", ".join(value for value, _ in field.choices)
         return f"must be {'some' if field.kind == 'choices' else 'one'} of {listed}"
-    return f"must be {_wanted(field)}"
+    return f"must be {_expected(field)}"
 
 
 def _limits(field: FormField) -> list[str]:
@@ -237,18 +239,5 @@ def _limits(field: FormField) -> list[str]:
         "minItems": "{} or more",
         "maxItems": "{} or fewer",
     }
-    found = ((text, field.schema.get(key)) for key, text in names.items())
-    return [text.format(limit) for text, limit in found if isinstance(limit, int | float) and limit]
-
-
-def _demand(fits: bool, reason: str) -> None:
-    if not fits:
-        raise UnfitError(reason)
-
-
-def _object(value: object) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
-
-
-def _list(value: object) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []
+    limits = ((text, field.schema.get(key)) for key, text in names.items())
+    return [text.format(limit) for text, limit in limits if limit]

@@ -1,4 +1,4 @@
-"""Questions of servers, put to the person at the terminal."""
+"""Elicitation requests of servers, answered on the terminal."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ from mcp_types import (
 
 from plait._support.exception_groups import one_line
 from plait._support.threads import in_thread
-from plait.cli.arguments import ArgumentError, ReadText, parse_arguments
-from plait.cli.forms import FormField, UnfitError, checked, fields_of, parsed
+from plait.cli.arguments import ReadText, parse_arguments
+from plait.cli.exits import ArgumentError
+from plait.cli.forms import FormField, InvalidAnswerError, checked, fields_of, parsed
 from plait.cli.terminal import is_terminal, print_aside, visible
 
 ReadLine = Callable[[], Awaitable[str | None]]
-"""Returns the next line that a person types, or `None` at the end of the input."""
+"""Returns the next line of input, or `None` at its end."""
 
 _LONGEST_LINE = 65536
-_WAYS_OUT = "Enter skips or takes the default; !decline says no, !cancel or Ctrl-D gives no answer"
+_KEYS_HELP = "Enter skips or takes the default; !decline declines, !cancel or Ctrl-D cancels"
 
 
 class _RefusedError(Exception):
-    """The person does not answer."""
+    """The user declines or cancels."""
 
     def __init__(self, action: Any) -> None:
         super().__init__(action)
@@ -43,28 +44,28 @@ class _RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Questioner:
-    """Answers questions of a server: beforehand, on the terminal, or not at all."""
+    """Answers elicitation requests: from the command line, on the terminal, or by declining."""
 
     server: str
     tool: str | None = None
-    """The tool whose call it answers for; `None` where it is not known."""
+    """The tool that is called; `None` if unknown."""
 
     answers: Sequence[str] | None = ()
-    """Answers from the command line, as `KEY=VALUE`; `None` where none can be given."""
+    """Answers from the command line, as `KEY=VALUE`; `None` if the command takes none."""
 
     read_text: ReadText
-    """Reads the files that answers name."""
+    """Reads the files that answers refer to."""
 
     read_line: ReadLine | None = None
-    """Where a person types; `None` if nobody is there."""
+    """Reads input of the user; `None` without a terminal."""
 
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while a question is on the terminal."""
+    """Held while a request is on the terminal."""
 
     async def __call__(
         self, context: ClientRequestContext, params: ElicitRequestParams
     ) -> ElicitResult:
-        """Answer one question."""
+        """Answer a request."""
         del context
         async with self._turn:
             try:
@@ -77,105 +78,109 @@ class Questioner:
     async def _fill_in(self, params: ElicitRequestFormParams) -> ElicitResult:
         schema: dict[str, Any] = dict(params.requested_schema)
         fields = fields_of(schema)
-        content = self._given(fields, schema)
-        # Whoever gives answers beforehand wants to be asked only for what is missing.
-        left = [
-            one
-            for one in fields
-            if one.name not in content and (one.required or not content) and self._is_open(one)
+        content = self._known_answers(fields, schema)
+        # With answers from the command line, prompt only for missing required fields.
+        missing = [
+            form_field
+            for form_field in fields
+            if form_field.name not in content
+            and (form_field.required or not content)
+            and self._is_open(form_field)
         ]
-        if left or not content:
+        if missing or not content:
             if self.read_line is None:
-                self._say_how(params.message, fields)
+                self._print_declined(params.message, fields)
                 raise _RefusedError("decline")
             self._show(params.message, "asks")
-            if left:
-                click.echo(f"  {_WAYS_OUT}", err=True)
-            for one in left:
-                await self._ask(one, content)
+            if missing:
+                click.echo(f"  {_KEYS_HELP}", err=True)
+            for form_field in missing:
+                await self._prompt(form_field, content)
             await self._confirm(content)
-        for one in fields:
-            if one.default is not None:
-                content.setdefault(one.name, one.default)
+        for form_field in fields:
+            if form_field.default is not None:
+                content.setdefault(form_field.name, form_field.default)
         return ElicitResult(action="accept", content=content)
 
-    def _is_open(self, one: FormField) -> bool:
-        """Say whether a field must be asked for, given that nobody may be there."""
-        return self.read_line is not None or (one.required and one.default is None)
+    def _is_open(self, form_field: FormField) -> bool:
+        """Return whether a field must be prompted for, or cannot be answered."""
+        has_default = form_field.default is not None
+        return self.read_line is not None or (form_field.required and not has_default)
 
-    def _given(self, fields: Sequence[FormField], schema: dict[str, Any]) -> dict[str, Any]:
-        """Take what was answered on the command line; what does not fit ends the question."""
-        known = {one.name: one for one in fields}
-        # A server may ask several questions; each takes the answers that are meant for it.
+    def _known_answers(self, fields: Sequence[FormField], schema: dict[str, Any]) -> dict[str, Any]:
+        """Return the answers of the command line; an invalid one cancels the request."""
+        known = {form_field.name: form_field for form_field in fields}
+        # A server may send several requests; each takes the answers with its field names.
         words = [word for word in self.answers or () if word.partition("=")[0].rstrip(":") in known]
         content: dict[str, Any] = {}
         try:
             for name, value in parse_arguments(words, schema, self.read_text).items():
-                content[name] = _fitting(known[name], value)
+                content[name] = _checked_answer(known[name], value)
         except ArgumentError as error:
-            print_aside("error", f"--answer {error}; the question is cancelled", colour="red")
+            print_aside("error", f"--answer {error}; the request is cancelled", colour="red")
             raise _RefusedError("cancel") from error
         return content
 
-    async def _ask(self, one: FormField, content: dict[str, Any]) -> None:
-        """Ask for one value until it fits, or is left out."""
-        self._describe(one)
+    async def _prompt(self, form_field: FormField, content: dict[str, Any]) -> None:
+        """Prompt for one value until it is valid or skipped."""
+        self._describe(form_field)
         while True:
-            text = await self._typed(f"{one.name}: ")
+            text = await self._input(f"{form_field.name}: ")
             if not text.strip():
-                if one.default is not None or not one.required:
+                if form_field.default is not None or not form_field.required:
                     return
-                click.echo("  this one is needed", err=True)
+                click.echo("  a value is required", err=True)
                 continue
             try:
-                content[one.name] = parsed(one, text)
-            except UnfitError as error:
+                content[form_field.name] = parsed(form_field, text)
+            except InvalidAnswerError as error:
                 click.echo(f"  {visible(str(error))}", err=True)
             else:
                 return
 
-    def _describe(self, one: FormField) -> None:
-        about = ": ".join(part for part in (_line(one.title), _line(one.description)) if part)
-        facts = [one.hint, "" if one.required else "optional"]
-        if one.default is not None:
-            facts.append(f"default {_shown(one.default)}")
-        said = "; ".join(_line(fact) for fact in facts if fact)
+    def _describe(self, form_field: FormField) -> None:
+        texts = (_line(form_field.title), _line(form_field.description))
+        about = ": ".join(text for text in texts if text)
+        facts = [form_field.hint, "" if form_field.required else "optional"]
+        if form_field.default is not None:
+            facts.append(f"default {_shown(form_field.default)}")
+        hint = "; ".join(_line(fact) for fact in facts if fact)
+        name = _line(form_field.name)
         click.echo(
-            f"{_line(one.name)}{f' - {about}' if about else ''}{f' ({said})' if said else ''}",
-            err=True,
+            f"{name}{f' - {about}' if about else ''}{f' ({hint})' if hint else ''}", err=True
         )
-        for number, (value, title) in enumerate(one.choices, 1):
+        for number, (value, title) in enumerate(form_field.choices, 1):
             named = f"{_line(title)} ({_line(value)})" if title else _line(value)
             click.echo(f"  {number}) {named}", err=True)
 
     async def _confirm(self, content: dict[str, Any]) -> None:
         for name, value in content.items():
             click.echo(f"  {_line(name)} = {_shown(value)}", err=True)
-        answer = await self._typed(f"send this to {self.server}? [Y/n] ")
+        answer = await self._input(f"send this to {self.server}? [Y/n] ")
         if answer.strip().lower() not in {"", "y", "yes"}:
             raise _RefusedError("decline")
 
     async def _visit(self, params: ElicitRequestURLParams) -> ElicitResult:
         host = _host_of(params.url)
         if host is None:
-            text = f"{self._who} wants you to open {params.url!r}, which is no web page; declined"
+            text = f"{self._who} requests to open {params.url!r}, which is not a web page; declined"
             print_aside("question", text, colour="yellow")
             raise _RefusedError("decline")
         if self.read_line is None:
-            text = f"{self._who} wants you to open {params.url}; declined: nobody is here to ask"
+            text = f"{self._who} requests to open {params.url}; declined: there is no terminal"
             print_aside("question", text, colour="yellow")
             raise _RefusedError("decline")
-        self._show(params.message, "wants you to open a page")
+        self._show(params.message, "requests to open a page")
         click.echo(f"  {visible(params.url)}", err=True)
         click.echo(f"  host: {_plain_host(host)}", err=True)
-        answer = await self._typed("open it in the browser? [y/N] ")
+        answer = await self._input("open it in the browser? [y/N] ")
         if answer.strip().lower() not in {"y", "yes"}:
             raise _RefusedError("decline")
         if not await in_thread(webbrowser.open, params.url):
-            click.echo("  no browser can be opened here: open the page yourself", err=True)
+            click.echo("  no browser available: open the page yourself", err=True)
         return ElicitResult(action="accept")
 
-    async def _typed(self, prompt: str) -> str:
+    async def _input(self, prompt: str) -> str:
         click.echo(visible(prompt), err=True, nl=False)
         line = None if self.read_line is None else await self.read_line()
         if line is None:
@@ -186,17 +191,17 @@ class Questioner:
             raise _RefusedError(word[1:])
         return line
 
-    def _show(self, message: str, asks: str) -> None:
-        """Show what a server says, marked line by line, so that it cannot pose as plait."""
-        print_aside("question", f"{self._who} {asks}", colour="yellow")
+    def _show(self, message: str, request: str) -> None:
+        """Show the message of a server, with every line marked, so that it cannot imitate plait."""
+        print_aside("question", f"{self._who} {request}", colour="yellow")
         for line in visible(message).splitlines():
             click.echo(f"  | {line}", err=True)
 
-    def _say_how(self, message: str, fields: Sequence[FormField]) -> None:
-        wanted = [one.name for one in fields if one.required] or [one.name for one in fields]
-        answers = " ".join(f"--answer {name}=VALUE" for name in wanted)
-        beforehand = wanted and self.answers is not None
-        how = f"answer beforehand with {answers}" if beforehand else "answer it on a terminal"
+    def _print_declined(self, message: str, fields: Sequence[FormField]) -> None:
+        names = [field.name for field in fields if field.required] or [f.name for f in fields]
+        answers = " ".join(f"--answer {name}=VALUE" for name in names)
+        takes_answers = names and self.answers is not None
+        how = f"answer it with {answers}" if takes_answers else "answer it on a terminal"
         text = f"{self._who} asks {one_line(message)!r}; declined: {how}"
         print_aside("question", text, colour="yellow")
 
@@ -206,13 +211,13 @@ class Questioner:
 
 
 def person_at_terminal() -> ReadLine | None:
-    """Return what reads from the person at the terminal, or `None` if there is none."""
-    # Questions are shown on stderr: with that in a file, nobody would see them.
+    """Return a function that reads lines from the terminal, or `None` without one."""
+    # Prompts are shown on stderr, so that must be a terminal, too.
     if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
         return None
 
     async def read_line() -> str | None:
-        # Not through `sys.stdin`: a thread that waits in it would stop the program from ending.
+        # Not through `sys.stdin`: a thread blocked in it would prevent the exit.
         data = await in_thread(os.read, sys.stdin.fileno(), _LONGEST_LINE)
         return (
             data.decode(sys.stdin.encoding or "utf-8", "replace").rstrip("\r\n") if data else None
@@ -221,11 +226,11 @@ def person_at_terminal() -> ReadLine | None:
     return read_line
 
 
-def _fitting(one: FormField, value: Any) -> Any:
+def _checked_answer(form_field: FormField, value: Any) -> Any:
     try:
-        return checked(one, value)
-    except UnfitError as error:
-        raise ArgumentError(f"{one.name}: {error}") from error
+        return checked(form_field, value)
+    except InvalidAnswerError as error:
+        raise ArgumentError(f"{form_field.name}: {error}") from error
 
 
 def _line(text: str) -> str:
@@ -243,7 +248,7 @@ def _shown(value: Any) -> str:
 
 
 def _host_of(url: str) -> str | None:
-    """Find the host of a web page; `None` if the address is none."""
+    """Return the host of a web page; `None` for other URLs."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -253,9 +258,9 @@ def _host_of(url: str) -> str | None:
 
 
 def _plain_host(name: str) -> str:
-    """Write a host so that letters which look like others do not deceive."""
+    """Format a host name, with look-alike letters as Punycode."""
     try:
         plain = name.encode("idna").decode("ascii")
     except UnicodeError:
         plain = ascii(name)
-    return visible(name) if plain == name else f"{plain} (written {visible(name)})"
+    return visible(name) if plain == name else f"{plain} (displayed as {visible(name)})"

@@ -1,4 +1,4 @@
-"""Drawing a session on the terminal: its thoughts as a tree, and its graphs."""
+"""A reasoning session on the terminal: its thoughts as a tree, and its graphs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def drawn(whole: SessionDocument) -> Group:
-    """Draw all of a session; what was left behind is dim."""
+    """Render a session; abandoned thoughts are dim."""
     session = whole.session
     head = Text(f"{session.id}  {session.mode}, {session.status}", style="bold")
     parts: list[Text | Tree] = [head]
@@ -59,7 +59,7 @@ def _thoughts(whole: SessionDocument) -> Tree:
 
 
 def _graph(title: str, nodes: Sequence[GraphNode], whole: SessionDocument) -> Tree:
-    """Draw a graph as a tree; a node that several lead to stands under each, once in full."""
+    """Render a graph as a tree; a node with several parents is repeated in short form."""
     by_id = {node.id: node for node in nodes}
     following: dict[str, list[tuple[str, str]]] = {}
     reached: set[str] = set()

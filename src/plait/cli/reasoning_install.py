@@ -1,4 +1,4 @@
-"""Entering the reasoning server into the configuration of another program."""
+"""Adding the reasoning server to the configuration of another program."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any, cast
 from plait.errors import ConfigError
 
 CLIENTS = ("claude-desktop", "claude-code", "cursor", "vscode", "plait")
-"""The programs whose files are known."""
+"""The supported programs."""
 
 
 def config_path(client: str, home: Path, cwd: Path, environ: Mapping[str, str]) -> Path:
-    """Return the file in which a program keeps its servers."""
+    """Return the file with the servers of a program."""
     match client:
         case "claude-desktop":
             return _applications(home, environ) / "Claude" / "claude_desktop_config.json"
@@ -40,7 +40,7 @@ def _applications(home: Path, environ: Mapping[str, str]) -> Path:
 
 
 def server_entry(db: str | None) -> dict[str, Any]:
-    """Describe the server as such files do."""
+    """Return the configuration entry of the server."""
     program = shutil.which("plait")
     command = [program] if program else [sys.executable, "-m", "plait.cli"]
     arguments = [*command[1:], "reasoning", "serve", *(["--db", db] if db else [])]
@@ -48,10 +48,10 @@ def server_entry(db: str | None) -> dict[str, Any]:
 
 
 def install(client: str, path: Path, entry: Mapping[str, Any], *, replace: bool) -> None:
-    """Add the server to a file, and keep the file that was there beside it.
+    """Add the server to a file, and keep a backup of the file.
 
     Raises:
-        ConfigError: The file is no plain JSON, or has a server of that name.
+        ConfigError: The file is not plain JSON, or already has the server.
     """
     key = "servers" if client == "vscode" else "mcpServers"
     document = _read(path)
@@ -60,7 +60,7 @@ def install(client: str, path: Path, entry: Mapping[str, Any], *, replace: bool)
         raise ConfigError(f"{path}: {key} is not an object")
     servers = cast("dict[str, Any]", found)
     if "reasoning" in servers and not replace:
-        raise ConfigError(f"{path} has a server named reasoning: --force replaces it")
+        raise ConfigError(f"{path} already has a server named reasoning: --force replaces it")
     servers["reasoning"] = {"type": "stdio", **entry} if client == "vscode" else dict(entry)
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists():
@@ -69,7 +69,7 @@ def install(client: str, path: Path, entry: Mapping[str, Any], *, replace: bool)
     fresh.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", "utf-8")
     if path.exists():
         shutil.copymode(path, fresh)
-    os.replace(fresh, path)  # noqa: PTH105 - one step, so that the file is never half written
+    os.replace(fresh, path)  # noqa: PTH105 - atomic
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -79,9 +79,9 @@ def _read(path: Path) -> dict[str, Any]:
         found: object = json.loads(path.read_text("utf-8-sig") or "{}")
     except ValueError:
         raise ConfigError(
-            f"{path} is no plain JSON, and comments would be lost: add the server by hand; "
-            "--print shows what to add"
+            f"{path} is not plain JSON, and comments would be lost: add the server manually; "
+            "--print shows the entry"
         ) from None
     if not isinstance(found, dict):
-        raise ConfigError(f"{path} holds no object")
+        raise ConfigError(f"{path} is not a JSON object")
     return cast("dict[str, Any]", found)

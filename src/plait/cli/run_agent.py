@@ -1,4 +1,4 @@
-"""One run of an agent for the command line: its servers and options, and how it ends."""
+"""One agent run of the command line: its servers and options, and its outcome."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from plait.traces.messages.message import Message
 from plait.traces.trace import Trace
 
 RESULT_TOKENS: Final = 20_000
-"""What one result of a tool may take where nothing else is said: a model pays for all of it."""
+"""The default budget of one tool result, in tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPlan:
-    """What is to be run."""
+    """The task, model and options of a run."""
 
     task: str
 
@@ -48,16 +48,16 @@ class RunPlan:
     """The servers and their options; `None` is a run without tools."""
 
     settings: AgentConfig
-    """How; the options of the tools are added to it."""
+    """The settings of the agent; tool options are added to them."""
 
     policy: object = None
-    """Instead of the one of the configuration."""
+    """Overrides the configured policy."""
 
     result_budget: object = None
-    """Instead of the one of the configuration; false is none at all."""
+    """Overrides the configured budget; `False` is no budget."""
 
     yes: bool = False
-    """Whether calls that the policy asks about are approved without asking."""
+    """Whether to approve calls without a prompt."""
 
     @property
     def servers(self) -> Mapping[str, ServerConfig]:
@@ -67,10 +67,10 @@ class RunPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutcome:
-    """What came of a run."""
+    """The outcome of a run."""
 
     result: AgentResult
-    """What was said until it ended."""
+    """The result, partial if the run did not complete."""
 
     trace: Trace
 
@@ -79,11 +79,11 @@ class RunOutcome:
     stopped_by: Literal["SIGINT", "SIGTERM"] | None = None
 
     error: PlaitError | None = None
-    """Why there is no answer, if the run failed."""
+    """The error of a failed run."""
 
 
 def run_agent(plan: RunPlan, screen: RunScreen) -> RunOutcome:
-    """Run an agent to its end, which may be Ctrl-C or a failure.
+    """Run an agent until it completes, fails, or is stopped.
 
     Raises:
         EngineUnavailableError: The engine is not installed.
@@ -92,12 +92,12 @@ def run_agent(plan: RunPlan, screen: RunScreen) -> RunOutcome:
     events: list[TraceEvent] = []
     signals: list[Literal["SIGTERM"]] = []
 
-    def hear(event: TraceEvent) -> None:
+    def handle(event: TraceEvent) -> None:
         events.append(event)
-        screen.hear(event)
+        screen.handle(event)
 
     async def main() -> AgentResult:
-        settings = replace(plan.settings, on_event=hear, tool_options=_callbacks(plan, screen))
+        settings = replace(plan.settings, on_event=handle, tool_options=_callbacks(plan, screen))
         with _cancelled_by_sigterm(signals):
             try:
                 async with screen:
@@ -140,14 +140,14 @@ def _trace(events: list[TraceEvent]) -> Trace:
 
 
 def _plainer(error: PlaitError) -> PlaitError:
-    """Return what a connection said where an engine only passes it on: it knows what to do."""
+    """Return the connection error behind an engine error: it has better advice."""
     cause = error.__cause__
     return cause if isinstance(error, AgentServerError) and isinstance(cause, PlaitError) else error
 
 
 @contextlib.contextmanager
 def _cancelled_by_sigterm(signals: list[Literal["SIGTERM"]]) -> Generator[None]:
-    """Have SIGTERM cancel the task at hand, so that the run ends in order; Ctrl-C does already."""
+    """Cancel the current task on SIGTERM, as Ctrl-C does, so that the run ends cleanly."""
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
 
@@ -156,7 +156,7 @@ def _cancelled_by_sigterm(signals: list[Literal["SIGTERM"]]) -> Generator[None]:
         if task is not None:
             task.cancel()
 
-    # Neither on Windows nor outside of the main thread.
+    # Not supported on Windows and outside of the main thread.
     with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
         loop.add_signal_handler(signal.SIGTERM, stop)
     try:
@@ -191,7 +191,7 @@ def _callbacks(plan: RunPlan, screen: RunScreen) -> Mapping[str, Any]:
     approval = TerminalApproval(yes=plan.yes)
 
     async def approve(request: ApprovalRequest) -> Approval:
-        async with screen.asking():
+        async with screen.prompting():
             return await approval(request)
 
     callbacks = {
@@ -212,14 +212,14 @@ def _asker(screen: RunScreen, server: str) -> ElicitationFnT:
     async def ask(
         context: ClientRequestContext, params: ElicitRequestParams
     ) -> ElicitResult | ErrorData:
-        async with screen.asking():
+        async with screen.prompting():
             return await questioner(context, params)
 
     return ask
 
 
 class _Missing:
-    """Hears of servers that cannot be used: some may be missing, but not all of them."""
+    """Handles connection errors: a run continues as long as one server is left."""
 
     def __init__(self, servers: int, screen: RunScreen) -> None:
         self._servers = servers
@@ -227,10 +227,10 @@ class _Missing:
         self._missing: set[str] = set()
 
     def __call__(self, server: str, error: PlaitError) -> None:
-        """Say that the run goes on without a server, or raise if it was the last."""
-        known = server in self._missing
+        """Warn about a missing server, or raise if no server is left."""
+        is_known = server in self._missing
         self._missing.add(server)
         if len(self._missing) == self._servers:
             raise error
-        if not known:
-            self._screen.warn(f"going on without {error_line(server, error)}")
+        if not is_known:
+            self._screen.warn(f"continuing without {error_line(server, error)}")

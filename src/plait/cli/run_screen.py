@@ -1,4 +1,4 @@
-"""The terminal during a run: lines that stay, a wheel that turns, and room for questions."""
+"""The terminal during a run: event lines, a spinner, and prompts."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ _FRAME_SECONDS = 0.1
 
 
 def live_view(event: TraceEvent) -> Iterator[RenderableType]:
-    """Draw an event for somebody who watches.
+    """Render an event during a run.
 
-    What the model says is shown whole, but for its answer, which goes elsewhere; calls and results
-    are cut to the width.
+    Texts of the model are complete, except the answer, which goes to stdout; calls and results are
+    cut to the width.
     """
     match event:
         case RunStarted():
@@ -60,7 +60,7 @@ def live_view(event: TraceEvent) -> Iterator[RenderableType]:
                 yield body_view(event.message.thinking, full=False, style="dim italic")
             if event.message.text and event.message.tool_calls:
                 yield body_view(event.message.text, full=True)
-        case RunEnded() | RunFailed():  # said by others: the summary, and the error itself
+        case RunEnded() | RunFailed():  # printed elsewhere: summary and error
             pass
         case _:
             yield from map(_cut, event_view(event, full=False))
@@ -75,18 +75,18 @@ def _cut(part: RenderableType) -> RenderableType:
     text = part.renderable if isinstance(part, Padding) else part
     if isinstance(text, Text):
         text.no_wrap, text.overflow = True, "ellipsis"
-    # Not bare: a console would copy the text, and forget that it must not be wrapped.
+    # A console copies a bare text without its no_wrap setting.
     return part if isinstance(part, Padding) else Padding(part, 0, expand=False)
 
 
 def summary_line(trace: Trace, file: str | None) -> Text:
-    """Draw how a run ended, what it needed, and where its trace is."""
+    """Render the status and usage of a run, and its trace file."""
     facts = [*numbers_of(trace), *([f"trace {file}"] if file else [])]
     return Text.assemble(status_label(trace), (visible("  " + " · ".join(facts)), "dim"))
 
 
 class Activity:
-    """What a run is waiting for at the moment."""
+    """What a run is currently waiting for."""
 
     def __init__(self, servers: Iterable[str], clock: Callable[[], float]) -> None:
         names = some_of(list(servers))
@@ -96,8 +96,8 @@ class Activity:
         self._open: dict[str, ToolCalled] = {}
         self._progress: dict[str, str] = {}
 
-    def hear(self, event: TraceEvent) -> None:
-        """Learn from an event what comes next."""
+    def handle(self, event: TraceEvent) -> None:
+        """Update from an event."""
         match event:
             case ToolCalled():
                 self._open[event.call_id] = event
@@ -112,16 +112,16 @@ class Activity:
         self._since = self._clock()
 
     def progress(self, where: str, text: str) -> None:
-        """Learn how far a call has come; `where` is `server/tool`."""
+        """Update the progress of a call; `where` is `server/tool`."""
         self._progress[where] = text
 
     def _reason(self) -> str:
         if not self._open:
-            return "the model thinks"
+            return "waiting for the model"
         return f"calling {some_of([_where(called) for called in self._open.values()])}"
 
     def view(self) -> Text | None:
-        """Draw one line, with a wheel that turns; `None` if there is nothing to wait for."""
+        """Render one line with a spinner; `None` if nothing is pending."""
         if self._waiting is None:
             return None
         elapsed = self._clock() - self._since
@@ -137,7 +137,7 @@ class Activity:
 
 
 def progress_text(done: float, total: float | None, message: str | None) -> str:
-    """Write how far a call has come: `2 of 5 reading`."""
+    """Format the progress of a call: `2 of 5 reading`."""
     amount = f"{done:g} of {total:g}" if total else f"{done:g}"
     return f"{amount} {message or ''}".rstrip()
 
@@ -151,19 +151,19 @@ def _where(called: ToolCalled | None) -> str:
 _PERIOD_SECONDS = 0.1
 
 _PATIENCE_SECONDS = 0.3
-"""What is done sooner than this needs no wheel."""
+"""Faster operations show no spinner."""
 
 
 class RunScreen:
-    """Shows on stderr how a run goes; as plain lines where that is no terminal.
+    """Shows the progress of a run on stderr; as plain lines if that is not a terminal.
 
-    Secrets are hidden here: what a run tells its listeners holds them.
+    Events of a run contain secrets; they are redacted here.
     """
 
     def __init__(
         self, servers: Iterable[str], redact: Redactor, *, shown: bool, moving: bool
     ) -> None:
-        """Show nothing unless `shown`; turn a wheel only if `moving`."""
+        """Show nothing unless `shown`, and a spinner only if `moving`."""
         self._console = console_for(sys.stderr)
         self._cleaner = Cleaner(redact)
         self._redact = redact
@@ -173,12 +173,12 @@ class RunScreen:
         self._activity = Activity(servers, time.monotonic)
         self._live: Live | None = None
         self._task: asyncio.Task[None] | None = None
-        self._turn = asyncio.Lock()
+        self._prompt_lock = asyncio.Lock()
         self._waiting: list[RenderableType] = []
 
     async def __aenter__(self) -> Self:
         if self._moving:
-            self._task = asyncio.create_task(self._turn_wheel())
+            self._task = asyncio.create_task(self._spin())
         return self
 
     async def __aexit__(
@@ -191,11 +191,11 @@ class RunScreen:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
-        self._stop_wheel()
+        self._stop_spinner()
 
-    def hear(self, event: TraceEvent) -> None:
-        """Show an event of the run."""
-        self._activity.hear(event)
+    def handle(self, event: TraceEvent) -> None:
+        """Show an event."""
+        self._activity.handle(event)
         if not self._shown:
             return
         clean = event_from_line(line_from_event(event, self._cleaner))
@@ -203,46 +203,46 @@ class RunScreen:
             self.show(*live_view(clean))
 
     def show(self, *parts: RenderableType) -> None:
-        """Print lines that stay; while somebody is asked, they wait."""
-        if self._turn.locked():
+        """Print lines; during a prompt they are held back."""
+        if self._prompt_lock.locked():
             self._waiting += parts
             return
         for part in parts if self._shown else ():
             print_rich(part, err=True, console=self._console)
 
     def warn(self, text: str) -> None:
-        """Print a warning, unless nothing is to be shown."""
+        """Print a warning, if `shown`."""
         if self._shown:
-            self._stop_wheel()
+            self._stop_spinner()
             print_aside("warning", self._redact(text), colour="yellow")
 
     def progress(
         self, done: float, total: float | None, message: str | None, context: CallbackContext
     ) -> None:
-        """Show how far a call has come."""
+        """Show the progress of a call."""
         where = f"{context.server_name}/{context.tool_name}"
         text = self._redact(progress_text(done, total, message))
         self._activity.progress(where, text)
-        if self._shown and not self._moving and not self._turn.locked():
+        if self._shown and not self._moving and not self._prompt_lock.locked():
             print_aside("progress", f"{where} {text}", colour="blue")
 
     @contextlib.asynccontextmanager
-    async def asking(self) -> AsyncGenerator[None]:
-        """Leave the terminal to one question; what happens meanwhile is shown afterwards."""
+    async def prompting(self) -> AsyncGenerator[None]:
+        """Reserve the terminal for a prompt; events in the meantime are shown afterwards."""
         try:
-            async with self._turn:
-                self._stop_wheel()
+            async with self._prompt_lock:
+                self._stop_spinner()
                 yield
         finally:
             parts, self._waiting = self._waiting, []
             self.show(*parts)
 
-    async def _turn_wheel(self) -> None:
+    async def _spin(self) -> None:
         await asyncio.sleep(_PATIENCE_SECONDS)
         while True:
-            view = None if self._turn.locked() else self._activity.view()
+            view = None if self._prompt_lock.locked() else self._activity.view()
             if view is None:
-                self._stop_wheel()
+                self._stop_spinner()
             else:
                 if self._live is None:
                     self._live = self._started()
@@ -260,7 +260,7 @@ class RunScreen:
         live.start()
         return live
 
-    def _stop_wheel(self) -> None:
+    def _stop_spinner(self) -> None:
         if self._live is not None:
             self._live.stop()
             self._live = None

@@ -1,24 +1,26 @@
-"""Read JSON Schemas just well enough to show a tool's parameters and to type its arguments."""
+"""Signatures of tools, and the types of their arguments, from JSON Schemas."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
-Schema = Mapping[str, Any]
+from plait.client.catalog.schemas import inline_refs
+from plait.client.catalog.schemas.clean import clean
+from plait.client.catalog.schemas.keywords import UNIONS, types_of
+from plait.client.catalog.schemas.merge import values_of
+from plait.client.catalog.schemas.provider_schema import Notes
+from plait.client.catalog.schemas.values import Schema, as_list, as_schema, is_schema, json_type
 
 _MOST_ENUM_VALUES = 4
-"""More values would drown the signature they stand in."""
-
-_MOST_REFS = 32
-"""A chain of references this long goes round in circles."""
+"""More values make a signature unreadable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a tool, as a signature shows it."""
+    """A parameter of a tool, as a signature shows it."""
 
     name: str
 
@@ -27,7 +29,7 @@ class Parameter:
     required: bool
 
     default: str | None
-    """The default as JSON; `None` when there is none worth showing."""
+    """The default as JSON; `None` if there is none, or it is null."""
 
     description: str
 
@@ -39,126 +41,102 @@ class Parameter:
         return f"{self.name}?: {self.type}"
 
 
-def parameters_of(schema: Schema) -> tuple[Parameter, ...]:
-    """List the parameters of a tool's input schema, required ones first, else in their order."""
-    root = resolved(schema, schema)
-    required = _strings(root.get("required"))
-    found = [
-        _parameter(name, _schema(inner), schema, required=name in required)
-        for name, inner in _schema(root.get("properties")).items()
+def readable_schema(schema: Mapping[str, Any]) -> Schema:
+    """Return a schema with references inlined and broken keywords removed."""
+    return clean(inline_refs(schema).schema, Notes())
+
+
+def parameters_of(schema: Mapping[str, Any]) -> tuple[Parameter, ...]:
+    """List the parameters of an input schema, required ones first."""
+    root = readable_schema(schema)
+    required = as_list(root.get("required"))
+    properties = as_schema(root.get("properties"))
+    parameters = [
+        _parameter(name, as_schema(inner), required=name in required)
+        for name, inner in properties.items()
     ]
-    return tuple(sorted(found, key=lambda parameter: not parameter.required))
+    return tuple(sorted(parameters, key=lambda parameter: not parameter.required))
 
 
-def _parameter(name: str, inner: Schema, root: Schema, *, required: bool) -> Parameter:
-    shape = resolved(inner, root)
-    default = shape.get("default")
+def _parameter(name: str, schema: Schema, *, required: bool) -> Parameter:
+    default = schema.get("default")
     return Parameter(
         name=name,
-        type=type_label(inner, root, hide_null=not required),
+        type=type_label(schema, hide_null=not required),
         required=required,
         default=None if default is None else json.dumps(default, ensure_ascii=False),
-        description=str(shape.get("description") or ""),
+        description=str(schema.get("description") or ""),
     )
 
 
-def resolved(schema: Schema, root: Schema) -> Schema:
-    """Follow local references; a reference that leads nowhere allows anything."""
-    for _ in range(_MOST_REFS):
-        reference = schema.get("$ref")
-        if not isinstance(reference, str):
-            return schema
-        siblings = {key: value for key, value in schema.items() if key != "$ref"}
-        schema = {**_target(reference, root), **siblings}
-    return {}
-
-
-def _target(reference: str, root: Schema) -> Schema:
-    if reference != "#" and not reference.startswith("#/"):
-        return {}
-    found: object = root
-    for part in reference.removeprefix("#").split("/")[1:]:
-        found = _schema(found).get(part.replace("~1", "/").replace("~0", "~"))
-    return _schema(found)
-
-
-def json_types(schema: Schema, root: Schema, depth: int = 8) -> frozenset[str]:
-    """Name the JSON types a schema allows; empty when it does not say."""
-    shape = resolved(schema, root)
-    if depth == 0:
-        return frozenset()
-    if declared := _strings(shape.get("type")):
+def json_types(schema: Schema) -> frozenset[str]:
+    """Return the JSON types that a schema without references allows; empty for any type."""
+    if declared := types_of(schema):
         return frozenset(declared)
-    values = [shape["const"]] if "const" in shape else shape.get("enum")
-    if isinstance(values, list):
-        return frozenset(_type_of(value) for value in cast("list[object]", values))
-    for key in ("anyOf", "oneOf"):
-        if branches := _schemas(shape.get(key)):
-            kinds = [json_types(branch, root, depth - 1) for branch in branches]
-            return frozenset[str]().union(*kinds) if all(kinds) else frozenset()
-    narrowing = [json_types(part, root, depth - 1) for part in _schemas(shape.get("allOf"))]
-    if known := [kinds for kinds in narrowing if kinds]:
+    if (values := values_of(schema)) is not None:
+        return frozenset(json_type(value) for value in values)
+    for key in UNIONS:
+        if branches := as_list(schema.get(key)):
+            types = [json_types(as_schema(branch)) for branch in branches]
+            return frozenset[str]().union(*types) if all(types) else frozenset()
+    members = [json_types(as_schema(member)) for member in as_list(schema.get("allOf"))]
+    if known := [types for types in members if types]:
         return known[0].intersection(*known[1:])
-    if "properties" in shape:
+    if "properties" in schema:
         return frozenset({"object"})
-    return frozenset({"array"}) if "items" in shape else frozenset()
+    return frozenset({"array"}) if "items" in schema else frozenset()
 
 
-def schema_at(root: Schema, path: Sequence[str]) -> Schema:
-    """Return the schema of a nested argument; an empty one, which allows anything, if unknown."""
-    here = resolved(root, root)
+def schema_at(schema: Mapping[str, Any], path: Sequence[str]) -> Schema:
+    """Return the schema of a nested argument, without references; empty if unknown."""
+    inner = readable_schema(schema)
     for name in path:
-        here = resolved(_child(here, name, root), root)
-    return here
+        inner = _property(inner, name)
+    return inner
 
 
-def item_schema(schema: Schema, root: Schema) -> Schema:
-    """Return the schema of an array's items, looking into unions."""
-    shape = resolved(schema, root)
-    if "items" in shape:
-        return _schema(shape["items"])
-    for branch in _branches(shape):
-        if found := item_schema(branch, root):
-            return found
+def item_schema(schema: Schema) -> Schema:
+    """Return the schema of the items of an array, also inside unions."""
+    if "items" in schema:
+        return as_schema(schema["items"])
+    for branch in _branches(schema):
+        if items := item_schema(branch):
+            return items
     return {}
 
 
-def _child(shape: Schema, name: str, root: Schema) -> Schema:
-    properties = _schema(shape.get("properties"))
+def _property(schema: Schema, name: str) -> Schema:
+    properties = as_schema(schema.get("properties"))
     if name in properties:
-        return _schema(properties[name])
-    for branch in _branches(shape):
-        if found := _child(resolved(branch, root), name, root):
-            return found
-    return _schema(shape.get("additionalProperties"))
+        return as_schema(properties[name])
+    for branch in _branches(schema):
+        if inner := _property(branch, name):
+            return inner
+    others = schema.get("additionalProperties")
+    return others if is_schema(others) else {}
 
 
-def _branches(shape: Schema) -> list[Schema]:
-    return [branch for key in ("anyOf", "oneOf", "allOf") for branch in _schemas(shape.get(key))]
+def _branches(schema: Schema) -> list[Schema]:
+    keys = (*UNIONS, "allOf")
+    return [as_schema(branch) for key in keys for branch in as_list(schema.get(key))]
 
 
-def type_label(schema: Schema, root: Schema, *, hide_null: bool = False, depth: int = 4) -> str:
-    """Describe a type in a word or two: `string`, `integer[]`, `"asc"|"desc"`."""
-    shape = resolved(schema, root)
-    if depth == 0:
-        return "any"
-    values = [shape["const"]] if "const" in shape else shape.get("enum")
-    if isinstance(values, list):
-        return _enum_label(cast("list[object]", values))
-    for key in ("anyOf", "oneOf"):
-        if branches := _schemas(shape.get(key)):
-            return _union([type_label(part, root, depth=depth - 1) for part in branches], hide_null)
-    kinds = _strings(shape.get("type")) or sorted(json_types(shape, root))
-    return _union([_kind_label(kind, shape, root, depth) for kind in kinds], hide_null)
+def type_label(schema: Schema, *, hide_null: bool = False) -> str:
+    """Format the type of a schema without references: `string`, `integer[]`, `"asc"|"desc"`."""
+    if (values := values_of(schema)) is not None:
+        return _enum_label(values)
+    for key in UNIONS:
+        if branches := as_list(schema.get(key)):
+            return _union([type_label(as_schema(branch)) for branch in branches], hide_null)
+    types = types_of(schema) or sorted(json_types(schema))
+    return _union([_array_label(schema) if kind == "array" else kind for kind in types], hide_null)
 
 
-def _kind_label(kind: str, shape: Schema, root: Schema, depth: int) -> str:
-    if kind != "array":
-        return kind
-    inner = type_label(_schema(shape.get("items")), root, depth=depth - 1)
-    if inner == "any":
+def _array_label(schema: Schema) -> str:
+    items = type_label(as_schema(schema.get("items", True)))
+    if items == "any":
         return "array"
-    return f"({inner})[]" if "|" in inner else f"{inner}[]"
+    return f"({items})[]" if "|" in items else f"{items}[]"
 
 
 def _union(labels: list[str], hide_null: bool) -> str:
@@ -166,41 +144,6 @@ def _union(labels: list[str], hide_null: bool) -> str:
     return "|".join(shown) if shown and "any" not in shown else "any"
 
 
-def _enum_label(values: list[object]) -> str:
+def _enum_label(values: Sequence[object]) -> str:
     shown = [json.dumps(value, ensure_ascii=False) for value in values[:_MOST_ENUM_VALUES]]
     return "|".join([*shown, "…"] if len(values) > _MOST_ENUM_VALUES else shown)
-
-
-def _type_of(value: object) -> str:
-    match value:
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case str():
-            return "string"
-        case None:
-            return "null"
-        case list():
-            return "array"
-        case _:
-            return "object"
-
-
-def _schema(value: object) -> Schema:
-    return cast("Schema", value) if isinstance(value, Mapping) else {}
-
-
-def _schemas(value: object) -> list[Schema]:
-    return (
-        [_schema(part) for part in cast("list[object]", value)] if isinstance(value, list) else []
-    )
-
-
-def _strings(value: object) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    parts = cast("list[object]", value) if isinstance(value, list) else []
-    return [part for part in parts if isinstance(part, str)]

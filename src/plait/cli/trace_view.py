@@ -1,4 +1,4 @@
-"""Traces on a terminal: a run as a timeline, several runs as a table."""
+"""Traces on the terminal: a run as a timeline, several runs as a table."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ _STATUS_STYLES = {
 }
 _TEXT_INDENT = 11
 _SHORT = 160
-"""How much of a text is shown where it is not asked for in full."""
+"""Characters of a text that are shown without `full`."""
 
 _NARROWEST = 12
-"""Less than this of a question says nothing."""
+"""The minimum width of the question."""
 
 _NUMBERS = ("turns", "calls", "tokens", "time")
 
 _DISPENSABLE = ("model", "calls", "began", "tokens", "engine", "turns")
-"""What is left out of a list that would be too wide, the first one first."""
+"""The columns to drop from a table that is too wide, in order."""
 
 
 def runs_table(runs: list[tuple[str, Trace]], width: int) -> Table:
-    """Draw one line for each run, with its file.
+    """Make a table of runs.
 
-    The question takes what room is left; where there is none, columns are left out.
+    The question takes the remaining width; columns are dropped if there is too little.
     """
     columns = _columns(runs)
     for dispensable in _DISPENSABLE:
@@ -99,7 +99,7 @@ def _width(columns: Mapping[str, Sequence[str]]) -> int:
 
 
 def run_view(trace: Trace, *, full: bool) -> Iterator[RenderableType]:
-    """Draw a run from its beginning to its end; `full` shows whole texts."""
+    """Render the events of a run; `full` shows complete texts."""
     yield _heading(trace)
     last = trace.messages[-1].text if trace.messages else ""
     for event in trace.events:
@@ -107,7 +107,7 @@ def run_view(trace: Trace, *, full: bool) -> Iterator[RenderableType]:
         if isinstance(event, RunEnded) and event.final_response != last:
             yield body_view(event.final_response, full=full)
     if trace.ended is None:
-        yield Text("the trace ends here: the run was killed, or goes on", "red")
+        yield Text("the trace is incomplete: the run was killed, or is still running", "red")
     if trace.damaged:
         yield Text(f"{count_label(trace.damaged, 'line')} of the file cannot be read", "yellow")
 
@@ -128,12 +128,12 @@ def _heading(trace: Trace) -> Text:
 
 
 def status_label(trace: Trace) -> Text:
-    """Draw how a run ended."""
+    """Render the status of a run."""
     return Text(trace.status, _STATUS_STYLES[trace.status])
 
 
 def numbers_of(trace: Trace) -> list[str]:
-    """Count turns, calls, tokens, cost and time of a run, as far as they are known."""
+    """Return turns, calls, tokens, cost and duration of a run, as far as known."""
     usage = trace.usage
     facts = (
         count_label(trace.turns, "turn"),
@@ -150,7 +150,7 @@ def _tokens(usage: UsageMetadata | None) -> str:
 
 
 def event_view(event: TraceEvent, *, full: bool) -> Iterator[RenderableType]:
-    """Draw one event; `full` shows whole texts."""
+    """Render an event; `full` shows complete texts."""
     match event:
         case RunStarted():
             for message in event.messages:
@@ -172,13 +172,15 @@ def event_view(event: TraceEvent, *, full: bool) -> Iterator[RenderableType]:
             yield _line(event, mark + event.name, style, seconds_label(event.seconds) + tries)
             yield body_view(event.content, full=full)
         case Retried():
-            again = f"again {event.server}/{event.tool}"
-            yield _line(event, again, "yellow", f"attempt {event.attempt}, {event.reason or ''}")
+            what = f"retry {event.server}/{event.tool}"
+            yield _line(event, what, "yellow", f"attempt {event.attempt}, {event.reason or ''}")
         case Healed():
             yield _line(event, f"healed {event.server}", "yellow", event.reason or "")
         case Elicited():
             answer = event.action or "no answer"
-            yield _line(event, f"asked by {event.server}", "yellow", f"{event.question} ({answer})")
+            yield _line(
+                event, f"elicitation of {event.server}", "yellow", f"{event.question} ({answer})"
+            )
         case RunFailed():
             yield _line(event, event.error, "red", event.message)
         case RunEnded():
@@ -188,7 +190,7 @@ def event_view(event: TraceEvent, *, full: bool) -> Iterator[RenderableType]:
 
 
 def turn_line(event: Turn) -> Text:
-    """Draw that a model answered, without what it said."""
+    """Render the heading of a model turn."""
     return _line(event, f"turn {event.number}", "bold cyan", _tokens(event.usage))
 
 
@@ -201,7 +203,7 @@ def _line(event: TraceEvent, what: str, style: str, more: str = "") -> Text:
 
 
 def body_view(text: str, *, full: bool, style: str = "") -> Padding:
-    """Draw a text below the line that it belongs to."""
+    """Render a text below its heading."""
     shown = text if full else _short(text)
     return Padding(Text(visible(shown), style), (0, 0, 0, _TEXT_INDENT), expand=False)
 

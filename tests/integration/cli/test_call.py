@@ -87,7 +87,7 @@ def test_a_value_of_the_wrong_type_is_a_usage_error(with_shop: Plait) -> None:
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.startswith(
-        "error: limit: the tool wants integer, not 'many'\nhint: it takes query: string, limit: "
+        "error: limit: must be integer, not 'many'\nhint: it takes query: string, limit: "
     )
 
 

@@ -54,7 +54,7 @@ def test_for_a_person_it_is_one_section_per_server(
     lines = done.stdout.splitlines()
     assert lines[0].startswith("time  stdio · mcp-time")
     assert lines[1].startswith("  ✓ connected in ")
-    assert lines[2].startswith("  ✓ answers in ")
+    assert lines[2].startswith("  ✓ responds in ")
     assert "  ✓ schemas fit every provider without loss" in lines
     assert any(line.startswith("  ✓ offers 2 tools, about ") for line in lines)
     assert lines[-1] == "1 of 1 server ready; nothing to fix"

@@ -44,7 +44,7 @@ def test_what_changed_is_shown_and_accepted_piece_by_piece(plait: Plait, locked:
     assert checked.stdout == (
         "shop  5 tools\n"
         "  → `find` was renamed to `search`, and changed\n"
-        "      DANGER: it was said to destroy nothing, and may destroy something now\n"
+        "      DANGER: it was declared non-destructive, and may now be destructive\n"
         "      annotation read_only_hint: true → nothing\n"
         "  ~ `pay` changed\n"
         "      description: Pay a bill of the shop, in [-euros-]{+coins+}.\n"
@@ -67,8 +67,8 @@ def test_nothing_that_a_server_hides_reaches_the_terminal(plait: Plait, locked: 
     assert "\\u001b[2J\\u202e\\udb40\\udc41" in output.replace("\r\n", "").replace(" ", "")
     assert not {"\u202e", "\U000e0041"} & set(output)
     assert "\x1b[2J" not in output
-    assert "not as it was locked: `pay` changed" in diagnosed.stdout
-    assert "hides characters in the texts of shop/pay" in diagnosed.stdout
+    assert "differs from the lockfile: `pay` changed" in diagnosed.stdout
+    assert "hidden characters in the texts of shop/pay" in diagnosed.stdout
 
 
 def test_a_server_that_cannot_be_asked_keeps_what_was_locked_of_it(

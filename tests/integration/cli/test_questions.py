@@ -126,7 +126,7 @@ def test_a_form_is_filled_in_on_the_terminal(desk: Plait) -> None:
     assert "  | host: \\x1b[31mfake\n" in shown
     assert "name - Name: Who is it for? (2 characters or more)\n" in shown
     assert "  needs at least 2 characters\n" in shown
-    assert "  this one is needed\n" in shown
+    assert "  a value is required\n" in shown
     assert "  1) small\n  2) large\n" in shown
     assert "  type a number from 1 to 2\n" in shown
     assert "(a whole number, at least 1, at most 9; optional; default 1)" in shown
@@ -173,7 +173,7 @@ def test_where_nobody_is_a_question_is_declined_and_says_how_to_answer(desk: Pla
     assert json.loads(asked.stdout)["content"][0]["text"] == "tea: decline"
     (line,) = asked.stderr.splitlines()
     assert line.startswith("question: desk/order asks 'How do you want your tea? host: ")
-    assert line.endswith("answer beforehand with --answer name=VALUE --answer size=VALUE")
+    assert line.endswith("answer it with --answer name=VALUE --answer size=VALUE")
     assert "\x1b" not in line
     assert page.stdout == "decline\n"
     assert "https://pay.example.com@evil.example/pay?id=7; declined" in page.stderr

@@ -116,7 +116,7 @@ def test_a_task_may_come_from_stdin_and_without_a_configuration_there_are_no_too
     done = run("-", "--trace", "t.jsonl", says=["Fine."], stdin="How are\nyou?\n")
 
     assert (done.exit_code, done.stdout) == (0, "Fine.\n")
-    assert "note: there is no configuration, so there are no tools" in done.stderr
+    assert "note: no tools: there is no configuration" in done.stderr
     started = read_trace("t.jsonl").started
     assert started is not None
     assert started.messages[0].text == "How are\nyou?"
@@ -214,7 +214,7 @@ def test_a_call_that_needs_approval_is_refused_where_nobody_is_and_made_with_yes
         json.loads(done.stdout)["trace_messages"][1] for done in (refused, approved, allowed)
     ]
     assert [one["tool_result"]["is_error"] for one in results] == [True, False, False]
-    assert "there is no terminal to ask on" in results[0]["content"]
+    assert "there is no terminal to prompt on" in results[0]["content"]
 
 
 def test_results_are_bounded_unless_that_is_turned_off(
@@ -254,7 +254,7 @@ def test_some_servers_may_be_missing_but_not_all(run: Run, folder: Path, shop_ur
     unknown = run("How much?", "--server", "shp", says=["x"])
 
     assert (some.exit_code, some.stdout) == (0, "It is 3.\n")
-    assert "warning: going on without dead: " in some.stderr
+    assert "warning: continuing without dead: " in some.stderr
     assert (none.exit_code, none.stdout) == (3, "")
     assert "is the server running at 127.0.0.1:" in none.stderr
     assert (unknown.exit_code, "did you mean 'shop'" in unknown.stderr) == (4, True)

@@ -47,7 +47,7 @@ def test_policy_and_servers_ask_on_the_terminal_and_ctrl_c_ends_the_run(plait: P
     assert "connecting to desk" in shown
     assert "policy: desk/echo needs your approval" in shown
     assert "question: desk asks\n  | Your name?\n" in shown
-    assert "asked by desk" in shown
+    assert "elicitation of desk" in shown
     assert "Traceback" not in shown
     # The wheel is erased before a question is put, and does not turn during it.
     assert "calling" not in shown[shown.index("Call it?") : shown.index("← echo")]

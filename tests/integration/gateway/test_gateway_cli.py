@@ -157,7 +157,7 @@ def test_a_file_that_is_no_history_is_an_error(text: str) -> None:
     result = plait("send-history", "turn.json", "--endpoint", "http://127.0.0.1:9")
 
     assert result.exit_code == 4
-    assert "turn.json is not the history of a turn" in result.stderr
+    assert "turn.json is not a chat history" in result.stderr
 
 
 def test_history_that_does_not_arrive_ends_with_its_code() -> None:
@@ -180,7 +180,7 @@ def test_an_outbox_is_shown_delivered_and_cleared(make_gateway: MakeGateway) -> 
     assert plait("outbox", "box.db", "--retry").exit_code == 3
     assert plait("outbox", "box.db", "--retry").exit_code == 0
     assert len(gateway.histories()) == 1
-    assert plait("outbox", "box.db").stderr == "nothing waits\n"
+    assert plait("outbox", "box.db").stderr == "the outbox is empty\n"
 
 
 def test_the_mock_serves_until_it_is_interrupted(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_a_mock_without_a_folder_says_how_to_make_one() -> None:
     done = plait("mock", "--port", "0")
 
     assert done.exit_code == 4
-    assert "--init makes one" in done.stderr
+    assert "--init creates it" in done.stderr
 
 
 def test_a_mock_whose_faults_are_not_written_right_does_not_start() -> None:

@@ -121,8 +121,8 @@ def test_explain_names_the_rule_that_decides(guarded: Guarded) -> None:
     assert pay.stdout == f"deny: bank/pay, by {reason}\n"
     assert write.stdout.splitlines() == [
         "ask: files/write, by the default of policy.json, as no rule fits",
-        "  but, by its arguments, deny: rule 1 (tool files/write, path is /etc/*)",
-        "  but, by its arguments, allow: rule 2 (tool files/write, path is /tmp/*)",
+        "  depending on arguments, deny: rule 1 (tool files/write, path is /etc/*)",
+        "  depending on arguments, allow: rule 2 (tool files/write, path is /tmp/*)",
     ]
     assert there.stdout.startswith("deny: files/write, by rule 1 of policy.json")
     assert (told["verdict"], told["rule"]) == ("allow", 5)

@@ -49,7 +49,7 @@ def caused_by(cause: BaseException) -> PlaitError:
         (
             caused_by(ssl.SSLCertVerificationError()),
             WEB,
-            Advice("certificate", "its certificate is not trusted; see SSL_CERT_FILE"),
+            Advice("certificate", "its certificate is not trusted: set SSL_CERT_FILE"),
         ),
         (
             EndpointNotFoundError("404", status=404),
@@ -83,7 +83,7 @@ def caused_by(cause: BaseException) -> PlaitError:
         (
             OutcomeUnknownError("lost"),
             None,
-            Advice("outcome_unknown", "check whether it ran before you repeat it"),
+            Advice("outcome_unknown", "check whether it ran before repeating it"),
         ),
         (
             ToolNotFoundError("no", server="time"),
@@ -103,14 +103,14 @@ def caused_by(cause: BaseException) -> PlaitError:
         (
             ConnectError("x"),
             StdioServer(command="sh", args=["-c", "echo $0", "--token", "hunter2!"]),
-            Advice("start_failed", "run it by hand to see why: sh -c 'echo $0' --token ***"),
+            Advice("start_failed", "run it in a terminal to see why: sh -c 'echo $0' --token ***"),
         ),
         (
             ConnectTimeoutError("x"),
             StdioServer(command="sh"),
             Advice(
                 "connect_timeout",
-                'run its command by hand to see why; a slow start needs a higher "connect_timeout"',
+                'run its command in a terminal to see why, or raise "connect_timeout"',
             ),
         ),
         (PlaitError("x"), None, Advice("other")),

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.cli.arguments import ArgumentError, parse_arguments
+from plait.cli.arguments import parse_arguments
+from plait.cli.exits import ArgumentError
 
 SEARCH = {
     "type": "object",
@@ -109,20 +110,20 @@ def test_a_dash_reads_the_object_from_stdin() -> None:
     [
         (["tea"], "'tea' is neither JSON nor a pair; write query=tea"),
         (["=tea"], "'=tea' is neither JSON nor a pair; write query==tea"),
-        (["limit=many"], "limit: the tool wants integer, not 'many'"),
-        (["limit=1.5"], "limit: the tool wants integer, not '1.5'"),
-        (["limit=true"], "limit: the tool wants integer, not 'true'"),
-        (["exact=1"], "exact: the tool wants boolean, not '1'"),
-        (["ids=one"], "ids: the tool wants integer, not 'one'"),
-        (["ratio=NaN"], "ratio: the tool wants number, not 'NaN'"),
+        (["limit=many"], "limit: must be integer, not 'many'"),
+        (["limit=1.5"], "limit: must be integer, not '1.5'"),
+        (["limit=true"], "limit: must be integer, not 'true'"),
+        (["exact=1"], "exact: must be boolean, not '1'"),
+        (["ids=one"], "ids: must be integer, not 'one'"),
+        (["ratio=NaN"], "ratio: must be number, not 'NaN'"),
         (["limit:=x"], "limit: not valid JSON: Expecting value at line 1, column 1"),
         (["limit:=NaN"], "limit: not valid JSON: NaN is not JSON"),
-        (["query=a", "query=b"], "query is given twice"),
+        (["query=a", "query=b"], "query is set twice"),
         (["[1]"], 'the arguments must be a JSON object, like \'{"name": "value"}\''),
         (["{"], "the arguments: not valid JSON: Expecting property name enclosed in double quotes"),
         (["a..b=1"], "'a..b' has an empty part between its dots"),
-        (["anything=1", "anything.x=1"], "anything.x: anything already has a value of its own"),
-        (["other.x=1", "other=1"], "other is given both as a whole and in parts"),
+        (["anything=1", "anything.x=1"], "anything.x: anything already has a value"),
+        (["other.x=1", "other=1"], "other is set both as a whole and in parts"),
         (
             ["query=@gone.txt"],
             "cannot read gone.txt: No such file or directory (for the text itself write @@gone",

@@ -83,15 +83,19 @@ def test_where_all_is_well_one_line_says_so() -> None:
     ("facts", "code", "fix"),
     [
         (changed(scopes=("read", "list")), "scopes_missing", "plait auth login shop --scope list"),
-        (changed(resource="https://other.example/mcp"), "resource_mismatch", "use that address"),
-        (changed(issuer="https://else.example"), "issuer_mismatch", "set up wrongly"),
-        (changed(pkce=False), "no_pkce", "MCP demands it"),
+        (changed(resource="https://other.example/mcp"), "resource_mismatch", "use that as"),
+        (changed(issuer="https://else.example"), "issuer_mismatch", "correct its configuration"),
+        (changed(pkce=False), "no_pkce", "MCP requires it"),
         (
             changed(authorization_servers=("https://new.example",), asked=None, issuer=None),
             "login_of_another",
             "plait auth login shop",
         ),
-        (changed(failure="no answer", issuer=None), "authorization_server", "running?"),
+        (
+            changed(failure="no answer", issuer=None),
+            "authorization_server",
+            "check the authorization server",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -197,5 +201,5 @@ def test_secrets_that_stand_in_the_configuration_are_named_and_not_shown(
 
     assert plain_secrets(server, written) == named
     for finding in found(None, None, plain_secrets=named):
-        assert finding.fix == "write ${SHOP_TOKEN} in its place, and set that variable"
+        assert finding.fix == "replace it with ${SHOP_TOKEN}, and set that variable"
         assert "s3cret" not in finding.message

@@ -39,7 +39,7 @@ def test_each_kind_of_block_has_its_line() -> None:
         "[resource shop://manual application/pdf, 4 bytes; --save DIR writes it]",
         "[link shop://item/1, text/plain, 1.2 kB]",
         "[link shop://item/2]",
-        "[image image/png, damaged: not base64]",
+        "[image image/png, invalid base64]",
     ]
 
 

@@ -44,7 +44,7 @@ def test_a_file_that_cannot_be_written_is_named() -> None:
 
 def test_a_defect_is_called_one() -> None:
     assert block_for(KeyError("x")) == Block(
-        "a defect in plait: KeyError: 'x'", hint="-v shows where it happened"
+        "internal error: KeyError: 'x'", hint="-v shows the traceback"
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plait.cli.forms import FormField, UnfitError, checked, fields_of, parsed
+from plait.cli.forms import FormField, InvalidAnswerError, checked, fields_of, parsed
 
 TITLED = {"oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}]}
 
@@ -63,7 +63,7 @@ def test_what_is_typed_gets_the_type_of_its_field(schema: Any, text: str, value:
     ],
 )
 def test_what_does_not_fit_is_said_with_what_does(schema: Any, text: str, reason: str) -> None:
-    with pytest.raises(UnfitError, match=reason):
+    with pytest.raises(InvalidAnswerError, match=reason):
         parsed(field(**schema), text)
 
 
@@ -80,7 +80,7 @@ def test_what_does_not_fit_is_said_with_what_does(schema: Any, text: str, reason
     ],
 )
 def test_a_value_of_another_type_does_not_fit(schema: Any, value: Any) -> None:
-    with pytest.raises(UnfitError):
+    with pytest.raises(InvalidAnswerError):
         checked(field(**schema), value)
 
 

@@ -67,7 +67,7 @@ async def test_an_empty_answer_takes_the_default_or_leaves_out(
     shown = capsys.readouterr()
     assert shown.out == ""
     assert "name - Who is it for?\\x1b[2J\n" in shown.err
-    assert "this one is needed" in shown.err
+    assert "a value is required" in shown.err
     assert "  1) small\n  2) large\n" in shown.err
     assert "optional; default small)" in shown.err
 
@@ -120,7 +120,7 @@ async def test_where_nobody_is_what_is_missing_declines(
     result = await asked(answers=answers, nobody=True)
 
     assert result.action == "decline"
-    assert capsys.readouterr().err.endswith("answer beforehand with --answer name=VALUE\n")
+    assert capsys.readouterr().err.endswith("answer it with --answer name=VALUE\n")
 
 
 async def test_where_nobody_is_an_answer_to_another_question_agrees_to_nothing() -> None:
@@ -140,7 +140,10 @@ async def test_a_question_without_fields_is_a_matter_of_yes_or_no() -> None:
     ("url", "shown"),
     [
         ("https://bank.example@evil.example/x", "  host: evil.example\n"),
-        ("https://b\u0430nk.example/", "  host: xn--bnk-6cd.example (written b\u0430nk.example)\n"),
+        (
+            "https://b\u0430nk.example/",
+            "  host: xn--bnk-6cd.example (displayed as b\u0430nk.example)\n",
+        ),
     ],
 )
 async def test_the_host_of_a_page_stands_on_a_line_of_its_own(
@@ -160,7 +163,7 @@ async def test_what_is_no_page_is_not_even_offered(
     url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert (await visited(url)).action == "decline"
-    assert "no web page" in capsys.readouterr().err
+    assert "not a web page" in capsys.readouterr().err
 
 
 async def test_where_no_answers_can_be_given_beforehand_none_are_asked_for(

@@ -51,7 +51,7 @@ def test_each_event_is_a_line_and_the_answer_is_left_to_others() -> None:
         "           I pay what is due, and say so in as many words as",
         "           it takes.",
         'T → bank/pay  {"amount": 5, "to": "bbbbbbbbbbbbbbb…',
-        "T again bank/pay  attempt 2, connection lost",
+        "T retry bank/pay  attempt 2, connection lost",
         "T healed bank  exited",
         "T ✗ pay  1.50 s",
         "           no\\x1b[2J money",
@@ -73,20 +73,20 @@ def test_it_is_said_what_a_run_waits_for() -> None:
     activity = Activity(["bank", "shop"], lambda: now)
     seen = [str(activity.view())]
     for event in recorded().ended().events:
-        activity.hear(event)
+        activity.handle(event)
         activity.progress("bank/pay", progress_text(1, 3, "counting"))
         now += 1
         seen.append(str(activity.view()))
 
     assert [one[2:].split(" …")[0] for one in seen[:-1]] == [
         "connecting to bank and shop",
-        "the model thinks",
-        "the model thinks",
+        "waiting for the model",
+        "waiting for the model",
         "calling bank/pay",
         "calling bank/pay",
         "calling bank/pay",
-        "the model thinks",
-        "the model thinks",
+        "waiting for the model",
+        "waiting for the model",
     ]
     assert seen[3].endswith("… 1 s  1 of 3 counting")
     assert seen[-1] == "None"

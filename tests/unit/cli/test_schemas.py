@@ -1,8 +1,14 @@
 """JSON Schemas are read well enough for signatures and argument types."""
 
+from collections.abc import Mapping
+
 import pytest
 
-from plait.cli.schemas import json_types, parameters_of, schema_at, type_label
+from plait.cli.schemas import json_types, parameters_of, readable_schema, schema_at, type_label
+
+
+def inlined(schema: Mapping[str, object], root: Mapping[str, object]) -> dict[str, object]:
+    return readable_schema({**root, **schema})
 
 
 @pytest.mark.parametrize(
@@ -32,7 +38,7 @@ from plait.cli.schemas import json_types, parameters_of, schema_at, type_label
 def test_a_type_is_a_word_or_two(schema: dict[str, object], label: str) -> None:
     root = {"$defs": {"Point": {"type": "object"}, "Loop": {"$ref": "#/$defs/Loop"}}}
 
-    assert type_label(schema, root) == label
+    assert type_label(inlined(schema, root)) == label
 
 
 def test_a_recursive_type_has_a_label_and_types() -> None:
@@ -43,10 +49,10 @@ def test_a_recursive_type_has_a_label_and_types() -> None:
             }
         }
     }
-    tree = {"$ref": "#/$defs/Tree"}
+    tree = inlined({"$ref": "#/$defs/Tree"}, root)
 
-    assert json_types(tree, root) == {"array", "null"}
-    assert type_label(tree, root).endswith("|null")
+    assert json_types(tree) == {"array", "null"}
+    assert type_label(tree).endswith("|null")
 
 
 def test_required_parameters_come_first_and_defaults_are_shown() -> None:
@@ -67,7 +73,13 @@ def test_required_parameters_come_first_and_defaults_are_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    "broken", [{}, {"properties": []}, {"properties": {"a": True}}, {"required": 3}]
+    "broken",
+    [
+        {},
+        {"properties": []},
+        {"properties": {"a": {"type": 3, "enum": 5, "anyOf": 7}}},
+        {"required": 3},
+    ],
 )
 def test_a_broken_schema_is_no_reason_to_fail(broken: dict[str, object]) -> None:
     assert isinstance(parameters_of(broken), tuple)

@@ -101,11 +101,11 @@ def test_a_run_is_shown_step_by_step(tmp_path: Path) -> None:
         '→ weather/now {"city": "Bonn"}',
         "✗ now 1.00 s",
         "city",
-        "again weather/now attempt 2, connection lost",
+        "retry weather/now attempt 2, connection lost",
         "healed weather exited",
         "← now 6.00 s, 2 attempts",
         "",
-        "asked by weather May I? (decline)",
+        "elicitation of weather May I? (decline)",
         "turn 2 20 + 4 tokens",
         "21 °C.",
         "ended: completed",
@@ -125,7 +125,7 @@ def test_a_killed_run_is_shown_as_far_as_it_came(tmp_path: Path) -> None:
 
     shown = _run("show", path).stdout
 
-    assert "the run was killed, or goes on" in shown
+    assert "the run was killed, or is still running" in shown
     assert "1 line of the file cannot be read" in shown
 
 

@@ -1,4 +1,4 @@
-"""What the tools take of a model's context."""
+"""The size of the tools in a model's context."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from plait.client.catalog.deferral import tokens_of
 from plait.client.catalog.schemas import Profile
 
 MANY_TOKENS = 20_000
-"""A tenth of the context of most models, paid with every request."""
+"""A tenth of the context of most models, sent with every request."""
 
 MANY_TOOLS = 60
-"""With more to choose from, models choose worse, and some providers refuse."""
+"""With more tools, models choose worse, and some providers refuse."""
 
 _LARGEST = 3
 
@@ -32,42 +32,42 @@ class ToolCost:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The tokens of every tool that is offered."""
+    """The tokens of every offered tool."""
 
     tools: tuple[ToolCost, ...]
     backups: frozenset[str] = frozenset()
-    """Servers whose tools are not offered unless they are asked for by name."""
+    """Servers whose tools are offered only as a fallback."""
 
     profile: Profile | None = None
 
     @property
     def together(self) -> tuple[ToolCost, ...]:
-        """What is sent with every request."""
-        return tuple(one for one in self.tools if one.server not in self.backups)
+        """The tools sent with every request."""
+        return tuple(tool for tool in self.tools if tool.server not in self.backups)
 
     @property
     def tokens(self) -> int:
         """The tokens of every request."""
-        return sum(one.tokens for one in self.together)
+        return sum(tool.tokens for tool in self.together)
 
     @property
     def largest(self) -> list[ToolCost]:
-        """The tools that cost most."""
-        return sorted(self.together, key=lambda one: -one.tokens)[:_LARGEST]
+        """The largest tools."""
+        return sorted(self.together, key=lambda tool: -tool.tokens)[:_LARGEST]
 
     def tokens_by_server(self) -> Counter[str]:
-        """Add up the tokens of each server, backups too."""
+        """Sum up the tokens of each server, including backups."""
         sums: Counter[str] = Counter()
-        for one in self.tools:
-            sums[one.server] += one.tokens
+        for tool in self.tools:
+            sums[tool.server] += tool.tokens
         return sums
 
     def tools_by_server(self) -> Counter[str]:
-        """Count the tools of each server, backups too."""
-        return Counter(one.server for one in self.tools)
+        """Count the tools of each server, including backups."""
+        return Counter(tool.server for tool in self.tools)
 
     def to_dict(self) -> dict[str, object]:
-        """Describe the cost as plain data."""
+        """Return the cost as JSON."""
         tools = self.tools_by_server()
         return {
             "tools": len(self.together),
@@ -81,12 +81,12 @@ class Cost:
                 }
                 for server, tokens in self.tokens_by_server().items()
             },
-            "largest": [asdict(one) for one in self.largest],
+            "largest": [asdict(tool) for tool in self.largest],
         }
 
 
 def cost_of(survey: Survey) -> Cost:
-    """Estimate what the tools cost, each as the client hands it out."""
+    """Estimate the tokens of the offered tools."""
     return Cost(
         tuple(
             ToolCost(tool.server, tool.wire_name, tokens_of(tool, survey.profile))
@@ -99,7 +99,7 @@ def cost_of(survey: Survey) -> Cost:
 
 
 def check_server_cost(server: str, survey: Survey, cost: Cost) -> Iterator[Finding]:
-    """Say how many tools a server offers, and what they cost."""
+    """Report the number of offered tools of a server, and their tokens."""
     listed, offered = len(survey.listed[server]), len(survey.offered[server])
     if not listed:
         return
@@ -118,10 +118,10 @@ def check_server_cost(server: str, survey: Survey, cost: Cost) -> Iterator[Findi
 
 
 def check_cost(cost: Cost) -> Iterator[Finding]:
-    """Say what all tools cost together, and warn where that is a lot."""
+    """Report the tokens of all tools, and warn about many."""
     if not cost.together:
         return
-    largest = and_list([f"{one.server}/{one.tool} {one.tokens:,}" for one in cost.largest])
+    largest = and_list([f"{tool.server}/{tool.tool} {tool.tokens:,}" for tool in cost.largest])
     message = (
         f"{count_label(len(cost.together), 'tool')}, {tokens_label(cost.tokens)} "
         f"in every request; largest: {largest}"
@@ -129,12 +129,12 @@ def check_cost(cost: Cost) -> Iterator[Finding]:
     if cost.tokens <= MANY_TOKENS and len(cost.together) <= MANY_TOOLS:
         yield Finding(server=None, level="ok", code="total_tokens", message=message)
         return
-    offered = {one.server for one in cost.together}
+    offered = {tool.server for tool in cost.together}
     sums = cost.tokens_by_server()
     server = max(sorted(offered), key=lambda name: sums[name])
     tools = count_label(cost.tools_by_server()[server], "tool")
     fix = (
-        f'offer only what is needed, with "include", "exclude" or "defer"; '
+        f'offer fewer tools with "include", "exclude" or "defer"; '
         f"start with {server}: {tools}, {tokens_label(sums[server])}"
     )
     yield Finding(server=None, level="warn", code="many_tokens", message=message, fix=fix)

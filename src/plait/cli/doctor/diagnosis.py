@@ -1,4 +1,4 @@
-"""Everything `plait doctor` finds, in the order in which it is shown."""
+"""All findings of `plait doctor`, in the order of the report."""
 
 from __future__ import annotations
 
@@ -36,29 +36,29 @@ class Diagnosis:
     """By server, in the order of the configuration."""
 
     together: Sequence[Finding] = ()
-    """About the tools of all servers."""
+    """Findings about the tools of all servers."""
 
     cost: Cost
 
     @property
     def findings(self) -> list[Finding]:
-        """All of them."""
+        """All findings."""
         by_server = [finding for findings in self.servers.values() for finding in findings]
         return [*self.configuration, *by_server, *self.together]
 
 
 def diagnose(
     config: ClientConfig,
-    seen: Sequence[Examined],
+    examined: Sequence[Examined],
     known: Iterable[str] | None = None,
     more: Sequence[Finding] = (),
 ) -> Diagnosis:
-    """Make findings of what was seen.
+    """Run all checks.
 
-    `known` names the servers of the configuration, where not all of them were examined; `more`
-    are findings that were made elsewhere.
+    `known` are the servers of the configuration, if only some were examined; `more` are additional
+    findings about the configuration.
     """
-    survey = survey_of(config, seen, known)
+    survey = survey_of(config, examined, known)
     cost = cost_of(survey)
     about = [
         *findings_from_problems(config.warnings, "warn", config.servers),
@@ -69,13 +69,13 @@ def diagnose(
     return Diagnosis(
         configuration=[finding for finding in about if finding.server not in config.servers],
         servers={
-            one.name: [
-                *(finding for finding in about if finding.server == one.name),
-                *findings_for(one),
-                *check_auth(one),
-                *_tool_findings(one.name, survey, cost),
+            server.name: [
+                *(finding for finding in about if finding.server == server.name),
+                *findings_for(server),
+                *check_auth(server),
+                *_tool_findings(server.name, survey, cost),
             ]
-            for one in seen
+            for server in examined
         },
         together=[*check_names(survey), *check_cost(cost)],
         cost=cost,
@@ -88,22 +88,24 @@ def _tool_findings(server: str, survey: Survey, cost: Cost) -> Iterable[Finding]
         yield from check_schemas(server, survey.offered[server])
 
 
-def check_lock(lockfile: Lockfile, seen: Sequence[Examined], folder: Path) -> Iterator[Finding]:
+def check_lock(lockfile: Lockfile, examined: Sequence[Examined], folder: Path) -> Iterator[Finding]:
     """Compare the tools of every server that listed them with the lockfile in this folder."""
-    for one in seen:
-        if one.listed is None:
+    for server in examined:
+        if server.listed is None:
             continue
-        identity = identity_of(one.config, one.status.server_info, folder)
-        now = LockedServer.of(identity, one.listed)
-        drift = server_drift(one.name, lockfile.servers.get(one.name), now)
+        identity = identity_of(server.config, server.status.server_info, folder)
+        now = LockedServer.of(identity, server.listed)
+        drift = server_drift(server.name, lockfile.servers.get(server.name), now)
         if not drift:
-            yield one.finding("ok", "locked", f"{count_label(len(one.listed), 'tool')} as locked")
+            verb = "matches" if len(server.listed) == 1 else "match"
+            tools = count_label(len(server.listed), "tool")
+            yield server.finding("ok", "locked", f"{tools} {verb} the lockfile")
             continue
-        headlines = [found.headline for found in drift]
-        yield one.finding(
+        headlines = [change.headline for change in drift]
+        yield server.finding(
             "warn",
             "drift",
-            f"not as it was locked: {some_of(headlines)}",
-            f"look at it: plait lock --check {one.name}",
-            [Detail(text=found.text, tool=found.tool and found.where) for found in drift],
+            f"differs from the lockfile: {some_of(headlines)}",
+            f"show the changes: plait lock --check {server.name}",
+            [Detail(text=change.text, tool=change.tool and change.where) for change in drift],
         )

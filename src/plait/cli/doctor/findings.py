@@ -1,6 +1,6 @@
-"""What `plait doctor` finds: each check is a pure function from what was seen to findings.
+"""Findings of `plait doctor`: each check is a pure function of what was examined.
 
-To add a check, write a function that takes an `Examined` and put it into `CHECKS`.
+To add a check, write a function of an `Examined`, and add it to `CHECKS`.
 """
 
 from __future__ import annotations
@@ -27,39 +27,39 @@ Level = Literal["ok", "warn", "error"]
 _SLOW_CONNECT_SECONDS = 5.0
 
 _SLOW_ROUND_TRIP_SECONDS = 1.0
-"""A server that needs this long to answer nothing makes every call feel broken."""
+"""A slower ping delays every call noticeably."""
 
 _MODERN = "2026-07-28"
 """The first protocol version without a handshake; versions compare as text."""
 
-_MOST_MENDED = 3
-"""More notes than these are put into one finding."""
+_MOST_REPAIRED = 3
+"""More notes than these are merged into one finding."""
 
 _LEFT_OUT = re.compile(r"\btool .+ was left out: ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detail:
-    """One case of what a finding says about several."""
+    """One case of a finding."""
 
     text: str
 
     tool: str | None = None
-    """The tool it is about, as `server/tool`."""
+    """The tool, as `server/tool`."""
 
     name: str | None = None
-    """What the model calls the tool, where the finding is about names."""
+    """The public name of the tool, if the finding is about names."""
 
     profiles: tuple[str, ...] = ()
-    """The profiles it is true for, where the finding is about schemas."""
+    """The affected profiles, if the finding is about schemas."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing worth knowing about a server, with what to do about it."""
+    """One result of a check, with how to fix it."""
 
     server: str | None
-    """The server it is about; `None` for the configuration as a whole."""
+    """The server; `None` for the whole configuration."""
 
     level: Level
 
@@ -71,26 +71,26 @@ class Finding:
     fix: str | None = None
 
     details: tuple[Detail, ...] = ()
-    """Every case, where the message gives only a number and an example."""
+    """Every case, if the message has only a count and an example."""
 
     def to_dict(self) -> dict[str, object]:
-        """Describe the finding as plain data."""
+        """Return the finding as JSON."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
-    """Everything that was seen of one server."""
+    """The examined facts of one server."""
 
     config: ServerConfig
 
     status: ServerStatus
 
     round_trips: Sequence[float] = ()
-    """Seconds of each round trip that was measured."""
+    """Seconds of each measured round trip."""
 
     error: PlaitError | None = None
-    """What ended the measuring, when something did."""
+    """The error that ended the examination, if any."""
 
     @property
     def name(self) -> str:
@@ -98,10 +98,10 @@ class Examined:
         return self.status.name
 
     auth: AuthSeen | None = None
-    """How one signs in to it, where it has an address."""
+    """The login of a server with a URL."""
 
     listed: tuple[Tool, ...] | None = None
-    """The tools as the server lists them, whatever the client wants; `None` if it did not."""
+    """The unfiltered tools of the server; `None` if listing failed."""
 
     def finding(
         self,
@@ -122,141 +122,150 @@ class Examined:
         )
 
 
-def check_reach(seen: Examined) -> Iterator[Finding]:
-    """Say that the server is ready, or why it is not."""
-    status = seen.status
-    if status.state == "ready" and seen.error is None:
+def check_reach(examined: Examined) -> Iterator[Finding]:
+    """Report that the server is ready, or why not."""
+    status = examined.status
+    if status.state == "ready" and examined.error is None:
         era = "modern" if (status.protocol_version or "") >= _MODERN else "legacy"
         took = "" if _is_slow(status) else f" in {seconds_label(status.connect_seconds)}"
         protocol = f"protocol {status.protocol_version or 'unknown'} ({era})"
-        yield seen.finding("ok", "ready", f"connected{took}, {protocol}")
+        yield examined.finding("ok", "ready", f"connected{took}, {protocol}")
         return
-    error = seen.error or status.error
+    error = examined.error or status.error
     if error is None:
-        yield seen.finding("error", "not_ready", status.last_error or f"is {status.state}")
+        yield examined.finding("error", "not_ready", status.last_error or f"is {status.state}")
         return
-    advice = advice_for(error, seen.config)
-    yield seen.finding("error", advice.code, error.message, advice.fix)
+    advice = advice_for(error, examined.config)
+    yield examined.finding("error", advice.code, error.message, advice.fix)
 
 
-def check_connect_time(seen: Examined) -> Iterator[Finding]:
+def check_connect_time(examined: Examined) -> Iterator[Finding]:
     """Warn about a server that is slow to start."""
-    if seen.status.state != "ready" or not _is_slow(seen.status):
+    if examined.status.state != "ready" or not _is_slow(examined.status):
         return
-    legacy = (seen.status.protocol_version or _MODERN) < _MODERN
-    if legacy and seen.config.protocol == "auto":
+    legacy = (examined.status.protocol_version or _MODERN) < _MODERN
+    if legacy and examined.config.protocol == "auto":
         fix = 'skip the probe for the newer protocol: "protocol": "legacy"'
-    elif isinstance(seen.config, StdioServer) and seen.config.command in {"npx", "uvx", "bunx"}:
-        fix = f"install the server and start it directly: {seen.config.command} checks for updates"
+    elif isinstance(examined.config, StdioServer) and examined.config.command in {
+        "npx",
+        "uvx",
+        "bunx",
+    }:
+        command = examined.config.command
+        fix = f"install the server and start it directly: {command} checks for updates"
     else:
-        fix = "look at what the server does before it answers"
-    seconds = seconds_label(seen.status.connect_seconds)
-    yield seen.finding("warn", "slow_connect", f"took {seconds} to connect", fix)
+        fix = "check what the server does before it responds"
+    seconds = seconds_label(examined.status.connect_seconds)
+    yield examined.finding("warn", "slow_connect", f"took {seconds} to connect", fix)
 
 
 def _is_slow(status: ServerStatus) -> bool:
     return (status.connect_seconds or 0) > _SLOW_CONNECT_SECONDS
 
 
-def check_latency(seen: Examined) -> Iterator[Finding]:
+def check_latency(examined: Examined) -> Iterator[Finding]:
     """Report the median of the measured round trips."""
-    if not seen.round_trips:
+    if not examined.round_trips:
         return
-    median = statistics.median(seen.round_trips)
+    median = statistics.median(examined.round_trips)
     message = (
-        f"answers in {seconds_label(median)} "
-        f"(median of {count_label(len(seen.round_trips), 'round trip')})"
+        f"responds in {seconds_label(median)} "
+        f"(median of {count_label(len(examined.round_trips), 'round trip')})"
     )
     if median > _SLOW_ROUND_TRIP_SECONDS:
-        yield seen.finding(
-            "warn", "slow_answers", message, "every call waits this long: is the host far or busy?"
+        yield examined.finding(
+            "warn",
+            "slow_answers",
+            message,
+            "every call takes at least this long: check the network and the load of the host",
         )
     else:
-        yield seen.finding("ok", "latency", message)
+        yield examined.finding("ok", "latency", message)
 
 
-def check_transport(seen: Examined) -> Iterator[Finding]:
-    """Warn when an HTTP server turned out to speak only the older SSE transport."""
-    if isinstance(seen.config, HttpServer) and seen.status.transport == "sse":
-        yield seen.finding(
+def check_transport(examined: Examined) -> Iterator[Finding]:
+    """Warn about an HTTP server that supports only the older SSE transport."""
+    if isinstance(examined.config, HttpServer) and examined.status.transport == "sse":
+        yield examined.finding(
             "warn",
             "sse_only",
-            "speaks only the older SSE transport, found after a failed try",
-            'save the try: "type": "sse"',
+            "supports only the older SSE transport, detected after a failed attempt",
+            'skip that attempt: "type": "sse"',
         )
 
 
-def check_tools(seen: Examined) -> Iterator[Finding]:
-    """Warn about a server that is ready and offers no tool."""
-    if seen.status.state == "ready" and seen.status.tool_count == 0:
-        yield seen.finding(
-            "warn", "no_tools", "offers no tools", 'check "include" and "exclude", and its version'
+def check_tools(examined: Examined) -> Iterator[Finding]:
+    """Warn about a server without tools."""
+    if examined.status.state == "ready" and examined.status.tool_count == 0:
+        yield examined.finding(
+            "warn", "no_tools", "has no tools", 'check "include" and "exclude", and its version'
         )
 
 
-def check_stdout(seen: Examined) -> Iterator[Finding]:
-    """Warn about a child that prints other things on the stream of the protocol."""
-    if seen.status.noise_lines:
-        yield seen.finding(
+def check_stdout(examined: Examined) -> Iterator[Finding]:
+    """Warn about a process that writes other output to the protocol stream."""
+    if examined.status.noise_lines:
+        lines = count_label(examined.status.noise_lines, "line")
+        yield examined.finding(
             "warn",
             "stdout_noise",
-            f"wrote {count_label(seen.status.noise_lines, 'line')} to stdout outside the protocol",
-            "print logs and banners to stderr: stdout belongs to the protocol",
+            f"wrote {lines} to stdout outside the protocol",
+            "write logs and banners to stderr: stdout is for the protocol",
         )
 
 
-def check_left_out(seen: Examined) -> Iterator[Finding]:
-    """Name the tools that cannot be used, because what the server says of them is wrong."""
-    notes = [note for note in dict.fromkeys(seen.status.repaired) if _LEFT_OUT.search(note)]
+def check_left_out(examined: Examined) -> Iterator[Finding]:
+    """Report tools that cannot be used, because their definition is invalid."""
+    notes = [note for note in dict.fromkeys(examined.status.repaired) if _LEFT_OUT.search(note)]
     if notes:
-        yield seen.finding(
+        yield examined.finding(
             "warn",
             "left_out",
-            f"{count_label(len(notes), 'tool')} left out: {_some(notes)}",
+            f"{count_label(len(notes), 'tool')} skipped: {_some(notes)}",
             "update the server, or report it to its authors",
             [Detail(text=note) for note in notes],
         )
 
 
-def check_mended(seen: Examined) -> Iterator[Finding]:
-    """Name the answers that broke the protocol and were repaired."""
-    notes = [note for note in dict.fromkeys(seen.status.repaired) if not _LEFT_OUT.search(note)]
+def check_repaired(examined: Examined) -> Iterator[Finding]:
+    """Report responses that violate the protocol and were repaired."""
+    notes = [note for note in dict.fromkeys(examined.status.repaired) if not _LEFT_OUT.search(note)]
     fix = "update the server, or report it to its authors"
-    if len(notes) > _MOST_MENDED:
+    if len(notes) > _MOST_REPAIRED:
         details = [Detail(text=note) for note in notes]
-        yield seen.finding("warn", "repaired", f"repaired: {_some(notes)}", fix, details)
+        yield examined.finding("warn", "repaired", f"repaired: {_some(notes)}", fix, details)
         return
     for note in notes:
-        yield seen.finding("warn", "repaired", f"repaired: {note}", fix)
+        yield examined.finding("warn", "repaired", f"repaired: {note}", fix)
 
 
 def _some(notes: Sequence[str]) -> str:
     return notes[0] if len(notes) == 1 else f"{notes[0]} (and {len(notes) - 1} more)"
 
 
-def check_hidden(seen: Examined) -> Iterator[Finding]:
-    """Name the tools whose texts hide something from whoever reads them."""
+def check_hidden(examined: Examined) -> Iterator[Finding]:
+    """Report tools with hidden characters in their texts."""
     details = [
         Detail(tool=tool.full_name, text=note)
-        for tool in seen.listed or ()
+        for tool in examined.listed or ()
         for note in sanitize_tool(tool)[1]
     ]
     if details:
         names = list(dict.fromkeys(str(detail.tool) for detail in details))
-        yield seen.finding(
+        yield examined.finding(
             "warn",
             "hidden_characters",
-            f"hides characters in the texts of {_some(names)}",
-            "read what it hides with plait lock; models get the texts without it",
+            f"hidden characters in the texts of {_some(names)}",
+            "plait lock shows them; models get the texts without them",
             details,
         )
 
 
-def check_stderr(seen: Examined) -> Iterator[Finding]:
-    """Quote the end of what the child wrote on stderr, unless an error has quoted it already."""
-    tail = [line.strip() for line in seen.status.stderr_tail if line.strip()]
-    if tail and tail[-1] not in str(seen.error or seen.status.error or ""):
-        yield seen.finding("ok", "stderr", f"last on stderr: {tail[-1]}")
+def check_stderr(examined: Examined) -> Iterator[Finding]:
+    """Report the last line on stderr, unless an error quotes it already."""
+    tail = [line.strip() for line in examined.status.stderr_tail if line.strip()]
+    if tail and tail[-1] not in str(examined.error or examined.status.error or ""):
+        yield examined.finding("ok", "stderr", f"last on stderr: {tail[-1]}")
 
 
 Check = Callable[[Examined], Iterable[Finding]]
@@ -269,22 +278,22 @@ CHECKS: tuple[Check, ...] = (
     check_tools,
     check_stdout,
     check_left_out,
-    check_mended,
+    check_repaired,
     check_hidden,
     check_stderr,
 )
 """Every check of one server, in the order in which the findings are shown."""
 
 
-def findings_for(seen: Examined, checks: Iterable[Check] = CHECKS) -> list[Finding]:
+def findings_for(examined: Examined, checks: Iterable[Check] = CHECKS) -> list[Finding]:
     """Run every check on one server."""
-    return [finding for check in checks for finding in check(seen)]
+    return [finding for check in checks for finding in check(examined)]
 
 
 def findings_from_problems(
     problems: Iterable[Problem], level: Level, servers: Iterable[str] = ()
 ) -> list[Finding]:
-    """Turn what is wrong with a configuration into findings, each at the server it is about."""
+    """Convert problems of a configuration to findings about their servers."""
     names = list(servers)
     return [
         Finding(
@@ -299,20 +308,20 @@ def findings_from_problems(
 
 
 def findings_from_config_error(error: ConfigError) -> list[Finding]:
-    """Turn a configuration that could not be read into findings."""
+    """Convert a configuration error to findings."""
     if error.problems:
         return findings_from_problems(error.problems, "error")
     return [Finding(server=None, level="error", code="config", message=error.message)]
 
 
 def _server_in(path: str, servers: Sequence[str]) -> str | None:
-    """Return the longest server name that stands in the path right after the section's name."""
+    """Return the longest server name that follows the section name in the path."""
     _, _, rest = path.partition(".")
     named = [name for name in servers if rest == name or rest.startswith((f"{name}.", f"{name}["))]
     return max(named, key=len, default=None)
 
 
 def worst_level(findings: Iterable[Finding]) -> Level:
-    """Return the level of the worst finding; `ok` when there is none."""
+    """Return the most severe level of the findings; `ok` without findings."""
     levels = {finding.level for finding in findings}
     return "error" if "error" in levels else "warn" if "warn" in levels else "ok"

@@ -1,4 +1,4 @@
-"""Names that several tools want, and names that no model takes."""
+"""Checks for conflicting names, and names that models do not accept."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from plait.client.catalog.names import collisions
 from plait.client.catalog.tool import Tool
 
 Clash = tuple[str, tuple[Tool, ...]]
-"""A name, and the tools that want it, with the names they get."""
+"""A name, and the tools that claim it, with their public names."""
 
 
 def check_names(survey: Survey) -> Iterator[Finding]:
-    """Say which names are changed, and into what."""
+    """Report name conflicts and changed names."""
     tools = survey.together
     clashes = collisions(tools, survey.catalog_options.names)
     by_servers: defaultdict[tuple[str, ...], list[Clash]] = defaultdict(list)
     for name, claimants in clashes.items():
         servers = tuple(dict.fromkeys(tool.server for tool in claimants))
         by_servers[servers].append((name, claimants))
-    for servers, found in by_servers.items():
-        yield _collision(servers, found, survey)
+    for servers, names in by_servers.items():
+        yield _collision(servers, names, survey)
     if not clashes and len({tool.server for tool in tools}) > 1:
-        message = "no two servers want the same name for a tool"
+        message = "no tool names conflict"
         yield Finding(server=None, level="ok", code="names", message=message)
     clashing = {tool.full_name for claimants in clashes.values() for tool in claimants}
     renamed = [tool for tool in tools if tool.full_name not in clashing and _is_changed(tool)]
@@ -38,7 +38,7 @@ def _collision(servers: Sequence[str], clashes: Sequence[Clash], survey: Survey)
     refused = survey.catalog_options.names.on_collision == "error"
     _, claimants = clashes[0]
     outcome = (
-        '"on_collision" refuses that'
+        '"on_collision" forbids that'
         if refused
         else f"they become {some_of([tool.name for tool in claimants])}"
     )
@@ -52,30 +52,30 @@ def _collision(servers: Sequence[str], clashes: Sequence[Clash], survey: Survey)
             Detail(
                 tool=tool.full_name,
                 name=None if refused else tool.name,
-                text=f"wants the name {wanted}" if refused else f"becomes {tool.name}",
+                text=f"wants the name {name}" if refused else f"becomes {tool.name}",
             )
-            for wanted, several in clashes
+            for name, several in clashes
             for tool in several
         ),
     )
 
 
 def _claim(servers: Sequence[str], names: Sequence[str]) -> str:
-    """Say who wants the names, with one as an example."""
+    """Describe the claimants of the names, with an example."""
     who, example = and_list(servers), names[0]
     if len(servers) == 1:
         more = f" (and {len(names) - 1} more such names)" if len(names) > 1 else ""
-        return f"{who} has several tools that would be called {example}{more}"
+        return f"{who} has several tools with the name {example}{more}"
     if len(names) > 1:
         return f"{who} share {len(names)} tool names, such as {example}"
     return f"{who} {'both' if len(servers) == 2 else 'all'} have a tool {example}"
 
 
 def _advice(survey: Survey, *, refused: bool) -> str:
-    others = 'rename one in "tool_overrides", or leave one out with "exclude"'
+    others = 'rename one in "tool_overrides", or exclude one with "exclude"'
     if survey.catalog_options.names.separator:
         return others
-    goal = "give every tool its server's name" if refused else "have all names made alike"
+    goal = "prefix every tool with its server" if refused else "use the same form for all names"
     return f'{goal}: "prefix_tool_name_with_server_name": true; or {others}'
 
 
@@ -84,8 +84,8 @@ def _is_changed(tool: Tool) -> bool:
 
 
 def _own_name(tool: Tool) -> str:
-    given = tool.override.name if tool.override is not None else None
-    return tool.wire_name if given is None else given
+    override_name = tool.override.name if tool.override is not None else None
+    return tool.wire_name if override_name is None else override_name
 
 
 def _renaming(tools: Sequence[Tool]) -> Finding:
@@ -95,7 +95,7 @@ def _renaming(tools: Sequence[Tool]) -> Finding:
         server=None,
         level="ok",
         code="renamed",
-        message=f"{noun} made legal for models: {some_of(changes)}",
+        message=f"{noun} changed for models: {some_of(changes)}",
         details=tuple(
             Detail(tool=tool.full_name, name=tool.name, text=f"becomes {tool.name}")
             for tool in tools

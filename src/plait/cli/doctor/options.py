@@ -1,4 +1,4 @@
-"""What of a client's options fits none of the tools and servers that there are."""
+"""Checks for options that match none of the tools and servers."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def check_options(survey: Survey) -> Iterator[Finding]:
 
 
 def _client_filters(survey: Survey) -> Iterator[Finding]:
-    """Check the client's own lists, once all tools they are for are known."""
-    # A server with an `include` of its own is not asked for what the client's one names.
-    asked = {
+    """Check the filters of the client, if all their tools are known."""
+    # The client's `include` does not apply to a server with its own.
+    applies_to = {
         "include": [name for name in sorted(survey.known) if not _has_own_include(survey, name)],
         "exclude": sorted(survey.known),
     }
-    for setting, servers in asked.items():
+    for setting, servers in applies_to.items():
         patterns = survey.options.get(setting)
         if survey.covers(servers):
             tools = [tool for name in servers for tool in survey.listed[name]]
@@ -51,19 +51,19 @@ def _has_own_include(survey: Survey, name: str) -> bool:
 def _filters(
     server: str | None, setting: str, patterns: Any, tools: Iterable[Tool]
 ) -> Iterator[Finding]:
-    # Of an `exclude`, too, the names that no tool has are found by including them.
-    wanted = ToolFilter.of(include=_texts(patterns))
-    for name, meant in wanted.unknown_names(tools):
+    # Unknown names of an `exclude` are found by including them, too.
+    tool_filter = ToolFilter.of(include=_texts(patterns))
+    for name, meant in tool_filter.unknown_names(tools):
         yield _unknown(server, setting, name, f'did you mean "{meant}"?' if meant else None)
 
 
 def _strangers(setting: str, patterns: Any, survey: Survey) -> Iterator[Finding]:
-    """Find names such as `server/tool` of servers that are not there."""
-    there = {tool.wire_name for tools in survey.listed.values() for tool in tools}
+    """Find names such as `server/tool` with an unknown server."""
+    names = {tool.wire_name for tools in survey.listed.values() for tool in tools}
     for name in _texts(patterns):
         server, slash, _ = name.partition("/")
-        if slash and name not in there and not _is_glob(name) and server not in survey.known:
-            guess = did_you_mean(server, sorted(survey.known)) or "correct it, or take it out"
+        if slash and name not in names and not _is_glob(name) and server not in survey.known:
+            guess = did_you_mean(server, sorted(survey.known)) or "correct or remove it"
             yield _unknown(None, setting, name, f"there is no server {server}: {guess}")
 
 
@@ -73,15 +73,15 @@ def _unknown(server: str | None, setting: str, name: str, guess: str | None) -> 
         level="warn",
         code=f"unknown_{setting}",
         message=f'"{setting}" names {name}, but there is no such tool',
-        fix=guess or "correct the name, or take it out; the names: plait tools",
+        fix=guess or "correct or remove it; plait tools lists the names",
     )
 
 
 def _texts(patterns: Any) -> list[str]:
-    """Keep the patterns that may be names: neither functions nor regular expressions."""
-    several: Iterable[object] = patterns or ()
+    """Keep the patterns that are names or globs: no functions, no regular expressions."""
+    items: Iterable[object] = patterns or ()
     return [
-        one for one in several if isinstance(one, str) and not one.startswith(_SPECIAL_PATTERNS)
+        item for item in items if isinstance(item, str) and not item.startswith(_SPECIAL_PATTERNS)
     ]
 
 
@@ -122,15 +122,15 @@ def _fallbacks(survey: Survey) -> Iterator[Finding]:
             yield _bad_fallback(*_missing_server(name, survey))
     for server, backup in fallbacks.items():
         if server == backup:
-            yield _bad_fallback(f"{server} cannot stand in for itself", "name another server")
+            yield _bad_fallback(f"{server} cannot be its own fallback", "name another server")
         elif survey.covers({server, backup}):
             yield from _gaps(server, backup, survey)
 
 
 def _missing_server(name: str, survey: Survey) -> tuple[str, str]:
     if name in survey.disabled:
-        return f"the server {name} is switched off", "switch it on, or take it out"
-    guess = did_you_mean(name, sorted(survey.known)) or "correct the name, or take it out"
+        return f"the server {name} is disabled", "enable or remove it"
+    guess = did_you_mean(name, sorted(survey.known)) or "correct or remove it"
     return f"there is no server {name}", guess
 
 
@@ -140,7 +140,7 @@ def _bad_fallback(message: str, fix: str) -> Finding:
 
 
 def _gaps(server: str, backup: str, survey: Survey) -> Iterator[Finding]:
-    """Find the tools that a backup cannot stand in for."""
+    """Find the tools that a backup does not have."""
     others = {tool.wire_name for tool in survey.offered[backup]}
     missing = [tool for tool in survey.offered[server] if tool.wire_name not in others]
     if missing:
@@ -151,7 +151,7 @@ def _gaps(server: str, backup: str, survey: Survey) -> Iterator[Finding]:
             level="warn",
             code="fallback_gap",
             message=f'"fallbacks": {backup} lacks {share} of {server}: {names}',
-            fix="when the server fails, so do calls of these tools; choose a fuller backup",
+            fix="calls of these tools fail with the server; use a backup that has them",
             details=tuple(
                 Detail(tool=tool.full_name, text=f"{backup} has no such tool") for tool in missing
             ),
@@ -159,7 +159,7 @@ def _gaps(server: str, backup: str, survey: Survey) -> Iterator[Finding]:
 
 
 def check_policy(survey: Survey) -> Iterator[Finding]:
-    """Find the rules that decide about nothing, once the tools of all servers are known."""
+    """Find policy rules that match nothing, if the tools of all servers are known."""
     policy = survey.options.get("policy")
     if not isinstance(policy, Policy) or not survey.covers(survey.known):
         return
@@ -170,5 +170,5 @@ def check_policy(survey: Survey) -> Iterator[Finding]:
             level="warn",
             code="policy_rule",
             message=f"rule {number} of {policy.title} ({policy.rules[number - 1]}): {problem}",
-            fix="correct it, move it, or take it out; what holds: plait policy check",
+            fix="correct, move or remove it; plait policy check shows the verdicts",
         )

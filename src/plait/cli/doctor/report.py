@@ -1,4 +1,4 @@
-"""How findings are shown to a person."""
+"""The printed report of `plait doctor`."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _MARKS: Final = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "error": ("✗
 _REMARK: Final = ("·", "dim")
 
 _REMARKS: Final = ("schema_", "stderr", "renamed")
-"""How the codes start of what is worth knowing, but neither good nor bad."""
+"""Prefixes of the codes of neutral findings."""
 
 
-def print_diagnosis(diagnosis: Diagnosis, seen: Sequence[Examined], *, verbose: bool) -> None:
-    """Print every section, then a line that sums it up; `verbose` shows every single case."""
+def print_diagnosis(diagnosis: Diagnosis, examined: Sequence[Examined], *, verbose: bool) -> None:
+    """Print every section and a summary; `verbose` shows every case."""
     if diagnosis.configuration:
         print_section("configuration", "", diagnosis.configuration, verbose=verbose)
-    for examined in seen:
-        findings = diagnosis.servers[examined.name]
-        stderr = examined.status.stderr_tail if verbose else ()
-        print_section(examined.name, _facts(examined), findings, verbose=verbose, stderr=stderr)
+    for server in examined:
+        findings = diagnosis.servers[server.name]
+        stderr = server.status.stderr_tail if verbose else ()
+        print_section(server.name, _facts(server), findings, verbose=verbose, stderr=stderr)
     if diagnosis.together:
         print_section("all tools", "", diagnosis.together, verbose=verbose)
-    print_summary(seen, diagnosis.findings)
+    print_summary(examined, diagnosis.findings)
 
 
 def print_section(
@@ -44,7 +44,7 @@ def print_section(
     verbose: bool = False,
     stderr: Iterable[str] = (),
 ) -> None:
-    """Print findings under a title, and an empty line after them."""
+    """Print findings under a title, followed by an empty line."""
     print_rich(Text.assemble((title, "bold"), (f"  {facts}" if facts else "", "dim")))
     for finding in findings:
         message = visible(finding.message).removeprefix(f"{finding.server}: ")
@@ -59,20 +59,20 @@ def print_section(
     click.echo()
 
 
-def print_summary(seen: Sequence[Examined], findings: Sequence[Finding]) -> None:
-    """Print how many servers are ready, and how much there is to fix."""
-    ready = sum(examined.status.state == "ready" for examined in seen)
+def print_summary(examined: Sequence[Examined], findings: Sequence[Finding]) -> None:
+    """Print how many servers are ready, and how many problems there are."""
+    ready = sum(server.status.state == "ready" for server in examined)
     counts = [
         count_label(number, noun)
         for level, noun in (("error", "error"), ("warn", "warning"))
         if (number := sum(finding.level == level for finding in findings))
     ]
-    servers = f"{ready} of {count_label(len(seen), 'server')} ready; " if seen else ""
+    servers = f"{ready} of {count_label(len(examined), 'server')} ready; " if examined else ""
     click.echo(f"{servers}{', '.join(counts) or 'nothing to fix'}")
 
 
-def _facts(examined: Examined) -> str:
-    status = examined.status
+def _facts(server: Examined) -> str:
+    status = server.status
     info = status.server_info or {}
     about = " ".join(str(info[key]) for key in ("name", "version") if info.get(key))
     tools = None if status.tool_count is None else count_label(status.tool_count, "tool")

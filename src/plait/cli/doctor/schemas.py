@@ -1,4 +1,4 @@
-"""What the models of each provider are not told of a tool's schema, or may not take."""
+"""Checks for the parts of schemas that providers lose or refuse."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONGEST_EXAMPLE = 100
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Notes of one kind: how they are known, and what they come to."""
+    """Notes of one kind: their pattern, and the finding for them."""
 
     code: str
     level: Level
@@ -47,7 +47,7 @@ KINDS: Final = (
     _kind(
         "schema_refs",
         "warn",
-        "references to what is not in the schema, and is never fetched",
+        "external references, which are never fetched",
         r" is not in the schema, so anything is allowed\Z",
         'update the server, or give the tool another "input_schema" in "tool_overrides"',
     ),
@@ -61,43 +61,43 @@ KINDS: Final = (
     _kind(
         "schema_size",
         "warn",
-        "schemas so large that they may be refused",
+        "large schemas that may be refused",
         r": may be refused: \d+ ",
-        'hide arguments in "tool_overrides", or leave the tool out with "exclude"',
+        'hide arguments in "tool_overrides", or exclude the tool with "exclude"',
     ),
     _kind(
         "schema_recursion",
         "ok",
-        "types left open where they contain themselves or go very deep",
+        "recursive or very deep types, cut off",
         r": recursive, left open: |: too large or too deep, left open\Z|: too deep\Z",
     ),
     _kind(
         "schema_alternatives",
         "ok",
-        "alternatives told in words",
+        "alternatives described in words",
         r": (.+, )?(anyOf|oneOf|allOf)(, [^:]+)? moved to the description\Z"
         r"|(any|one)Of became |: oneOf left out: |: can never be given, left out\Z",
     ),
-    _kind("schema_limits", "ok", "limits told in words", r" moved to the description\Z"),
+    _kind("schema_limits", "ok", "limits described in words", r" moved to the description\Z"),
     _kind(
         "schema_json_text",
         "ok",
-        "open objects written as JSON strings",
+        "open objects passed as JSON strings",
         r", written as a JSON string\Z|, but objects and lists only as JSON text\Z",
     ),
     _kind("schema_closed", "ok", "only listed properties", r": other properties cannot be given\Z"),
     _kind("schema_keywords", "ok", "unknown keywords left out", r""),
 )
-"""Every kind of note; the first that fits counts, and the last fits all."""
+"""Every kind of note; the first match counts, and the last matches all."""
 
 
 def kind_of(note: str) -> Kind:
-    """Say of which kind a note is."""
+    """Return the kind of a note."""
     return next(kind for kind in KINDS if kind.notes.search(note))
 
 
 def check_schemas(server: str, tools: Sequence[Tool]) -> Iterator[Finding]:
-    """Say what each provider's models lose of the schemas, one finding for each kind of loss."""
+    """Report what each provider loses of the schemas, one finding per kind of loss."""
     if not tools:
         return
     cases: defaultdict[str, list[Detail]] = defaultdict(list)
@@ -122,7 +122,7 @@ def check_schemas(server: str, tools: Sequence[Tool]) -> Iterator[Finding]:
 
 
 def _cases(tool: Tool) -> Iterator[tuple[Kind, Detail]]:
-    """Collect the notes of all profiles; one that several have is a single case."""
+    """Collect the notes of all profiles; a note of several profiles is one case."""
     found: dict[str, tuple[Profile, ...]] = {}
     for profile in PROFILES:
         for note in schema_for_provider(tool.input_schema, profile).notes:

@@ -1,4 +1,4 @@
-"""What a client makes of the tools that its servers list: filtered, changed and named."""
+"""The tools of a configuration: as listed, and as offered after filters, overrides and renaming."""
 
 from __future__ import annotations
 
@@ -20,44 +20,44 @@ from plait.client.options import call_settings_from, catalog_options_from
 from plait.errors import ConfigError
 
 ByServer = Mapping[str, tuple[Tool, ...]]
-"""Tools of the servers that listed theirs, in the order of the configuration."""
+"""Tools by server, in the order of the configuration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """The tools of a configuration, and the wishes of its client."""
+    """The tools of a configuration, and the options of its client."""
 
     servers: Mapping[str, ServerConfig]
-    """Those that were examined."""
+    """The examined servers."""
 
     known: frozenset[str]
-    """Those that the configuration has, examined or not."""
+    """All servers of the configuration, examined or not."""
 
     disabled: tuple[str, ...] = ()
-    """Those that are switched off."""
+    """The disabled servers."""
 
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """The client's options, less those that it would refuse."""
+    """The valid options of the client."""
 
     catalog_options: CatalogOptions = field(default_factory=CatalogOptions)
 
     listed: ByServer = field(default_factory=dict[str, tuple[Tool, ...]])
-    """As the servers have them."""
+    """The tools as listed by the servers."""
 
     offered: ByServer = field(default_factory=dict[str, tuple[Tool, ...]])
-    """As the client hands them out."""
+    """The tools as offered by the client."""
 
     refusals: tuple[Finding, ...] = ()
-    """What the client would refuse to start with."""
+    """Findings about invalid options."""
 
     @property
     def profile(self) -> Profile | None:
-        """The profile of all tools, where the client sets one."""
+        """The provider profile of the client, if set."""
         return self.options.get("profile")
 
     @property
     def together(self) -> list[Tool]:
-        """The tools that a client hands out when no server is named: not those of backups."""
+        """The offered tools of all servers, without those of backups."""
         return [
             tool
             for name in self.catalog_options.listed_servers(self.offered)
@@ -65,25 +65,27 @@ class Survey:
         ]
 
     def covers(self, servers: Iterable[str]) -> bool:
-        """Say whether the tools of all these servers are known."""
+        """Return whether the tools of all these servers are known."""
         return set(servers) <= set(self.listed)
 
 
 def survey_of(
-    config: ClientConfig, seen: Iterable[Examined], known: Iterable[str] | None = None
+    config: ClientConfig, examined: Iterable[Examined], known: Iterable[str] | None = None
 ) -> Survey:
-    """Apply a client's options to the tools that were listed; what it would refuse is noted.
+    """Apply the options of a client to the listed tools, and collect findings about the options.
 
-    `known` names the servers of the configuration, where not all of them were examined.
+    `known` are the servers of the configuration, if only some were examined.
     """
     options, refusals = _usable(config.options)
     catalog_options = catalog_options_from(options)
-    listed = {one.name: one.listed for one in seen if one.listed is not None}
-    shaped: dict[str, tuple[Tool, ...]] = {}
+    listed = {server.name: server.listed for server in examined if server.listed is not None}
+    offered_by_server: dict[str, tuple[Tool, ...]] = {}
     for name, tools in listed.items():
-        wanted = _filter_for(config.servers[name], name, catalog_options, refusals)
-        offered = [tool for tool in tools if wanted.offers(tool)]
-        shaped[name] = tuple(_changed(tool, catalog_options, refusals) for tool in offered)
+        tool_filter = _filter_for(config.servers[name], name, catalog_options, refusals)
+        offered = [tool for tool in tools if tool_filter.offers(tool)]
+        offered_by_server[name] = tuple(
+            _changed(tool, catalog_options, refusals) for tool in offered
+        )
     return Survey(
         servers=config.servers,
         known=frozenset(config.servers if known is None else known),
@@ -91,13 +93,13 @@ def survey_of(
         options=options,
         catalog_options=catalog_options,
         listed=listed,
-        offered=_named(shaped, catalog_options),
+        offered=_named(offered_by_server, catalog_options),
         refusals=tuple(refusals),
     )
 
 
 def _usable(options: Mapping[str, Any]) -> tuple[dict[str, Any], list[Finding]]:
-    """Keep the options that a client takes, and say why it refuses the others."""
+    """Keep the valid options, and return findings about the others."""
     kept: dict[str, Any] = {}
     refusals: list[Finding] = []
     for name, value in options.items():
@@ -117,7 +119,7 @@ def _filter_for(
     try:
         return catalog_options.filter_for(server)
     except ConfigError as error:
-        refusals += [replace(one, server=name) for one in findings_from_config_error(error)]
+        refusals += [replace(finding, server=name) for finding in findings_from_config_error(error)]
         return ToolFilter()
 
 
@@ -130,19 +132,23 @@ def _changed(tool: Tool, catalog_options: CatalogOptions, refusals: list[Finding
     try:
         return apply_override(tool, override)
     except ConfigError as error:
-        refusals += [replace(one, server=tool.server) for one in findings_from_config_error(error)]
+        refusals += [
+            replace(finding, server=tool.server) for finding in findings_from_config_error(error)
+        ]
         return tool
 
 
-def _named(shaped: ByServer, catalog_options: CatalogOptions) -> ByServer:
-    """Name the tools as a client does; backups are asked for by themselves."""
-    # A collision that is refused is a finding of its own, so here it is only settled.
+def _named(offered_by_server: ByServer, catalog_options: CatalogOptions) -> ByServer:
+    """Set the public names; backups are named separately."""
+    # A forbidden collision is reported by another check; here it is resolved.
     policy = replace(catalog_options.names, on_collision="prefix")
-    together = catalog_options.listed_servers(shaped)
-    named = with_public_names((tool for name in together for tool in shaped[name]), policy)
+    together = catalog_options.listed_servers(offered_by_server)
+    named = with_public_names(
+        (tool for name in together for tool in offered_by_server[name]), policy
+    )
     return {
         name: tuple(tool for tool in named if tool.server == name)
         if name in together
-        else tuple(with_public_names(shaped[name], policy))
-        for name in shaped
+        else tuple(with_public_names(offered_by_server[name], policy))
+        for name in offered_by_server
     }

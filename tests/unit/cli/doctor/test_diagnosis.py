@@ -74,7 +74,7 @@ def test_two_servers_without_anything_wrong_have_nothing_to_fix() -> None:
     assert worst_level(diagnosis.findings) == "ok"
     assert [finding.message for finding in diagnosis.together] == snapshot(
         [
-            "no two servers want the same name for a tool",
+            "no tool names conflict",
             (
                 "3 tools, about 60 tokens in every request; "
                 "largest: files/read 20, files/write 20 and web/get 20"
@@ -140,7 +140,7 @@ def test_with_prefixes_nothing_collides() -> None:
 def test_one_server_can_collide_with_itself() -> None:
     collision = by_code(diagnosed({"a": ["x.y", "x_y"]}).together)["collision"]
 
-    assert collision.message.startswith("a has several tools that would be called x_y: they become")
+    assert collision.message.startswith("a has several tools with the name x_y: they become")
     assert len({one.name for one in collision.details}) == 2
 
 
@@ -149,7 +149,7 @@ def test_names_that_no_model_takes_are_shown_with_what_they_become() -> None:
 
     renamed = by_code(diagnosis.together)["renamed"]
     assert renamed.level == "ok"
-    assert renamed.message.startswith("2 names made legal for models: admin.users.list → admin_")
+    assert renamed.message.startswith("2 names changed for models: admin.users.list → admin_")
     assert renamed.details[0].name == "admin_users_list"
     assert len(renamed.details[1].name or "") == 64
 
@@ -221,7 +221,7 @@ def test_names_in_filters_that_no_tool_has_are_warnings_where_they_stand() -> No
             (
                 "unknown_include",
                 '"include" names c/get, but there is no such tool',
-                "there is no server c: correct it, or take it out",
+                "there is no server c: correct or remove it",
             ),
             (
                 "unknown_exclude",
@@ -276,10 +276,10 @@ def test_fallbacks_between_servers_that_are_not_there_are_errors() -> None:
             ("error", '"fallbacks": there is no server flies', 'did you mean "files"?'),
             (
                 "error",
-                '"fallbacks": the server off is switched off',
-                "switch it on, or take it out",
+                '"fallbacks": the server off is disabled',
+                "enable or remove it",
             ),
-            ("error", '"fallbacks": web cannot stand in for itself', "name another server"),
+            ("error", '"fallbacks": web cannot be its own fallback', "name another server"),
         ]
     )
 

@@ -51,7 +51,7 @@ def test_a_healthy_server_has_only_good_findings() -> None:
                 "server": "time",
                 "level": "ok",
                 "code": "latency",
-                "message": "answers in 4 ms (median of 3 round trips)",
+                "message": "responds in 4 ms (median of 3 round trips)",
                 "fix": None,
                 "details": (),
             },
@@ -120,26 +120,26 @@ def test_every_bad_habit_is_a_warning_with_a_fix() -> None:
             (
                 "warn",
                 "slow_answers",
-                "answers in 2.00 s (median of 1 round trip)",
-                "every call waits this long: is the host far or busy?",
+                "responds in 2.00 s (median of 1 round trip)",
+                "every call takes at least this long: check the network and the load of the host",
             ),
             (
                 "warn",
                 "sse_only",
-                "speaks only the older SSE transport, found after a failed try",
-                'save the try: "type": "sse"',
+                "supports only the older SSE transport, detected after a failed attempt",
+                'skip that attempt: "type": "sse"',
             ),
             (
                 "warn",
                 "no_tools",
-                "offers no tools",
+                "has no tools",
                 'check "include" and "exclude", and its version',
             ),
             (
                 "warn",
                 "stdout_noise",
                 "wrote 3 lines to stdout outside the protocol",
-                "print logs and banners to stderr: stdout belongs to the protocol",
+                "write logs and banners to stderr: stdout is for the protocol",
             ),
             (
                 "warn",
@@ -159,7 +159,7 @@ def test_tools_that_were_left_out_are_one_finding_with_every_case() -> None:
     left_out, repaired = findings_for(Examined(config=CLOCK, status=status))[1:]
 
     assert (left_out.level, left_out.code) == ("warn", "left_out")
-    assert left_out.message == f"40 tools left out: {notes[0]} (and 39 more)"
+    assert left_out.message == f"40 tools skipped: {notes[0]} (and 39 more)"
     assert [detail.text for detail in left_out.details] == list(notes)
     assert (repaired.code, repaired.details) == ("repaired", ())
 

@@ -19,7 +19,7 @@ FINDINGS = [
         server="shop",
         level="ok",
         code="schema_limits",
-        message="limits told in words for openai_strict: 2 tools, such as add",
+        message="limits described in words for openai_strict: 2 tools, such as add",
         details=CASES,
     ),
     Finding(
@@ -47,7 +47,7 @@ def test_findings_have_marks_and_wrap_under_their_own_text(
         [
             "shop  stdio",
             "  ✓ connected",
-            "  · limits told in words for",
+            "  · limits described in words for",
             "    openai_strict: 2 tools, such as add",
             "  ! repaired: \\x1b[2J",
             "      fix: update the shop",

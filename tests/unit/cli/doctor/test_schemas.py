@@ -60,7 +60,7 @@ def test_each_kind_of_loss_is_one_finding_with_every_case() -> None:
     limits = findings["schema_limits"]
     assert limits.level == "ok"
     assert limits.message == snapshot(
-        "limits told in words for openai_strict: "
+        "limits described in words for openai_strict: "
         "100 tools, such as t0 (x: maxLength moved to the description)"
     )
     assert len(limits.details) == 100
