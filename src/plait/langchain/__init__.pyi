@@ -26,6 +26,7 @@ from plait.langchain.client.sessions import create_session as create_session
 from plait.langchain.client.spec import AgentSpec as AgentSpec
 from plait.langchain.client.spec import create_agent as create_agent
 from plait.langchain.client.to_fastmcp import to_fastmcp as to_fastmcp
+from plait.langchain.tools.callbacks import CallbackContext as CallbackContext
 from plait.langchain.tools.callbacks import Callbacks as Callbacks
 from plait.langchain.tools.callbacks import ElicitationCallback as ElicitationCallback
 from plait.langchain.tools.callbacks import LoggingMessageCallback as LoggingMessageCallback

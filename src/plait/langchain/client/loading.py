@@ -20,12 +20,10 @@ from plait.client.toolbox import Toolbox
 from plait.langchain.client.sessions import (
     AnySession,
     SessionCaller,
-    list_all_tools,
     opened_session,
     server_from,
 )
 from plait.langchain.tools.callbacks import CallbackContext, Callbacks
-from plait.langchain.tools.caller import Caller
 from plait.langchain.tools.interceptors import ToolCallInterceptor
 from plait.langchain.tools.output_handling import HandlingLayer, OutputHandling
 from plait.langchain.tools.runner import RunnerSettings, ToolRunner
@@ -73,17 +71,13 @@ async def load_mcp_tools(
         separator="__" if prefix_tool_name_with_server_name and server_name else prefixed,
         extra=additional_tool_name_prefix,
     )
-    caller: Caller
-    if session is not None:
-        caller = SessionCaller(session, name)
-        listed = [Tool.from_mcp(name, tool) for tool in await list_all_tools(session)]
-        if sanitize:
-            listed = [sanitize_tool(tool)[0] for tool in listed]
-    elif connection is not None:
-        caller = toolbox_for(name, connection, callbacks, sanitize=sanitize)
+    caller = _caller(session, connection, name, callbacks, sanitize=sanitize)
+    if isinstance(caller, Toolbox):
         listed = await caller.tools()
     else:
-        raise ValueError(_NEITHER)
+        listed = [Tool.from_mcp(name, tool) for tool in await caller.list_tools()]
+        if sanitize:
+            listed = [sanitize_tool(tool)[0] for tool in listed]
     runner = ToolRunner(caller, settings)
     return [MCPTool(tool, runner, profile=profile) for tool in with_public_names(listed, names)]
 
@@ -105,13 +99,7 @@ def convert_mcp_tool_to_langchain_tool(
         ValueError: There is neither a session nor a connection.
     """
     name = server_name or _UNNAMED
-    caller: Caller
-    if session is not None:
-        caller = SessionCaller(session, name)
-    elif connection is not None:
-        caller = toolbox_for(name, connection, callbacks)
-    else:
-        raise ValueError(_NEITHER)
+    caller = _caller(session, connection, name, callbacks)
     settings = RunnerSettings(
         interceptors=tuple(tool_interceptors or ()),
         callbacks=callbacks or Callbacks(),
@@ -152,14 +140,18 @@ async def load_mcp_server_info(
         return ServerInfo.of(opened)
 
 
-def toolbox_for(
+def _caller(
+    session: AnySession | None,
+    connection: Mapping[str, Any] | None,
     name: str,
-    connection: Mapping[str, Any],
     callbacks: Callbacks | None = None,
     *,
     sanitize: bool = True,
-) -> Toolbox:
-    """Make a toolbox of one connection."""
+) -> SessionCaller | Toolbox:
+    if session is not None:
+        return SessionCaller(session, name)
+    if connection is None:
+        raise ValueError(_NEITHER)
     callbacks = callbacks or Callbacks()
     options = {**callbacks.notification_callbacks(), "sanitize": sanitize}
     return Toolbox(

@@ -106,11 +106,6 @@ def server_from(connection: Mapping[str, Any] | ServerConfig, name: str = "serve
     return read_config({"servers": {name: connection}}).servers[name]
 
 
-async def list_all_tools(session: AnySession) -> list[types.Tool]:
-    """List the tools of all pages, up to 1,000 pages."""
-    return list((await list_tools(_as_client(session))).tools)
-
-
 class _BareSession:
     """Offers the part of the SDK's client that lists and calls tools, over a session."""
 
@@ -126,17 +121,20 @@ class _BareSession:
         return await self.session.list_tools(params=params)
 
 
-def _as_client(session: AnySession) -> Client:
-    return session if isinstance(session, Client) else cast("Client", _BareSession(session))
-
-
 class SessionCaller(BasicCaller):
     """Calls tools over a session that the user manages, without reconnects and retries."""
 
     def __init__(self, session: AnySession, name: str) -> None:
         self._session = session
+        self._client = (
+            session if isinstance(session, Client) else cast("Client", _BareSession(session))
+        )
         self._wire = Wire(name, Redactor(()), lambda: None)
         self._loop = asyncio.get_running_loop()
+
+    async def list_tools(self) -> list[types.Tool]:
+        """List the tools of all pages, up to 1,000 pages."""
+        return list((await list_tools(self._client)).tools)
 
     async def execute(self, call: ToolCall) -> ToolResult:
         """Make a call.
@@ -175,9 +173,7 @@ class SessionCaller(BasicCaller):
             if call.on_progress is not None:
                 await resolve(call.on_progress(progress, total, message))
 
-        return await call_tool(
-            _as_client(self._session), call.tool, call.arguments, on_progress=progressed
-        )
+        return await call_tool(self._client, call.tool, call.arguments, on_progress=progressed)
 
     async def read(
         self, server: str, uri: str, *, access: CallerCredentials | None = None

@@ -29,7 +29,7 @@ class AgentSpec:
 
     @classmethod
     def of(cls, agent: object) -> AgentSpec:
-        """Return the spec of an agent that `plait.create_agent` created; a spec is its own.
+        """Return the spec of an agent that `create_agent` of this package created; a spec is its own.
 
         Raises:
             TypeError: Something else created the agent.
@@ -42,9 +42,9 @@ class AgentSpec:
             spec = None
         if spec is None:
             raise TypeError(
-                f"it is not known how this {type(agent).__name__} was made: make it with "
-                "plait.create_agent(model, tools, ...) in place of langchain's, or give "
-                "plait.AgentSpec(model, tools, {...}) instead of the agent"
+                f"the arguments of this {type(agent).__name__} are not known: create it with "
+                "plait.langchain.create_agent(model, tools, ...) or pass "
+                "plait.langchain.AgentSpec(model, tools, {...}) instead of the agent"
             )
         return spec
 

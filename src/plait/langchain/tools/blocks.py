@@ -51,16 +51,16 @@ def _link_block(link: types.ResourceLink) -> Block:
     if not is_web_address(link.uri):
         return text_block(link_line(link))
     kind = "image" if _is_kind(link.mime_type, "image") else "file"
-    made: Block = {"type": kind, "url": link.uri}
+    translated: Block = {"type": kind, "url": link.uri}
     if link.mime_type:
-        made["mime_type"] = link.mime_type
-    about = {
+        translated["mime_type"] = link.mime_type
+    fields = {
         "name": link.name,
         "title": link.title,
         "description": link.description,
         "size": link.size,
     }
-    return _extended(made, link, **about)
+    return _extended(translated, link, **fields)
 
 
 def _resource_block(block: types.EmbeddedResource) -> Block:
@@ -68,28 +68,28 @@ def _resource_block(block: types.EmbeddedResource) -> Block:
     if isinstance(resource, types.TextResourceContents):
         if not resource.text.strip():
             return text_block(contents_line(resource))
-        about = {"uri": resource.uri, "mime_type": resource.mime_type}
-        return _extended(text_block(resource.text), block, **about)
+        fields = {"uri": resource.uri, "mime_type": resource.mime_type}
+        return _extended(text_block(resource.text), block, **fields)
     mime_type = resource.mime_type or ANY_TYPE
     if _is_kind(mime_type, "image"):
-        made = _data_block("image", resource.blob, mime_type)
+        translated = _data_block("image", resource.blob, mime_type)
     elif _is_kind(mime_type, "audio"):
-        made = _data_block("audio", resource.blob, mime_type)
+        translated = _data_block("audio", resource.blob, mime_type)
     else:
-        made = _data_block("file", resource.blob, mime_type)
-    return _extended(made, block, uri=resource.uri, filename=filename_of(resource.uri))
+        translated = _data_block("file", resource.blob, mime_type)
+    return _extended(translated, block, uri=resource.uri, filename=filename_of(resource.uri))
 
 
-def _extended(made: Block, block: types.ContentBlock, **about: object) -> Block:
+def _extended(translated: Block, block: types.ContentBlock, **fields: object) -> Block:
     """Add fields that standard blocks do not have as `extras`, if there are any."""
-    extras = {key: value for key, value in about.items() if value not in (None, "")}
+    extras = {key: value for key, value in fields.items() if value not in (None, "")}
     hints = block.annotations and block.annotations.model_dump(by_alias=True, exclude_none=True)
     if hints:
         extras["annotations"] = hints
     meta = {key: value for key, value in (block.meta or {}).items() if key != ORIGINAL}
     if meta:
         extras["_meta"] = meta
-    return {**made, "extras": extras} if extras else made
+    return {**translated, "extras": extras} if extras else translated
 
 
 def legacy_block(block: types.ContentBlock) -> Block:

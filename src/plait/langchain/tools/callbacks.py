@@ -21,17 +21,6 @@ from plait.client.calls.callbacks import (
 )
 from plait.errors import ConfigError
 
-__all__ = [
-    "CallbackContext",
-    "Callbacks",
-    "ElicitRequestParams",
-    "ElicitResult",
-    "ElicitationCallback",
-    "LoggingMessageCallback",
-    "LoggingMessageNotificationParams",
-    "ProgressCallback",
-]
-
 
 @runtime_checkable
 class LoggingMessageCallback(Protocol):

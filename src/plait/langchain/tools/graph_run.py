@@ -44,7 +44,7 @@ def _last_human_message_id(state: object) -> str | None:
     if not isinstance(messages, Sequence):
         return None
     newest_first = reversed(cast("Sequence[object]", messages))
-    return next((one.id for one in newest_first if isinstance(one, HumanMessage)), None)
+    return next((item.id for item in newest_first if isinstance(item, HumanMessage)), None)
 
 
 def may_interrupt(config: Mapping[str, Any]) -> bool:

@@ -117,10 +117,10 @@ def _positions(hook: Hook) -> int:
         parameters = inspect.signature(hook).parameters.values()
     except (TypeError, ValueError):
         return 1
-    if any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in parameters):
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
         return 3
     positional = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
-    return min(3, sum(one.kind in positional for one in parameters))
+    return min(3, sum(parameter.kind in positional for parameter in parameters))
 
 
 def _changed(request: MCPToolCallRequest, changes: Any) -> MCPToolCallRequest:

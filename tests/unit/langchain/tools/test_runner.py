@@ -11,7 +11,7 @@ import pytest
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.tool import Tool
-from plait.client.connections.credentials import Access
+from plait.client.connections.credentials import CallerCredentials
 from plait.client.transports.repair import mend
 from plait.langchain.tools.caller import BasicCaller
 from plait.langchain.tools.content import ToolOutput
@@ -19,7 +19,7 @@ from plait.langchain.tools.runner import Invocation, RunnerSettings, ToolRunner
 
 pytestmark = pytest.mark.anyio
 
-CREDENTIALS = Access.of({"Authorization": "Bearer for-main"})
+CREDENTIALS = CallerCredentials.of({"Authorization": "Bearer for-main"})
 PENDING = {"type": "resource", "resource": {"uri": "docs://a"}}
 """An embedded resource of which the server sends only the URI."""
 
@@ -29,7 +29,7 @@ class Servers(BasicCaller):
 
     def __init__(self, answers: str) -> None:
         self._answers = answers
-        self.reads: list[tuple[str, Access | None]] = []
+        self.reads: list[tuple[str, CallerCredentials | None]] = []
 
     async def execute(self, call: ToolCall) -> ToolResult:
         mended = mend("tools/call", {"content": [PENDING]}, "2025-11-25")
@@ -39,7 +39,7 @@ class Servers(BasicCaller):
         )
 
     async def read(
-        self, server: str, uri: str, *, access: Access | None = None
+        self, server: str, uri: str, *, access: CallerCredentials | None = None
     ) -> types.ReadResourceResult:
         self.reads.append((server, access))
         contents = types.TextResourceContents(uri=uri, text="inside")
@@ -51,7 +51,7 @@ class Servers(BasicCaller):
         raise NotImplementedError
 
 
-async def _reads(answers: str) -> list[tuple[str, Access | None]]:
+async def _reads(answers: str) -> list[tuple[str, CallerCredentials | None]]:
     servers = Servers(answers)
     runner = ToolRunner(servers, RunnerSettings(), access=CREDENTIALS)
     tool = Tool(server="main", wire_name="search", name="search")
