@@ -29,7 +29,7 @@ class AgentSpec:
 
     @classmethod
     def of(cls, agent: object) -> AgentSpec:
-        """Return the spec of an agent that `create_agent` of this package created; a spec is its own.
+        """Return the spec of an agent from `plait.langchain.create_agent`; a spec is its own.
 
         Raises:
             TypeError: Something else created the agent.

@@ -12,7 +12,7 @@ from plait.client.calls.outcome import ToolResult
 from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.tool import Tool
 from plait.client.connections.credentials import CallerCredentials
-from plait.client.transports.repair import mend
+from plait.client.transports.repair import repair_result
 from plait.langchain.tools.caller import BasicCaller
 from plait.langchain.tools.content import ToolOutput
 from plait.langchain.tools.runner import Invocation, RunnerSettings, ToolRunner
@@ -32,8 +32,8 @@ class Servers(BasicCaller):
         self.reads: list[tuple[str, CallerCredentials | None]] = []
 
     async def execute(self, call: ToolCall) -> ToolResult:
-        mended = mend("tools/call", {"content": [PENDING]}, "2025-11-25")
-        result = types.CallToolResult.model_validate(mended.result)
+        repaired = repair_result("tools/call", {"content": [PENDING]}, "2025-11-25")
+        result = types.CallToolResult.model_validate(repaired.result)
         return ToolResult.from_mcp(
             self._answers, call.tool, result, attempts=1, notes=(), seconds=0.0
         )
