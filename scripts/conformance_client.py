@@ -58,11 +58,11 @@ async def call_as_told(toolbox: Toolbox, context: Context) -> None:
 async def use_everything(toolbox: Toolbox, context: Context) -> None:
     """Call every tool, read every resource, fill in every prompt."""
     await call_every_tool(toolbox, context)
-    for resource in await toolbox.resources(SERVER):
-        await toolbox.read(SERVER, str(resource.item.uri))
-    for prompt in await toolbox.prompts(SERVER):
+    for resource in await toolbox.list_resources(SERVER):
+        await toolbox.read_resource(SERVER, str(resource.item.uri))
+    for prompt in await toolbox.list_prompts(SERVER):
         wanted = (one.name for one in prompt.item.arguments or () if one.required)
-        await toolbox.prompt(SERVER, prompt.item.name, dict.fromkeys(wanted, "text"))
+        await toolbox.get_prompt(SERVER, prompt.item.name, dict.fromkeys(wanted, "text"))
 
 
 async def handle_foreign_schema(toolbox: Toolbox, context: Context) -> None:

@@ -15,6 +15,7 @@ from plait.client.config.key_table import camel_case
 from plait.client.config.keys import CLIENT_KEYS, server_keys
 from plait.langchain.client.loading import convert_mcp_tool_to_langchain_tool, load_mcp_tools
 from plait.langchain.client.middleware import MCPToolsMiddleware
+from plait.langchain.client.settings import LangChainOptions
 from tests.docs.pages import ROOT
 
 OPTIONS = (ROOT / "docs" / "reference" / "options.md").read_text()
@@ -70,7 +71,7 @@ def parameters_of(function: object) -> set[str]:
 
 
 def test_every_option_of_the_client_has_a_row() -> None:
-    assert set(ROWS) == parameters_of(MultiServerMCPClient.__init__) - {"connections"}
+    assert set(ROWS) == set(LangChainOptions.__annotations__)
     assert "`connections`" in OPTIONS
 
 
@@ -140,4 +141,5 @@ def test_functions_of_the_other_adapter_take_the_arguments_they_take_there() -> 
     assert len(written) > 10
     for of_client, name, arguments in written:
         function = getattr(MultiServerMCPClient if of_client else plait, name)
-        assert set(re.findall(r"(\w+)=", arguments)) <= parameters_of(function)
+        options = set(LangChainOptions.__annotations__) if name == "MultiServerMCPClient" else set()
+        assert set(re.findall(r"(\w+)=", arguments)) <= parameters_of(function) | options

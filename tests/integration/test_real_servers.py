@@ -65,8 +65,8 @@ async def test_one_toolbox_over_five_foreign_servers_keeps_working_when_each_is_
         assert "heals" in (await box.call("memory", "read_graph")).text
         assert all(server.sessions == 2 for server in box.status().servers.values())
         # Servers without resources or prompts are no error, they just have none.
-        assert {one.server for one in await box.resources()} >= {"everything"}
-        assert {one.server for one in await box.prompts()} == {"everything"}
+        assert {one.server for one in await box.list_resources()} >= {"everything"}
+        assert {one.server for one in await box.list_prompts()} == {"everything"}
 
 
 async def test_a_wrapper_that_is_killed_does_not_take_its_calls_along() -> None:

@@ -145,7 +145,7 @@ class AgentRun:
         """
         listed = [] if self.toolbox is None else await _list_tools(self.toolbox, self._context)
         if self.toolbox is not None:
-            deferred = () if defers else self.toolbox.deferring.split(listed).deferred
+            deferred = () if defers else self.toolbox.deferral.split(listed).deferred
             if deferred:
                 logger.warning(
                     "this engine offers every tool: `defer` is not used for %d of them",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final, Unpack
 
 from plait._support.redact import Redactor
@@ -13,10 +13,9 @@ from plait.agents.recording import RunObserver
 from plait.agents.servers import AgentServers, convert_mcp_config, read_servers
 from plait.client.config.read import ClientConfig
 from plait.client.config.secrets import secret_values
-from plait.client.options import ClientOptions
+from plait.client.options import ToolboxOptions
 from plait.client.toolbox import Toolbox
 from plait.models.providers import keys_in
-from plait.traces.observer import Observer
 
 _GUARDS: Final = ("lock", "lockfile", "policy")
 """The options that decide about a tool by its current definition."""
@@ -53,9 +52,7 @@ async def toolbox_of_run(
 def toolbox_for(
     model_config: ModelConfig,
     mcp_servers: AgentServers | None = None,
-    *,
-    observers: Sequence[Observer] = (),
-    **options: Unpack[ClientOptions],
+    **options: Unpack[ToolboxOptions],
 ) -> Toolbox | None:
     """Create the toolbox of a run; `None` if it has no servers.
 
@@ -68,7 +65,7 @@ def toolbox_for(
     servers = servers_for(model_config, mcp_servers)
     if not servers.servers:
         return None
-    settings: ClientOptions = {}
+    settings: ToolboxOptions = {}
     if model_config.mcp_tool_filter is not None:
         settings["include"] = model_config.mcp_tool_filter
     if model_config.mcp_tool_description_overrides:
@@ -76,7 +73,7 @@ def toolbox_for(
             name: {"description": text}
             for name, text in model_config.mcp_tool_description_overrides.items()
         }
-    return Toolbox(servers, observers=observers, **{**settings, **options})
+    return Toolbox(servers, **{**settings, **options})
 
 
 def servers_for(model_config: ModelConfig, mcp_servers: AgentServers | None) -> ClientConfig:

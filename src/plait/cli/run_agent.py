@@ -26,7 +26,7 @@ from plait.cli.run_screen import RunScreen
 from plait.client.calls.approval import Approval, ApprovalRequest
 from plait.client.config.read import ClientConfig, read_options
 from plait.client.config.servers import ServerConfig
-from plait.client.toolbox import Toolbox
+from plait.client.options import CLIENT_OPTIONS
 from plait.errors import AgentServerError, PlaitError
 from plait.traces.events import Status, TraceEvent
 from plait.traces.messages.message import Message
@@ -173,8 +173,7 @@ def client_config(plan: RunPlan) -> ClientConfig | None:
     servers = plan.servers
     if plan.result_budget is False:
         servers = {name: replace(server, result_budget=None) for name, server in servers.items()}
-    known = Toolbox.OPTIONS | {"log_level"}
-    options = {name: value for name, value in plan.config.options.items() if name in known}
+    options = {name: value for name, value in plan.config.options.items() if name in CLIENT_OPTIONS}
     overrides: dict[str, object] = {}
     if plan.result_budget is not None:
         overrides["result_budget"] = plan.result_budget

@@ -1,106 +1,100 @@
-"""The life of a client: opened when it is first used, in one loop or another, and closed once."""
+"""Opening and closing a client: which event loop owns its connections, and for how long."""
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Coroutine
-from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from plait._support.logs import show_debug_log
 from plait.client.connections.loop_bridge import LoopBridge
-from plait.client.runtime import Core
+from plait.client.runtime import Runtime
 from plait.errors import ClientClosedError
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class ClientLife:
-    """Opens and closes the parts of a client, and runs work in the loop that owns them.
+class Lifecycle:
+    """Owns the runtime of a client, and runs work in the event loop that its connections live in.
 
-    Used as `async with`, the connections live in the caller's loop; otherwise in a loop of their
-    own, in a thread that is started when it is first needed.
+    That is the caller's loop after `use_current_loop`; otherwise a loop in a thread of its own,
+    started on first use.
     """
 
-    def __init__(self, build: Callable[[LoopBridge], Core]) -> None:
-        """Take what builds the parts; it must not refer to this object, or nothing is freed."""
+    def __init__(self, build: Callable[[LoopBridge], Runtime]) -> None:
+        """Take the function that builds the runtime.
+
+        It must not refer to this object, or an unclosed client is never garbage-collected.
+        """
         show_debug_log()
         self._build = build
-        self._bridge = LoopBridge()
-        self._core = build(self._bridge)
+        self.bridge = LoopBridge()
+        self.runtime = build(self.bridge)
         self._closed = False
-        # Whoever forgets to close a client must not keep its processes.
-        self._finalizer = weakref.finalize(self, self._bridge.stop)
+        # Ends the child processes of a client that is dropped without `close`.
+        self._finalizer = weakref.finalize(self, self.bridge.stop)
 
-    async def __aenter__(self) -> Self:
-        self._check_open()
-        if self._bridge.started:
-            await self._shut()
-        self._bridge.use_current_loop()
-        # Again, so that callbacks run in this loop and this context.
-        self._core = self._build(self._bridge)
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
-        await self.aclose()
-
-    def __enter__(self) -> Self:
-        self._check_open()
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
-        self.close()
+    async def use_current_loop(self) -> None:
+        """Move the connections to the running loop, closing those that are open elsewhere."""
+        self.check_open()
+        if self.bridge.started:
+            await self._shut_down()
+        self.bridge.use_current_loop()
+        # Rebuilt, so that callbacks run in this loop and this context.
+        self.runtime = self._build(self.bridge)
 
     async def aclose(self) -> None:
-        """Close every connection; tools handed out raise `ClientClosedError` from now on."""
+        """Close every connection."""
         self._closed = True
-        if self._bridge.started:
-            await self._shut()
+        if self.bridge.started:
+            await self._shut_down()
 
     def close(self) -> None:
-        """Do what `aclose` does, and block until it is done."""
+        """Blocking form of `aclose`."""
         self._closed = True
-        if self._bridge.started:
-            self._bridge.run_blocking(self._core.close)
-            self._bridge.stop()
+        if self.bridge.started:
+            self.bridge.run_blocking(self.runtime.close)
+            self.bridge.stop()
+
+    async def _shut_down(self) -> None:
+        await self.bridge.run(self.runtime.close)
+        await self.bridge.astop()
+
+    def check_open(self) -> None:
+        """Raise `ClientClosedError` after the client was closed."""
+        if self._closed:
+            raise ClientClosedError("the client is closed; its tools can no longer be called")
+
+    async def open(self) -> Runtime:
+        """Return the runtime, usable for calls; no server is contacted."""
+        self.check_open()
+        if not self.runtime.opened:
+            await self.run(_return_runtime)
+        return self.runtime
+
+    async def run(self, work: Callable[[Runtime], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine function on the open runtime, in the loop that owns it."""
+        self.check_open()
+
+        async def run() -> T:
+            self.check_open()
+            self.runtime.open()
+            return await work(self.runtime)
+
+        return await self.bridge.run(run)
 
     def run_blocking(
         self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Call an asynchronous method of this client, and block until it is done.
+        """Run a coroutine function in the owning loop, and block until it is done.
 
         Raises:
-            BlockingCallError: The connections live in the loop of this very thread.
+            BlockingCallError: The connections live in the loop of the current thread.
         """
-        self._check_open()
-        return self._bridge.run_blocking(work, *args, **kwargs)
+        self.check_open()
+        return self.bridge.run_blocking(work, *args, **kwargs)
 
-    async def _shut(self) -> None:
-        await self._bridge.run(self._core.close)
-        await self._bridge.astop()
 
-    async def _on_owner(self, work: Callable[[Core], Coroutine[Any, Any, T]]) -> T:
-        """Run something on the open parts, in the loop that owns them."""
-        self._check_open()
-
-        async def run() -> T:
-            self._check_open()
-            self._core.open()
-            return await work(self._core)
-
-        return await self._bridge.run(run)
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ClientClosedError("the client is closed; its tools can no longer be called")
+async def _return_runtime(runtime: Runtime) -> Runtime:
+    return runtime

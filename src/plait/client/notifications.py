@@ -1,4 +1,4 @@
-"""What servers say without being asked, brought to whoever wants to hear it."""
+"""Dispatching the notifications of servers to the callbacks of a client."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _LIST_CALLBACKS: dict[ListKind, str] = {
 }
 
 
-class Hearing:
-    """Hears all servers of a client; lives in the loop that owns the connections.
+class NotificationDispatcher:
+    """Dispatches server notifications to callbacks; lives in the loop of the connections.
 
-    Callbacks run in the loop and the context in which it is made; when that loop has ended, in
-    the owning one.
+    Callbacks run in the loop and the context in which the dispatcher is created; when that loop
+    has ended, in the loop of the connections.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Hearing:
         on_tools_changed: Callable[[str], None],
         on_resource_updated: Callable[[str, str], None],
     ) -> None:
-        """Take who is told; the two functions are parts of the client itself, and come first."""
+        """Take the user's callbacks, and two of the client itself, which are called first."""
         self._callbacks = {
             name: bridge.bind_callback(callback, outlasting=True)
             for name, callback in callbacks.registered().items()
@@ -50,25 +50,27 @@ class Hearing:
         self._on_resource_updated = on_resource_updated
 
     def listener(self, pool: ConnectionPool, *, follow_tools: bool = True) -> ChangeListener:
-        """Make what listens to modern servers; `follow_tools` is the wish of the catalogue."""
+        """Create the listener for modern servers, which announce only the lists it names."""
         lists: set[ListKind] = {"tools"} if follow_tools else set()
         lists.update(kind for kind, name in _LIST_CALLBACKS.items() if name in self._callbacks)
         return ChangeListener(pool, lists, self._list_changed)
 
-    def opened(self, pool: ConnectionPool, changes: ChangeListener, session: Session) -> None:
-        """Tell of a new session, and have the server tell what is wanted of it."""
+    def session_opened(
+        self, pool: ConnectionPool, changes: ChangeListener, session: Session
+    ) -> None:
+        """Call `on_initialized`, and listen to the server if there is a list callback."""
         server = session.wire.server
-        self._tell("on_initialized", server, ServerInfo.of(session.client))
+        self._notify("on_initialized", server, ServerInfo.of(session.client))
         if not self._callbacks.keys() & _LIST_CALLBACKS.values():
             return
         changes.begin(session)
         shared = pool.connections.get(server)
         if shared is not None and shared.session is session:
-            # Whoever wants to hear of changes hears of none from a server that idles away.
-            pool.start(partial(_keep_awake, session), name=f"plait hear {server}")
+            # A session that is closed when idle would announce nothing.
+            pool.start(partial(_keep_open, session), name=f"plait listen {server}")
 
     async def message(self, server: str, message: IncomingMessage) -> None:
-        """Act on a message that the SDK hands on."""
+        """Dispatch a message that the SDK passes on."""
         match message:
             case types.ToolListChangedNotification():
                 self._list_changed(server, "tools", message.params)
@@ -78,37 +80,37 @@ class Hearing:
                 self._list_changed(server, "resources", message.params)
             case types.ResourceUpdatedNotification():
                 self._on_resource_updated(server, str(message.params.uri))
-                self._tell("on_resources_updated", server, message.params)
+                self._notify("on_resources_updated", server, message.params)
             case _:
                 pass
 
-    def untold(self, server: str, method: str, params: object) -> None:
-        """Act on a notification that the SDK keeps to itself."""
+    def raw(self, server: str, method: str, params: object) -> None:
+        """Dispatch a notification that the SDK does not pass on."""
         try:
             if method == "notifications/cancelled":
                 cancelled = types.CancelledNotificationParams.model_validate(params)
-                self._tell("on_cancelled", server, cancelled)
+                self._notify("on_cancelled", server, cancelled)
             elif method == "notifications/roots/list_changed":
                 changed = params and types.NotificationParams.model_validate(params)
-                self._tell("on_roots_list_changed", server, changed or None)
+                self._notify("on_roots_list_changed", server, changed or None)
         except ValidationError as error:
-            logger.debug("%s: %s makes no sense: %s", server, method, error)
+            logger.debug("%s: invalid params of %s: %s", server, method, error)
 
-    def logged(self, server: str, params: types.LoggingMessageNotificationParams) -> None:
-        """Tell of a log message."""
-        self._tell("on_message", server, params)
+    def log_message(self, server: str, params: types.LoggingMessageNotificationParams) -> None:
+        """Dispatch a log message."""
+        self._notify("on_message", server, params)
 
     def _list_changed(self, server: str, kind: ListKind, params: object = None) -> None:
         if kind == "tools":
             self._on_tools_changed(server)
-        self._tell(_LIST_CALLBACKS[kind], server, params)
+        self._notify(_LIST_CALLBACKS[kind], server, params)
 
-    def _tell(self, name: str, server: str, params: object) -> None:
+    def _notify(self, name: str, server: str, params: object) -> None:
         callback = self._callbacks.get(name)
         if callback is not None:
             callback(params, CallbackContext(server_name=server))
 
 
-async def _keep_awake(session: Session) -> None:
+async def _keep_open(session: Session) -> None:
     with session.listened_to():
         await session.ended.wait()

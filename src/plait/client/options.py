@@ -1,116 +1,189 @@
-"""The options of a client that hold for every framework, made into what its parts need."""
+"""The options of a client: their types and texts, and the settings that are made of them.
+
+`ClientOptions` is the one list of options. Constructors take them as `Unpack[ClientOptions]`,
+`config/keys.py` has a reader for each, and `docs/reference/options.md` repeats their texts.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import os
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
+import mcp_types as types
+from mcp.client.session import ElicitationFnT
+
+from plait._version import __version__
 from plait.client.calls.approval import OnApproval
-from plait.client.calls.callbacks import NOTIFICATION_CALLBACKS, OnAnyProgress, OnNotification
+from plait.client.calls.callbacks import OnAnyProgress, OnLog, OnNotification
 from plait.client.calls.executor import CallSettings
-from plait.client.calls.fallback import backups_only
+from plait.client.calls.fallback import BeforeFallback, backups_only
 from plait.client.calls.policy_check import PolicyCheck
 from plait.client.calls.result_cache import ResultCaching
+from plait.client.calls.sampling import Sampler, Sampling
 from plait.client.catalog.deferral import TokenCounter
-from plait.client.catalog.filters import ToolFilter
+from plait.client.catalog.filters import ToolFilter, ToolPattern
 from plait.client.catalog.lock.file import LOCKFILE_NAME, read_lockfile
 from plait.client.catalog.lock.guard import LockMode, ToolLock
 from plait.client.catalog.names import NamePolicy
 from plait.client.catalog.options import CatalogOptions
-from plait.client.catalog.overrides import read_overrides
+from plait.client.catalog.overrides import ToolOverride, read_overrides
+from plait.client.catalog.tool import Tool
+from plait.client.config.budgets import CallBudget, Limit, ResultBudget
+from plait.client.config.deferral import Deferral
 from plait.client.config.document import workspace_of
 from plait.client.config.read_policy import PolicySource
 from plait.client.connections.pool import unknown_server
-from plait.errors import ConfigError
+from plait.client.roots import Roots, roots_callback
+from plait.client.runtime import ClientIdentity
+from plait.errors import ConfigError, PlaitError
 from plait.traces.observer import Observer
 
 logger = logging.getLogger("plait.client.calls")
 
-APPLIED = frozenset(
-    {
-        "additional_tool_name_prefix",
-        "before_fallback",
-        "cache",
-        "call_budget",
-        "defer",
-        "exclude",
-        "fallbacks",
-        "include",
-        "lock",
-        "lockfile",
-        "log_level",
-        "on_approval",
-        "on_collision",
-        "on_connection_error",
-        "policy",
-        "prefix_tool_name_with_server_name",
-        "result_budget",
-        "result_cache",
-        "sanitize",
-        "throw_on_load_error",
-        "token_counter",
-        "tool_filter",
-        "tool_name_prefix",
-        "tool_overrides",
-        "tool_timeouts",
-        "validate_arguments",
-        "on_progress",
-        *NOTIFICATION_CALLBACKS,
-    }
-)
+ToolPatterns = ToolPattern | Iterable[ToolPattern]
+"""One pattern that names tools, or several."""
+
+Seconds = float | timedelta
+"""A duration."""
 
 
 class ClientOptions(TypedDict, total=False):
-    """What a client may set about tools and calls; the reference of options describes each."""
+    """The options that every client has; one that is not set, or `None`, has its default."""
 
-    include: Any
-    exclude: Any
-    tool_filter: Any
-    tool_overrides: Mapping[str, Any]
-    tool_name_prefix: bool
-    prefix_tool_name_with_server_name: bool
-    additional_tool_name_prefix: str
-    on_collision: str
-    tool_timeouts: Mapping[str, Any]
-    on_connection_error: Any
-    throw_on_load_error: bool
-    fallbacks: Mapping[str, str]
-    before_fallback: Any
-    cache: bool | float
-    result_cache: Any
-    result_budget: Any
-    token_counter: TokenCounter
-    call_budget: Any
-    defer: Any
-    validate_arguments: bool
-    policy: PolicySource
-    on_approval: OnApproval
-    on_message: OnNotification
-    on_progress: OnAnyProgress
-    on_initialized: OnNotification
-    on_cancelled: OnNotification
-    on_tools_list_changed: OnNotification
-    on_prompts_list_changed: OnNotification
-    on_resources_list_changed: OnNotification
-    on_roots_list_changed: OnNotification
-    on_resources_updated: OnNotification
-    sanitize: bool
-    lockfile: Any
-    lock: LockMode
+    include: ToolPatterns | None
+    """Tools to offer; an empty list offers none."""
+    exclude: ToolPatterns | None
+    """Tools not to offer."""
+    tool_filter: Callable[[Tool], bool] | None
+    """Decides about each tool that `include` and `exclude` leave."""
+    tool_overrides: Mapping[str, ToolOverride | Mapping[str, Any] | str] | None
+    """Other names, descriptions and arguments for tools, by tool."""
+    tool_name_prefix: bool | None
+    """Prefix tool names with the server and `_`."""
+    prefix_tool_name_with_server_name: bool | None
+    """Prefix tool names with the server and `__`."""
+    additional_tool_name_prefix: str | None
+    """Prefix tool names with this and `__`, before the server."""
+    on_collision: Literal["prefix", "error"] | None
+    """What to do when two servers have a tool of the same name."""
+    throw_on_load_error: bool | None
+    """Raise when a server lists a tool that cannot be used, instead of leaving it out."""
+    defer: bool | int | str | Sequence[str] | Mapping[str, Any] | Deferral | None
+    """Give agents a tool search in place of these tools."""
+    lockfile: str | os.PathLike[str] | bool | None
+    """Compare tools with what was locked in this file."""
+    lock: LockMode | None
+    """What to do about tools that differ from the lockfile."""
+    sanitize: bool | None
+    """Remove invisible and control characters from tool descriptions and results."""
+    cache: bool | float | None
+    """How long lists of tools are cached."""
+    default_tool_timeout: Seconds | None
+    """Time limit of one call."""
+    tool_timeouts: Mapping[str, Seconds] | None
+    """Time limits of single tools, by name or glob."""
+    validate_arguments: bool | None
+    """Check arguments before they are sent, and repair what can be repaired."""
+    policy: PolicySource | None
+    """Which calls are allowed, need approval, or are denied."""
+    on_approval: OnApproval | None
+    """Answers the approval requests of the policy."""
+    fallbacks: Mapping[str, str] | None
+    """Backup servers: which server is called when another one fails."""
+    before_fallback: BeforeFallback | None
+    """Called before a backup is used; `False` prevents it."""
+    result_cache: bool | float | Mapping[str, Any] | ResultCaching | None
+    """Cache results of read-only tools; numbers are seconds in both spellings."""
+    result_budget: int | str | Mapping[str, Any] | Limit | ResultBudget | None
+    """How large results may be; larger ones are shortened."""
+    token_counter: TokenCounter | None
+    """Counts tokens for budgets and deferred tools."""
+    call_budget: int | Mapping[str, Any] | CallBudget | None
+    """How many calls a run may make."""
+    on_connection_error: (
+        Literal["throw", "ignore"] | Callable[[str, PlaitError], Awaitable[None] | None] | None
+    )
+    """Require all servers, require none, or call a function for each server that fails."""
+    on_message: OnNotification | None
+    """Callback for log messages."""
+    on_progress: OnAnyProgress | None
+    """Callback for the progress of calls."""
+    on_initialized: OnNotification | None
+    """Callback for each session that is opened."""
+    on_tools_list_changed: OnNotification | None
+    """Callback for changes of a server's tools."""
+    on_prompts_list_changed: OnNotification | None
+    """Callback for changes of a server's prompts."""
+    on_resources_list_changed: OnNotification | None
+    """Callback for changes of a server's list of resources."""
+    on_resources_updated: OnNotification | None
+    """Callback for changes of a subscribed resource."""
+    on_cancelled: OnNotification | None
+    """Callback for requests that a server cancels."""
+    on_roots_list_changed: OnNotification | None
+    """Callback for `notifications/roots/list_changed`, should a server send it."""
+    log_level: types.LoggingLevel | None
+    """Lowest level of log messages that servers send."""
+    client_info: types.Implementation | Mapping[str, str] | None
+    """Name and version under which the client introduces itself."""
+    roots: Roots | None
+    """Folders that servers may see."""
+    observers: Sequence[Observer] | None
+    """Observe the start and end of every attempt of every call."""
 
 
-def unused_options(options: Iterable[str]) -> list[str]:
-    """Name the options that only a framework's own client can use."""
-    return sorted(set(options) - APPLIED)
+class ToolboxOptions(ClientOptions, total=False):
+    """The options of a `Toolbox`: those of every client, and callbacks in their plain form."""
+
+    on_log: OnLog | None
+    """Callback for log messages that gets the name of the server."""
+    on_elicitation: Callable[[str], ElicitationFnT] | None
+    """Returns the callback that answers elicitations of a server."""
+    on_sampling: Sampler | Sampling | None
+    """The model that servers may use, and its limits."""
+    follow_tools: bool
+    """Listen for changes of tools; pass `False` if you list tools once."""
+
+
+CLIENT_OPTIONS = frozenset(ClientOptions.__annotations__)
+"""The names of the options that every client has."""
+
+
+def warn_about_unused(options: Iterable[str]) -> None:
+    """Log the options that only the client of a framework uses."""
+    if unused := ", ".join(sorted(set(options) - CLIENT_OPTIONS)):
+        logger.warning("Toolbox ignores these options: %s", unused)
+
+
+def identity_from(
+    options: Mapping[str, Any],
+    *,
+    on_elicitation: Callable[[str], ElicitationFnT] | None,
+    receives_logs: bool,
+) -> ClientIdentity:
+    """Read what the client declares to its servers."""
+    info: types.Implementation | Mapping[str, str] | None = options.get("client_info")
+    if info is None:
+        info = types.Implementation(name="plait", version=__version__)
+    roots: Roots | None = options.get("roots")
+    return ClientIdentity(
+        client_info=types.Implementation.model_validate(info),
+        # Modern servers send no log messages unless a level is set.
+        log_level=options.get("log_level") or ("debug" if receives_logs else None),
+        on_roots=None if roots is None else roots_callback(roots),
+        on_elicitation=on_elicitation,
+    )
 
 
 def catalog_options_from(options: Mapping[str, Any]) -> CatalogOptions:
-    """Read what the client wants of its catalogue.
+    """Read which tools the client offers, and under which names.
 
     Raises:
-        ConfigError: A filter, an override or a prefix makes no sense.
+        ConfigError: A filter, an override or a prefix is invalid.
     """
     catalog_options = CatalogOptions(
         include=options.get("include"),
@@ -124,7 +197,7 @@ def catalog_options_from(options: Mapping[str, Any]) -> CatalogOptions:
         sanitize=options.get("sanitize", True),
         defer=options.get("defer"),
     )
-    # Made again for each server; made here, once, so that mistakes show at once.
+    # Filters are built per server, later; building one here reports mistakes at once.
     ToolFilter.of(
         include=catalog_options.include,
         exclude=catalog_options.exclude,
@@ -134,59 +207,57 @@ def catalog_options_from(options: Mapping[str, Any]) -> CatalogOptions:
 
 
 def lock_from(options: Mapping[str, Any], source: str | None) -> ToolLock | None:
-    """Read the lockfile that the client wants its tools to be held against, if it wants one.
-
-    `source` is the file the configuration was read from.
+    """Read the lockfile, if the client uses one; `source` is the file of the configuration.
 
     Raises:
-        ConfigError: The lockfile is broken, or is missing where it is insisted on.
+        ConfigError: The lockfile is broken, or it is missing and `lock` is "block".
     """
     mode = lock_mode(options)
     if mode == "off":
         return None
     path = lockfile_path(options, source)
     if mode == "warn" and not path.exists():
-        logger.warning("there is no lockfile %s to hold tools against: plait lock writes it", path)
+        logger.warning("there is no lockfile %s: plait lock writes it", path)
         return None
     return ToolLock(mode, path, read_lockfile(path))
 
 
 def lock_mode(options: Mapping[str, Any]) -> LockMode:
-    """Say how much a client insists on its lockfile: fully, unless something else is said."""
+    """Return the lock mode; with a lockfile and no mode it is "block"."""
     return options.get("lock") or ("block" if options.get("lockfile") else "off")
 
 
 def lockfile_path(options: Mapping[str, Any], source: str | None) -> Path:
-    """Return where the lockfile of a client is, whether it is used or not."""
-    given = options.get("lockfile")
-    if isinstance(given, str):
-        return Path(given)
+    """Return the path of the lockfile, whether it is used or not."""
+    lockfile = options.get("lockfile")
+    if isinstance(lockfile, str):
+        return Path(lockfile)
     folder = Path.cwd() if source is None else workspace_of(Path(source))
     return folder / LOCKFILE_NAME
 
 
 def call_settings_from(
-    options: Mapping[str, Any], *, default_seconds: float | None, observers: Sequence[Observer]
+    options: Mapping[str, Any], default_tool_timeout: float | None = None
 ) -> CallSettings:
     """Read how the client makes its calls."""
     return CallSettings(
-        default_seconds=default_seconds,
+        default_seconds=options.get("default_tool_timeout") or default_tool_timeout,
         validate_arguments=options.get("validate_arguments", True),
         fallbacks=options.get("fallbacks") or {},
         before_fallback=options.get("before_fallback"),
         result_caching=ResultCaching.of(options.get("result_cache")),
         call_budget=options.get("call_budget"),
-        observers=tuple(observers),
+        observers=tuple(options.get("observers") or ()),
         on_progress=options.get("on_progress"),
         policy_check=PolicyCheck(options.get("policy"), options.get("on_approval")),
     )
 
 
 def check_fallbacks(options: Mapping[str, Any], servers: Collection[str]) -> None:
-    """Refuse fallbacks between servers that are not there.
+    """Check that fallbacks name two different servers.
 
     Raises:
-        ConfigError: A server is unknown, or stands in for itself.
+        ConfigError: A server is unknown, or is its own backup.
     """
     fallbacks: Mapping[str, str] = options.get("fallbacks") or {}
     for server, backup in fallbacks.items():
@@ -194,7 +265,7 @@ def check_fallbacks(options: Mapping[str, Any], servers: Collection[str]) -> Non
             if name not in servers:
                 raise ConfigError(f"fallbacks: {unknown_server(name, servers)}", server=name)
         if server == backup:
-            raise ConfigError(f"fallbacks: {server!r} cannot stand in for itself", server=server)
+            raise ConfigError(f"fallbacks: {server!r} cannot be its own backup", server=server)
 
 
 def _names(options: Mapping[str, Any]) -> NamePolicy:
@@ -214,4 +285,4 @@ def _ttl(cache: object) -> float | None:
         return 0.0
     if isinstance(cache, int | float) and cache >= 0:
         return float(cache)
-    raise ConfigError("cache takes True, False, or the seconds for which a list of tools holds")
+    raise ConfigError("cache takes True, False, or the seconds for which a list of tools is cached")

@@ -1,4 +1,4 @@
-"""Following resources in a loop: every change is one turn of it."""
+"""Iterating over the changes of resources."""
 
 from __future__ import annotations
 
@@ -17,52 +17,53 @@ from plait.client.subscriptions import Subscription
 from plait.errors import ClientClosedError, PlaitError
 
 Follow = Callable[[Subscription], Awaitable[None]]
-"""Begins a subscription, and returns when the server has agreed."""
+"""Starts a subscription, and returns when the server has accepted it."""
 
 ReadResource = Callable[[str, str], Awaitable[types.ReadResourceResult]]
 """Reads a resource of a server."""
 
-_MOST_WAITING = 1000
-"""Changed resources that wait to be taken; more are told as one change of what is followed."""
+_MOST_PENDING = 1000
+"""Pending updates; more are merged into one update of the subscribed resource."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceUpdate:
-    """A resource that has changed, or may have changed while nobody could see it."""
+    """A resource that has changed, or may have changed while disconnected."""
 
     server: str
 
     uri: str
-    """The resource that is followed, or one that belongs to it."""
+    """The subscribed resource, or one below it."""
 
     contents: tuple[types.TextResourceContents | types.BlobResourceContents, ...] = field(
         default=(), repr=False
     )
-    """What it holds now, where that was asked for."""
+    """The new contents, if the watch has `read=True`."""
 
     error: PlaitError | None = None
-    """Why it could not be read."""
+    """Why reading it failed."""
 
     @property
     def text(self) -> str:
         """The text in the contents."""
-        texts = [one.text for one in self.contents if isinstance(one, types.TextResourceContents)]
-        return "\n".join(texts)
+        return "\n".join(
+            part.text for part in self.contents if isinstance(part, types.TextResourceContents)
+        )
 
 
 class ResourceWatch:
-    """Changes of resources as they come: loop over it, in a block of its own or without.
+    """An async iterator of resource updates, which is also an async context manager.
 
-    In an `async with` block the server has agreed when the block begins, and nothing is missed
-    from then on; the subscription ends with the block. Without one it begins and ends with the
-    loop. Several changes of one resource that nobody has taken yet are one. The loop ends when
-    the client is closed.
+    In an `async with` block the server has accepted the subscription when the block begins, and no
+    change is missed from then on; it ends with the block. Without a block the subscription begins
+    and ends with the `async for` loop. Pending changes of one resource are merged. The loop ends
+    when the client is closed.
     """
 
     def __init__(
         self, server: str, uris: tuple[str, ...], follow: Follow, read: ReadResource | None = None
     ) -> None:
-        """Take what to follow; with `read`, each update has the contents, and the first is now."""
+        """Take the resources; with `read`, updates have contents, and the first comes at once."""
         self.server = server
         self.uris = uris
         self._follow = follow
@@ -74,7 +75,7 @@ class ResourceWatch:
         self._inbox = inbox = _Inbox()
         try:
             for uri in self.uris:
-                put = partial(inbox.put, among=uri)
+                put = partial(inbox.put, subscribed=uri)
                 subscription = Subscription(self.server, uri, put, inbox.end)
                 self._subscriptions.append(subscription)
                 await self._follow(subscription)
@@ -94,7 +95,7 @@ class ResourceWatch:
         self.close()
 
     def close(self) -> None:
-        """End the subscriptions, and the loop over them; may be called from any thread."""
+        """End the subscriptions and the loop over them; may be called from any thread."""
         for subscription in self._subscriptions:
             subscription.cancel()
         self._subscriptions.clear()
@@ -103,9 +104,9 @@ class ResourceWatch:
             inbox.end()
 
     def __aiter__(self) -> AsyncGenerator[ResourceUpdate]:
-        return self._alone() if self._inbox is None else self._updates(self._inbox)
+        return self._subscribed_updates() if self._inbox is None else self._updates(self._inbox)
 
-    async def _alone(self) -> AsyncGenerator[ResourceUpdate]:
+    async def _subscribed_updates(self) -> AsyncGenerator[ResourceUpdate]:
         async with self:
             inbox = self._inbox
             while inbox is not None and (update := await self._next(inbox)) is not None:
@@ -116,7 +117,7 @@ class ResourceWatch:
             yield update
 
     async def _next(self, inbox: _Inbox) -> ResourceUpdate | None:
-        """Return the next update, or `None` when there will be none."""
+        """Return the next update, or `None` at the end."""
         uri = await inbox.take()
         if uri is None:
             return None
@@ -132,43 +133,43 @@ class ResourceWatch:
 
 
 class _Inbox:
-    """What has changed and was not taken yet; filled in one loop, and emptied in another."""
+    """Pending updates, put in from one event loop and taken out in another."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
-        self._waiting: dict[str, None] = {}
+        self._pending: dict[str, None] = {}
         self._ended = False
-        self._rung = asyncio.Event()
+        self._wakeup = asyncio.Event()
 
-    def put(self, uri: str, *, among: str) -> None:
-        """Note a change; one that waits already is not noted twice."""
+    def put(self, uri: str, *, subscribed: str) -> None:
+        """Add an update, unless the same one is pending."""
         with self._lock:
-            first = not self._waiting
-            self._waiting[uri] = None
-            if len(self._waiting) > _MOST_WAITING:
-                self._waiting = {among: None}
+            first = not self._pending
+            self._pending[uri] = None
+            if len(self._pending) > _MOST_PENDING:
+                self._pending = {subscribed: None}
         if first:
-            self._ring()
+            self._wake()
 
     def end(self) -> None:
-        """Let whoever takes know that nothing more will come."""
+        """Make `take` return `None` after the pending updates."""
         self._ended = True
-        self._ring()
+        self._wake()
 
     async def take(self) -> str | None:
-        """Return the next change, or `None` when there will be none."""
+        """Return the next URI, or `None` at the end."""
         while True:
-            self._rung.clear()
+            self._wakeup.clear()
             with self._lock:
-                uri = next(iter(self._waiting), None)
+                uri = next(iter(self._pending), None)
                 if uri is not None:
-                    del self._waiting[uri]
+                    del self._pending[uri]
                     return uri
             if self._ended:
                 return None
-            await self._rung.wait()
+            await self._wakeup.wait()
 
-    def _ring(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody takes any more
-            self._loop.call_soon_threadsafe(self._rung.set)
+    def _wake(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._wakeup.set)

@@ -1,4 +1,4 @@
-"""The folders a client shows to its servers."""
+"""The roots of a client: folders that its servers may see."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mcp_types import ListRootsResult, Root
 from pydantic import FileUrl
 
 RootLike = str | os.PathLike[str] | Root
-"""A folder's path, a URI, or a root as it is."""
+"""A folder's path, a URI, or a root."""
 
 Roots = (
     RootLike | Iterable[RootLike] | Callable[[], Iterable[RootLike] | Awaitable[Iterable[RootLike]]]
@@ -23,30 +23,30 @@ Roots = (
 
 
 def roots_callback(roots: Roots) -> ListRootsFnT:
-    """Make the answer to a server that asks for the roots."""
-    fixed = None if callable(roots) else _listed(roots)
+    """Create the callback that answers `roots/list`."""
+    fixed = None if callable(roots) else _root_list(roots)
 
     async def answer(context: ClientRequestContext) -> ListRootsResult:
         del context
         if fixed is not None or not callable(roots):
             return ListRootsResult(roots=fixed or [])
-        given = roots()
-        if inspect.isawaitable(given):
-            given = await given
-        return ListRootsResult(roots=_listed(given))
+        current = roots()
+        if inspect.isawaitable(current):
+            current = await current
+        return ListRootsResult(roots=_root_list(current))
 
     return answer
 
 
-def _listed(given: RootLike | Iterable[RootLike]) -> list[Root]:
-    if isinstance(given, str | os.PathLike | Root):
-        return [_root(given)]
-    return [_root(one) for one in given]
+def _root_list(roots: RootLike | Iterable[RootLike]) -> list[Root]:
+    if isinstance(roots, str | os.PathLike | Root):
+        return [_root(roots)]
+    return [_root(root) for root in roots]
 
 
-def _root(given: RootLike) -> Root:
-    if isinstance(given, Root):
-        return given
-    text = os.fspath(given)
+def _root(root: RootLike) -> Root:
+    if isinstance(root, Root):
+        return root
+    text = os.fspath(root)
     uri = text if "://" in text else Path(text).resolve().as_uri()
     return Root(uri=FileUrl(uri), name=unquote(uri.rstrip("/").rpartition("/")[2]) or None)

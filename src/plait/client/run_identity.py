@@ -1,4 +1,4 @@
-"""Whom a run acts for: what a server's functions of the run say about it."""
+"""The credentials of a run: calling the functions that a server's configuration has for them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from plait.client.connections.credentials import CallerCredentials
 from plait.errors import ConfigError
 
 Run = Mapping[str, Any]
-"""The configuration of a run, as LangChain hands it around: `configurable`, `metadata`, tags."""
+"""The configuration of a run, as LangChain passes it: `configurable`, `metadata`, tags."""
 
 
 def takes_run(function: object) -> bool:
-    """Say whether something is a function of the run, not one that gives the same to everyone."""
+    """Say whether a value is a function with a parameter for the run."""
     if not callable(function) or isinstance(function, type):
         return False
     try:
@@ -26,11 +26,11 @@ def takes_run(function: object) -> bool:
     except (TypeError, ValueError):
         return False
     positional = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
-    return any(one.kind in positional for one in parameters)
+    return any(parameter.kind in positional for parameter in parameters)
 
 
 def without_run(server: ServerConfig) -> ServerConfig:
-    """Return the server as it is for nobody in particular."""
+    """Return the server without credentials that depend on the run."""
     changes: dict[str, Any] = {}
     if isinstance(server, RemoteServer):
         if takes_run(server.headers):
@@ -43,37 +43,37 @@ def without_run(server: ServerConfig) -> ServerConfig:
 
 
 async def access_for(name: str, server: ServerConfig, run: Run | None) -> CallerCredentials | None:
-    """Find out whom a run acts for on a server; runs where the caller is.
+    """Return the credentials of a run on a server; the functions run in the caller's loop.
 
     Raises:
-        ConfigError: A function of the run failed, or returned something that makes no sense.
+        ConfigError: A function failed, or returned a value of the wrong type.
     """
     headers: Mapping[str, Any] | None = None
     env: Mapping[str, Any] | None = None
     auth: Any = None
     if isinstance(server, RemoteServer):
         if takes_run(server.headers):
-            headers = _mapping(name, "headers", await _asked(name, "headers", server.headers, run))
+            headers = _mapping(name, "headers", await _value(name, "headers", server.headers, run))
         if _is_auth_function(server.auth):
-            auth = await _asked(name, "auth", server.auth, run)
+            auth = await _value(name, "auth", server.auth, run)
             if isinstance(auth, str):
                 headers = {**(headers or {}), "Authorization": f"Bearer {auth}"}
                 auth = None
     elif isinstance(server, StdioServer) and callable(server.env):
-        env = _mapping(name, "env", await _asked(name, "env", server.env, run))
+        env = _mapping(name, "env", await _value(name, "env", server.env, run))
     thread = thread_of(run) if server.scope == "thread" else None
     return CallerCredentials.of(headers, auth, env=env, thread=thread)
 
 
 def thread_of(run: Run | None) -> str | None:
-    """Return the conversation that a run belongs to."""
-    asked: Mapping[str, Any] = (run or {}).get("configurable") or {}
-    thread = asked.get("thread_id")
+    """Return the id of the conversation that a run belongs to."""
+    configurable: Mapping[str, Any] = (run or {}).get("configurable") or {}
+    thread = configurable.get("thread_id")
     return None if thread is None else str(thread)
 
 
 def mark_of(run: Run | None) -> RunIdentity | None:
-    """Say which run, and which conversation, a call belongs to; `None` where nothing is known."""
+    """Return the run and conversation of a call; `None` if it has neither."""
     key, thread = (run or {}).get("run_id"), thread_of(run)
     return None if key is None and thread is None else RunIdentity(key=key, thread=thread)
 
@@ -82,16 +82,16 @@ def _is_auth_function(auth: object) -> bool:
     return inspect.isroutine(auth) or (takes_run(auth) and not hasattr(auth, "async_auth_flow"))
 
 
-async def _asked(name: str, setting: str, function: Any, run: Run | None) -> Any:
-    ask = cast("Callable[..., Any]", function)
+async def _value(name: str, setting: str, function: Any, run: Run | None) -> Any:
+    call = cast("Callable[..., Any]", function)
     try:
-        answer = ask(run or {}) if takes_run(ask) else ask()
-        return await answer if inspect.isawaitable(answer) else answer
+        value = call(run or {}) if takes_run(call) else call()
+        return await value if inspect.isawaitable(value) else value
     except Exception as error:
-        hint = "" if run else "; it was asked without a run: give `config` to get_tools"
-        said = f"{type(error).__name__}: {Redactor().excerpt(str(error))}"
+        hint = "" if run else "; it was called without a run: pass `config` to get_tools"
+        reason = f"{type(error).__name__}: {Redactor().excerpt(str(error))}"
         raise ConfigError(
-            f"{name}: the function for `{setting}` failed: {said}{hint}",
+            f"{name}: the function for `{setting}` failed: {reason}{hint}",
             server=name,
         ) from error
 
@@ -102,7 +102,7 @@ def _mapping(name: str, setting: str, value: object) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         kind = type(value).__name__
         raise ConfigError(
-            f"{name}: the function for `{setting}` returned a {kind}; it returns a mapping",
+            f"{name}: the function for `{setting}` returned a {kind}; it must return a mapping",
             server=name,
         )
     return cast("Mapping[str, Any]", value)

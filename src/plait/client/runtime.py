@@ -1,20 +1,22 @@
-"""The parts of an open client, built together in the loop that owns them."""
+"""The parts of an open client: connections, catalog, executor, notifications."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from mcp import Client
 from mcp.client import ClientRequestContext
-from mcp.client.session import ElicitationFnT
+from mcp.client.session import ElicitationFnT, ListRootsFnT
 from mcp_types import (
     METHOD_NOT_FOUND,
     ElicitRequestParams,
     ElicitResult,
     ErrorData,
+    Implementation,
     LoggingLevel,
     LoggingMessageNotificationParams,
 )
@@ -34,102 +36,118 @@ from plait.client.connections.operations import is_modern
 from plait.client.connections.pool import ConnectionPool
 from plait.client.connections.session import Session
 from plait.client.connections.status import Status
-from plait.client.notifications import Hearing
+from plait.client.notifications import NotificationDispatcher
 from plait.client.run_identity import without_run
-from plait.client.sampling_requests import SamplingDesk, ask_model
+from plait.client.sampling_requests import SamplingRequests, sample_from_model
 from plait.client.subscriptions import Subscriptions
 from plait.errors import PlaitError, ProtocolError
 
 T = TypeVar("T")
 
 
-class Core:
-    """Connections, catalogue and executor of one client."""
+@dataclass(frozen=True, slots=True)
+class Listed(Generic[T]):
+    """An item that a server lists, with the name of the server."""
+
+    server: str
+    item: T
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientIdentity:
+    """What a client declares to every server when a session opens."""
+
+    client_info: Implementation
+    log_level: LoggingLevel | None = None
+    on_roots: ListRootsFnT | None = None
+    on_elicitation: Callable[[str], ElicitationFnT] | None = None
+    """Returns the elicitation callback for a server."""
+
+
+class Runtime:
+    """Connections, catalog and executor of one client; lives in the loop of the connections."""
 
     def __init__(
         self,
         servers: Mapping[str, ServerConfig],
         bridge: LoopBridge,
         *,
-        options_for: Callable[[str], SessionOptions],
+        identity: ClientIdentity,
         callbacks: ServerCallbacks | None = None,
-        options: CatalogOptions | None = None,
+        catalog_options: CatalogOptions | None = None,
         call_settings: CallSettings | None = None,
         sampling: Sampling | None = None,
         follow_tools: bool = True,
     ) -> None:
-        """Take the servers, and what the client wants of them.
-
-        Without `follow_tools`, modern servers are not asked to announce changes of their tools.
-        """
-        self._options_for = options_for
+        """Build the parts; with `follow_tools`, modern servers announce changes of their tools."""
+        self._identity = identity
         router = CallRouter()
-        self._desk = None if sampling is None else SamplingDesk(sampling, router)
-        self._own_sampling = {name: server.sampling for name, server in servers.items()}
-        common = {name: without_run(server) for name, server in servers.items()}
-        self.pool = ConnectionPool(common, self._options, on_opened=self._session_opened)
+        self._sampling = None if sampling is None else SamplingRequests(sampling, router)
+        self._server_sampling = {name: server.sampling for name, server in servers.items()}
+        shared = {name: without_run(server) for name, server in servers.items()}
+        self.pool = ConnectionPool(shared, self._session_options, on_opened=self._session_opened)
         self.subscriptions = Subscriptions(self.pool)
-        self._hearing = Hearing(
+        self._notifications = NotificationDispatcher(
             callbacks or ServerCallbacks(),
             bridge,
             on_tools_changed=self._tools_changed,
-            on_resource_updated=self.subscriptions.updated,
+            on_resource_updated=self.subscriptions.resource_updated,
         )
-        self._changes = self._hearing.listener(self.pool, follow_tools=follow_tools)
-        self.catalog = ToolCatalog(self.pool, self._changes, options)
+        self._changes = self._notifications.listener(self.pool, follow_tools=follow_tools)
+        self.catalog = ToolCatalog(self.pool, self._changes, catalog_options)
         self.executor = ToolExecutor(
             self.pool,
             self.catalog,
             bridge,
             call_settings,
             router=router,
-            sample=None if sampling is None else partial(ask_model, sampling),
+            sample=None if sampling is None else partial(sample_from_model, sampling),
         )
 
     @property
     def opened(self) -> bool:
-        """Whether everything is usable."""
+        """Whether the runtime is usable."""
         return self.pool.opened
 
     def open(self) -> None:
-        """Make everything usable; no server is contacted."""
+        """Make the runtime usable; no server is contacted."""
         self.pool.open()
 
     async def close(self) -> None:
         """Close every connection."""
         await self.pool.close()
 
-    async def add(self, name: str, server: ServerConfig) -> None:
-        """Take one more server; one of the same name is closed first."""
+    async def add_server(self, name: str, server: ServerConfig) -> None:
+        """Add a server, or replace the one of that name."""
         if name in self.pool.connections:
-            await self._close(name)
-        self._own_sampling[name] = server.sampling
+            await self._close_server(name)
+        self._server_sampling[name] = server.sampling
         self.pool.add(name, without_run(server))
 
-    async def remove(self, name: str) -> None:
-        """Close a server's connections, and forget its tools and who follows its resources."""
+    async def remove_server(self, name: str) -> None:
+        """Close a server's connections, and drop its tools and subscriptions."""
         self.subscriptions.drop(name)
-        await self._close(name)
+        await self._close_server(name)
 
-    async def _close(self, name: str) -> None:
+    async def _close_server(self, name: str) -> None:
         self.catalog.drop(name)
         await self.pool.remove(name)
 
     async def ready(self, timeout_seconds: float | None) -> Status:
-        """Open every connection, and wait for all of them at most so long.
+        """Open every connection, and wait until each is ready or has failed, up to the timeout.
 
         Raises:
             PlaitError: A required server failed, or was not ready in time.
         """
-        opening = {
+        tasks = {
             asyncio.ensure_future(connection.wait_for_session()): connection
             for connection in self.pool.connections.values()
         }
-        _, late = await asyncio.wait(opening, timeout=timeout_seconds)
-        for task in late:
+        _, unfinished = await asyncio.wait(tasks, timeout=timeout_seconds)
+        for task in unfinished:
             task.cancel()
-        for task, connection in opening.items():
-            if task in late:
+        for task, connection in tasks.items():
+            if task in unfinished:
                 error = connection.not_ready_within(timeout_seconds or 0)
             else:
                 error = task.exception()
@@ -139,7 +157,7 @@ class Core:
                 raise error
         return self.pool.status()
 
-    async def ask(
+    async def request(
         self,
         server: str,
         operation: Callable[[Client], Awaitable[T]],
@@ -147,15 +165,35 @@ class Core:
         *,
         access: CallerCredentials | None = None,
     ) -> T:
-        """Make a request that changes nothing."""
+        """Make a request that changes nothing, so it may be sent again."""
         connection = self.pool.connection(server, access)
         deadline = Deadline(connection.server.timeouts.read_seconds, setting="read_timeout")
         return await connection.ask(operation, deadline, method=method)
 
-    async def listed(
+    async def list_items(
+        self,
+        servers: Sequence[str],
+        operation: Callable[[Client], Awaitable[list[T]]],
+        method: str,
+        *,
+        required: bool,
+    ) -> list[Listed[T]]:
+        """List the items of several servers; without `required`, servers that fail are skipped."""
+        answers = await asyncio.gather(
+            *(self._list_of(name, operation, method) for name in servers), return_exceptions=True
+        )
+        items: list[Listed[T]] = []
+        for name, answer in zip(servers, answers, strict=True):
+            if not isinstance(answer, BaseException):
+                items += [Listed(name, item) for item in answer]
+            elif required or not isinstance(answer, PlaitError):
+                raise answer
+        return items
+
+    async def _list_of(
         self, server: str, operation: Callable[[Client], Awaitable[list[T]]], method: str
     ) -> list[T]:
-        """List something; a server that does not know the method has nothing of it."""
+        """List the items of a server; one that does not know the method has none."""
         connection = self.pool[server]
         deadline = Deadline(connection.server.timeouts.list_seconds, setting="list_timeout")
         try:
@@ -165,13 +203,13 @@ class Core:
                 return []
             raise
 
-    async def set_log_level(self, servers: Iterable[str], level: LoggingLevel) -> None:
-        """Ask for log messages; modern servers are asked with each call."""
+    async def set_logging_level(self, servers: Iterable[str], level: LoggingLevel) -> None:
+        """Request log messages from this level on; modern servers get the level with each call."""
         self.executor.log_level = level
         for name in servers:
             session = await self.pool[name].wait_for_session()
             if not is_modern(session.client):
-                await self.ask(name, partial(set_log_level, level=level), "logging/setLevel")
+                await self.request(name, partial(set_log_level, level=level), "logging/setLevel")
 
     def _tools_changed(self, server: str) -> None:
         self.catalog.forget(server)
@@ -182,38 +220,43 @@ class Core:
         if self.executor.results is not None:
             self.executor.results.forget(server)
 
-    def _options(self, server: str) -> SessionOptions:
-        options = self._options_for(server)
-        # Connections are made before there is anybody to hear them.
-        options.on_message = lambda message: self._hearing.message(server, message)
-        options.on_notification = lambda method, params: self._hearing.untold(
-            server, method, params
+    def _session_options(self, server: str) -> SessionOptions:
+        """Return the identity and the callbacks that a session with a server has."""
+        identity = self._identity
+        options = SessionOptions(
+            client_info=identity.client_info,
+            log_level=identity.log_level,
+            on_roots=identity.on_roots,
+            on_log=partial(self._logged, server),
+            # Late: the pool is built before the dispatcher.
+            on_message=lambda message: self._notifications.message(server, message),
+            on_notification=lambda method, params: self._notifications.raw(server, method, params),
         )
-        options.on_log = partial(self._logged, server)
-        if options.on_elicitation is not None:
-            options.on_elicitation = self._answering(options.on_elicitation)
-        if self._desk is not None:
-            own = self._own_sampling.get(server)
-            if self._desk.sampling.may_sample(server, own=own):
-                options.on_sampling = self._desk.for_server(server)
-                options.sampling_tools = self._desk.sampling.allow_tools
+        if identity.on_elicitation is not None:
+            options.on_elicitation = self._elicitation_callback(identity.on_elicitation(server))
+        requests = self._sampling
+        if requests is not None and requests.sampling.may_sample(
+            server, own=self._server_sampling.get(server)
+        ):
+            options.on_sampling = requests.callback_for(server)
+            options.sampling_tools = requests.sampling.allow_tools
         return options
 
-    def _answering(self, otherwise: ElicitationFnT) -> ElicitationFnT:
-        """Have a question answered where the call was made that it must belong to."""
+    def _elicitation_callback(self, default: ElicitationFnT) -> ElicitationFnT:
+        """Route an elicitation to the call it belongs to, or to `default`."""
 
         async def answer(
             context: ClientRequestContext, params: ElicitRequestParams
         ) -> ElicitResult | ErrorData:
-            answered = await self.executor.router.answer_elicitation(context, params, otherwise)
+            answered = await self.executor.router.answer_elicitation(context, params, default)
             return with_schema_defaults(params, answered)
 
         return answer
 
     async def _logged(self, server: str, params: LoggingMessageNotificationParams) -> None:
-        """Pass a log message on to the call it must belong to, or else to the whole client."""
+        """Route a log message to the call it belongs to, or to the client's callback."""
         if not self.executor.router.dispatch_log(server, params):
-            self._hearing.logged(server, params)
+            self._notifications.log_message(server, params)
 
     def _session_opened(self, session: Session) -> None:
-        self._hearing.opened(self.pool, self._changes, session)
+        self._notifications.session_opened(self.pool, self._changes, session)

@@ -1,4 +1,4 @@
-"""Answering servers that ask for the client's model: counted, approved, and never for long."""
+"""Answering the sampling requests of servers, within limits and after approval."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ from plait.client.calls.sampling import Sampling, SamplingRequest, SamplingResul
 logger = logging.getLogger("plait.client.calls")
 
 _REFUSED = -1
-"""The specification's code for a request that the user rejects."""
+"""The error code for a request that the user rejects.
+
+https://modelcontextprotocol.io/specification/2025-11-25/client/sampling#error-handling
+"""
 
 _WINDOW_SECONDS = 60.0
 
 
-class SamplingDesk:
-    """Decides about the requests of all servers; lives in the loop that owns the connections."""
+class SamplingRequests:
+    """Answers the sampling requests of all servers; lives in the loop of the connections."""
 
     def __init__(
         self, sampling: Sampling, router: CallRouter, *, clock: Clock | None = None
@@ -35,10 +38,10 @@ class SamplingDesk:
         self._router = router
         self._clock = clock or SystemClock()
         self._recent: deque[float] = deque()
-        self._told: set[tuple[str, str]] = set()
+        self._logged: set[tuple[str, str]] = set()
 
-    def for_server(self, server: str) -> SamplingFnT:
-        """Return what answers one server."""
+    def callback_for(self, server: str) -> SamplingFnT:
+        """Return the sampling callback for a server."""
 
         async def answer(
             context: ClientRequestContext, params: SamplingRequest
@@ -48,32 +51,34 @@ class SamplingDesk:
 
         return answer
 
-    async def answer(self, server: str, asked: SamplingRequest) -> SamplingResult | types.ErrorData:
-        """Answer a request, where the call was made that it must belong to."""
+    async def answer(
+        self, server: str, request: SamplingRequest
+    ) -> SamplingResult | types.ErrorData:
+        """Answer a request, in the loop of the tool call that it belongs to."""
         calls = self._router.calls_of(server)
-        # Where it cannot be told which call asks, the most patient one pays.
-        call = min(calls, key=lambda one: one.sampling_requests, default=None)
+        # If several calls may have caused it, it counts for the one with the fewest requests.
+        call = min(calls, key=lambda call: call.sampling_requests, default=None)
         in_call = None if call is None else call.sampling_requests
-        reason = refusal(self.sampling, asked, in_call=in_call, in_minute=self._in_minute())
+        reason = refusal(self.sampling, request, in_call=in_call, in_minute=self._in_minute())
         if reason is not None:
-            return self._refused(server, reason)
+            return self._refuse(server, reason)
         self._recent.append(self._clock.monotonic())
         if call is not None:
             call.sampling_requests += 1
-        asked = self.sampling.within_limits(asked)
+        request = self.sampling.within_limits(request)
         if len(calls) == 1 and calls[0].sample is not None:
-            answering = calls[0].sample(server, asked)
+            answering = calls[0].sample(server, request)
         else:
-            answering = ask_model(self.sampling, server, asked)
-        answer = await self._finished(answering, calls)
-        return self._refused(server, answer) if isinstance(answer, str) else answer
+            answering = sample_from_model(self.sampling, server, request)
+        answer = await self._answer_during_calls(answering, calls)
+        return self._refuse(server, answer) if isinstance(answer, str) else answer
 
-    async def _finished(
+    async def _answer_during_calls(
         self,
         answering: Coroutine[Any, Any, SamplingResult | types.ErrorData],
         calls: list[ActiveCall],
     ) -> SamplingResult | types.ErrorData | str:
-        """Wait for the answer as long as one of the calls is under way that may want it."""
+        """Wait for the answer until the last of the calls that may need it has ended."""
         task = asyncio.ensure_future(answering)
         try:
             with self._router.cancelled_with(calls, task):
@@ -88,54 +93,51 @@ class SamplingDesk:
             self._recent.popleft()
         return len(self._recent)
 
-    def _refused(self, server: str, reason: str) -> types.ErrorData:
-        level = logging.DEBUG if (server, reason) in self._told else logging.WARNING
-        self._told.add((server, reason))
-        logger.log(level, "%s asked for the model and did not get it: %s", server, reason)
+    def _refuse(self, server: str, reason: str) -> types.ErrorData:
+        level = logging.DEBUG if (server, reason) in self._logged else logging.WARNING
+        self._logged.add((server, reason))
+        logger.log(level, "%s: sampling request refused: %s", server, reason)
         return types.ErrorData(code=_REFUSED, message=reason)
 
 
-async def ask_model(
-    sampling: Sampling, server: str, asked: SamplingRequest
+async def sample_from_model(
+    sampling: Sampling, server: str, request: SamplingRequest
 ) -> SamplingResult | types.ErrorData:
-    """Have a request approved, and the model answer it; a failure is an answer too."""
-    approved = await _approved(sampling, server, asked)
+    """Get approval for a request, then the model's answer; a failure is an error reply."""
+    approved = await _approve(sampling, server, request)
     if approved is None:
         return types.ErrorData(code=_REFUSED, message="the user rejected the request")
     limit = asyncio.timeout(sampling.timeout_seconds)
     try:
         async with limit:
-            said = sampling.model(server, sampling.within_limits(approved))
-            answer = await said if inspect.isawaitable(said) else said
+            answer = sampling.model(server, sampling.within_limits(approved))
+            if inspect.isawaitable(answer):
+                answer = await answer
     except Exception as error:  # boundary: a model may raise anything
-        # The text of the error may quote credentials, and is not for the server.
+        # The text of the error may quote credentials, so the server does not get it.
         logger.warning("the model failed for %s: %s", server, type(error).__name__)
         logger.debug("the model failed for %s", server, exc_info=error)
-        late = f"gave no answer within {sampling.timeout_seconds:g} s"
-        reason = late if limit.expired() else "failed"
+        timeout = f"gave no answer within {sampling.timeout_seconds:g} s"
+        reason = timeout if limit.expired() else "failed"
         return types.ErrorData(code=types.INTERNAL_ERROR, message=f"the model {reason}")
-    return _result(answer)
-
-
-async def _approved(
-    sampling: Sampling, server: str, asked: SamplingRequest
-) -> SamplingRequest | None:
-    if sampling.approve is None:
-        return asked
-    try:
-        verdict = sampling.approve(server, asked)
-        if inspect.isawaitable(verdict):
-            verdict = await verdict
-    except Exception:  # boundary: a function of the user's that cannot decide has not agreed
-        logger.exception("the approval of a request of %s failed", server)
-        return None
-    if isinstance(verdict, types.CreateMessageRequestParams):
-        return verdict
-    return asked if verdict is True else None
-
-
-def _result(answer: SamplingResult | str) -> SamplingResult:
     if isinstance(answer, str):
         text = types.TextContent(text=answer)
         return types.CreateMessageResult(role="assistant", content=text, model="unknown")
     return answer
+
+
+async def _approve(
+    sampling: Sampling, server: str, request: SamplingRequest
+) -> SamplingRequest | None:
+    if sampling.approve is None:
+        return request
+    try:
+        approval = sampling.approve(server, request)
+        if inspect.isawaitable(approval):
+            approval = await approval
+    except Exception:  # boundary: a failing function of the user has not approved
+        logger.exception("the approval of a request of %s failed", server)
+        return None
+    if isinstance(approval, types.CreateMessageRequestParams):
+        return approval
+    return request if approval is True else None

@@ -15,9 +15,9 @@ from plait.client.toolbox import Toolbox
 
 
 class ServerHandle:
-    """Asks one server; it lasts as long as the toolbox, through every restart of the server.
+    """One server, with the methods of the MCP SDK's client; survives restarts of the server.
 
-    Filters and overrides of the toolbox hold here too. Lists are complete: there are no pages.
+    Filters and overrides of the toolbox apply. Lists are complete: `cursor` is ignored.
     """
 
     def __init__(self, toolbox: Toolbox, name: str) -> None:
@@ -25,7 +25,7 @@ class ServerHandle:
         self.name = name
 
     async def list_tools(self, *, cursor: str | None = None) -> types.ListToolsResult:
-        """List the tools that the server offers, under the server's own names."""
+        """List the tools of the server, under their wire names."""
         del cursor
         tools = await self._toolbox.tools(self.name)
         return types.ListToolsResult(
@@ -52,7 +52,7 @@ class ServerHandle:
         read_timeout_seconds: float | timedelta | None = None,
         progress_callback: OnProgress | None = None,
     ) -> types.CallToolResult:
-        """Call a tool by the server's name for it.
+        """Call a tool by its wire name.
 
         Raises:
             PlaitError: The call could not be made, or its outcome is not known.
@@ -67,43 +67,43 @@ class ServerHandle:
             timeout_seconds=seconds,
             on_progress=progress_callback,
         )
-        return (await self._toolbox.carry_out(call)).to_mcp()
+        return (await self._toolbox.calls.run(call)).to_mcp()
 
     async def list_resources(self, *, cursor: str | None = None) -> types.ListResourcesResult:
         """List the resources."""
         del cursor
-        found = await self._toolbox.resources(self.name)
-        return types.ListResourcesResult(resources=[listed.item for listed in found])
+        resources = await self._toolbox.list_resources(self.name)
+        return types.ListResourcesResult(resources=[listed.item for listed in resources])
 
     async def list_resource_templates(
         self, *, cursor: str | None = None
     ) -> types.ListResourceTemplatesResult:
         """List the resource templates."""
         del cursor
-        found = await self._toolbox.resource_templates(self.name)
+        templates = await self._toolbox.list_resource_templates(self.name)
         return types.ListResourceTemplatesResult(
-            resource_templates=[listed.item for listed in found]
+            resource_templates=[listed.item for listed in templates]
         )
 
     async def read_resource(self, uri: str) -> types.ReadResourceResult:
         """Read a resource."""
-        return await self._toolbox.read(self.name, str(uri))
+        return await self._toolbox.read_resource(self.name, str(uri))
 
     def watch_resource(self, uri: str, *more_uris: str, read: bool = False) -> ResourceWatch:
-        """Follow resources; each update is one that has changed, or may have."""
+        """Iterate over changes of resources; see `Toolbox.watch_resource`."""
         return self._toolbox.watch_resource(self.name, uri, *more_uris, read=read)
 
     async def list_prompts(self, *, cursor: str | None = None) -> types.ListPromptsResult:
         """List the prompts."""
         del cursor
-        found = await self._toolbox.prompts(self.name)
-        return types.ListPromptsResult(prompts=[listed.item for listed in found])
+        prompts = await self._toolbox.list_prompts(self.name)
+        return types.ListPromptsResult(prompts=[listed.item for listed in prompts])
 
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None
     ) -> types.GetPromptResult:
-        """Fill in a prompt."""
-        return await self._toolbox.prompt(self.name, name, arguments)
+        """Return a prompt with its arguments filled in."""
+        return await self._toolbox.get_prompt(self.name, name, arguments)
 
     async def complete(
         self,
@@ -111,13 +111,13 @@ class ServerHandle:
         argument: Mapping[str, str],
         context_arguments: Mapping[str, str] | None = None,
     ) -> types.CompleteResult:
-        """Ask how an argument of a prompt or a template may go on."""
+        """Ask for completions of an argument of a prompt or resource template."""
         return await self._toolbox.complete(self.name, ref, argument, context_arguments)
 
     async def ping(self) -> float:
-        """Measure one cheap round trip, in seconds."""
+        """Measure one round trip, in seconds."""
         return await self._toolbox.ping(self.name)
 
     async def server_info(self) -> ServerInfo:
-        """Return who the server says it is, what it can do, and its instructions."""
+        """Return the server's name, version, capabilities and instructions."""
         return await self._toolbox.server_info(self.name)

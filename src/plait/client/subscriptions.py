@@ -1,4 +1,4 @@
-"""Being told when a resource changes, through restarts and in both protocol eras."""
+"""Resource subscriptions that survive restarts, in both protocol eras."""
 
 from __future__ import annotations
 
@@ -25,97 +25,97 @@ from plait.errors import ClientClosedError, PlaitError, ProtocolError
 logger = logging.getLogger("plait.client.calls")
 
 OnUpdate = Callable[[str], None]
-"""Gets the URI of a resource that has changed, or may have changed unseen."""
+"""Gets the URI of a resource that has changed, or may have changed while disconnected."""
 
 _PAUSE_SECONDS = 1.0
-"""Before subscribing again where a server ends the subscription at once."""
+"""The pause before subscribing again, for servers that end a subscription at once."""
 
 
 class Subscription:
-    """Somebody who follows a resource; `cancel` ends it, from any loop and any thread."""
+    """A subscription to a resource; `cancel` ends it, from any loop and any thread."""
 
     def __init__(
-        self, server: str, uri: str, tell: OnUpdate, on_end: Callable[[], None] | None = None
+        self, server: str, uri: str, on_update: OnUpdate, on_end: Callable[[], None] | None = None
     ) -> None:
-        """Take whom to tell; `on_end` is called if it is not `cancel` that ends it."""
+        """Take the callbacks; `on_end` is called if it ends without `cancel`."""
         self.server = server
         self.uri = uri
-        self.tell = tell
+        self.on_update = on_update
         self.on_end = on_end
         self.cancelled = False
         self._leave: Callable[[], object] | None = None
 
-    def joined(self, leave: Callable[[], None]) -> None:
-        """Note how to leave again; called in the loop that owns the connections."""
+    def started(self, leave: Callable[[], None]) -> None:
+        """Set how to unsubscribe; called in the loop of the connections."""
         self._leave = partial(asyncio.get_running_loop().call_soon_threadsafe, leave)
 
     def cancel(self) -> None:
         """End the subscription."""
         self.cancelled = True
         if self._leave is not None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed, and all ended with it
+            with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._leave()
 
 
 class _Resource:
-    """A resource that is followed: subscribed to once, however many follow it."""
+    """A resource with subscriptions, for which one request is made to the server."""
 
     def __init__(self, server: str, uri: str) -> None:
         self.server = server
         self.uri = uri
-        self.followers: list[Subscription] = []
+        self.subscriptions: list[Subscription] = []
         self.settled = asyncio.Event()
-        """Set once the server has agreed or refused for the first time."""
+        """Set once the server has accepted or refused for the first time."""
         self.failure: Exception | None = None
-        self.left = asyncio.Event()
-        """Set when nobody follows it any more."""
-        self.gone = asyncio.Event()
-        """Set when the server has been told so."""
+        self.unused = asyncio.Event()
+        """Set when the last subscription has ended."""
+        self.unsubscribed = asyncio.Event()
+        """Set after the server was told to unsubscribe."""
         self.session: Session | None = None
         """The session in which a handshake-era server sends notifications."""
 
-    def agreed(self) -> None:
-        """Note that the server has agreed; whatever changed since the last time went unseen."""
+    def accepted(self) -> None:
+        """Record that the server has accepted; after a gap, report a possible change."""
         if self.settled.is_set():
-            self.tell(self.uri)
+            self.notify(self.uri)
         self.settled.set()
 
     def refused(self, error: Exception) -> None:
-        """Note why there is no subscription, and never was one."""
+        """Record why the server did not accept."""
         self.failure = error
         self.settled.set()
-        self.left.set()
+        self.unused.set()
 
-    def tell(self, uri: str) -> None:
-        """Tell all who follow it."""
-        for follower in tuple(self.followers):
-            follower.tell(uri)
+    def notify(self, uri: str) -> None:
+        """Call the callback of every subscription."""
+        for subscription in tuple(self.subscriptions):
+            subscription.on_update(uri)
 
-    def leave(self, follower: Subscription) -> None:
-        """Let somebody go; the last one ends the subscription."""
-        if follower in self.followers:
-            self.followers.remove(follower)
-        if not self.followers:
-            self.left.set()
+    def remove(self, subscription: Subscription) -> None:
+        """Remove a subscription; the last one ends that with the server."""
+        if subscription in self.subscriptions:
+            self.subscriptions.remove(subscription)
+        if not self.subscriptions:
+            self.unused.set()
 
 
 class Subscriptions:
-    """All subscriptions of a client; lives in the loop that owns the connections."""
+    """All subscriptions of a client; lives in the loop of the connections."""
 
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
-        self._followed: dict[tuple[str, str], _Resource] = {}
+        self._resources: dict[tuple[str, str], _Resource] = {}
 
     async def add(self, subscription: Subscription) -> None:
-        """Subscribe, and wait until the server has agreed.
+        """Subscribe, and wait until the server has accepted.
 
         Raises:
             PlaitError: The server cannot be reached, or refuses.
         """
         resource = await self._resource(subscription.server, subscription.uri)
-        leave = partial(resource.leave, subscription)
-        resource.followers.append(subscription)
-        subscription.joined(leave)
+        leave = partial(resource.remove, subscription)
+        resource.subscriptions.append(subscription)
+        subscription.started(leave)
         try:
             await resource.settled.wait()
         except asyncio.CancelledError:
@@ -125,50 +125,55 @@ class Subscriptions:
             leave()
         if resource.failure is not None:
             leave()
-            raise _explained(subscription, resource.failure)
+            raise _as_plait_error(subscription, resource.failure)
 
     async def _resource(self, server: str, uri: str) -> _Resource:
-        while (resource := self._followed.get((server, uri))) is not None:
-            if not resource.left.is_set():
+        while (resource := self._resources.get((server, uri))) is not None:
+            if not resource.unused.is_set():
                 return resource
-            await resource.gone.wait()  # or the server would be told so after it agreed again
+            # Otherwise the old unsubscribe request could arrive after the new subscribe request.
+            await resource.unsubscribed.wait()
         resource = _Resource(server, uri)
         self._pool.start(partial(self._keep, resource), name=f"plait subscription {uri}")
-        self._followed[server, uri] = resource
+        self._resources[server, uri] = resource
         return resource
 
-    def updated(self, server: str, uri: str) -> None:
-        """Tell those whom a handshake-era server's notification concerns."""
-        spoken = [one for one in self._followed.values() if one.server == server and one.session]
-        exactly = [one for one in spoken if one.uri == uri]
-        for resource in exactly or [one for one in spoken if uri.startswith(one.uri)]:
-            resource.tell(uri)
+    def resource_updated(self, server: str, uri: str) -> None:
+        """Dispatch the notification of a handshake-era server to its subscriptions."""
+        resources = [
+            resource
+            for resource in self._resources.values()
+            if resource.server == server and resource.session and uri.startswith(resource.uri)
+        ]
+        exact = [resource for resource in resources if resource.uri == uri]
+        for resource in exact or resources:
+            resource.notify(uri)
 
     def drop(self, server: str) -> None:
-        """End all subscriptions of a server that is gone."""
-        for resource in self._followed.values():
+        """End all subscriptions of a server that was removed."""
+        for resource in self._resources.values():
             if resource.server == server:
-                resource.left.set()
+                resource.unused.set()
 
     async def _keep(self, resource: _Resource) -> None:
-        """Stay subscribed from session to session while somebody follows the resource."""
+        """Stay subscribed from session to session until the last subscription has ended."""
         try:
             async with anyio.create_task_group() as group:
-                group.start_soon(self._stay, resource)
-                await resource.left.wait()
+                group.start_soon(self._resubscribe, resource)
+                await resource.unused.wait()
                 group.cancel_scope.cancel()
             await self._unsubscribe(resource)
         finally:
-            del self._followed[resource.server, resource.uri]
+            del self._resources[resource.server, resource.uri]
             if not resource.settled.is_set():
-                resource.refused(ClientClosedError("the client was closed meanwhile"))
-            resource.left.set()
-            resource.gone.set()
-            for follower in resource.followers:
-                if follower.on_end is not None:
-                    follower.on_end()
+                resource.refused(ClientClosedError("the client was closed while subscribing"))
+            resource.unused.set()
+            resource.unsubscribed.set()
+            for subscription in resource.subscriptions:
+                if subscription.on_end is not None:
+                    subscription.on_end()
 
-    async def _stay(self, resource: _Resource) -> None:
+    async def _resubscribe(self, resource: _Resource) -> None:
         while True:
             try:
                 connection = self._pool[resource.server]
@@ -187,14 +192,14 @@ class Subscriptions:
             logger.debug("%s: subscribing to %s again", resource.server, resource.uri)
 
     async def _listen(self, session: Session, resource: _Resource) -> None:
-        """Be subscribed for as long as a session with a modern server lasts."""
+        """Stay subscribed for one session with a modern server."""
         resource.session = None
         failure: Exception | None = None
         async with anyio.create_task_group() as group:
             group.start_soon(cancel_after, session.ended, group.cancel_scope)
             try:
-                await _hear(session.client, resource)
-            except Exception as error:  # noqa: BLE001  # out of the group as it is, not wrapped
+                await _listen(session.client, resource)
+            except Exception as error:  # noqa: BLE001  # raised below, not wrapped in a group
                 failure = error
             group.cancel_scope.cancel()
         if failure is not None:
@@ -203,7 +208,7 @@ class Subscriptions:
     async def _subscribe(
         self, connection: ServerConnection, session: Session, resource: _Resource
     ) -> None:
-        """Be subscribed for as long as a session of the handshake era lasts."""
+        """Stay subscribed for one session of the handshake era."""
         resource.session = session
         seconds = connection.server.timeouts.list_seconds
         await connection.request(
@@ -211,7 +216,7 @@ class Subscriptions:
             Deadline(seconds, setting="list_timeout"),
             method="resources/subscribe",
         )
-        resource.agreed()
+        resource.accepted()
         await session.ended.wait()
 
     async def _unsubscribe(self, resource: _Resource) -> None:
@@ -223,29 +228,31 @@ class Subscriptions:
             async with asyncio.timeout(seconds):
                 with session.borrowed() as client:
                     await _unsubscribe(client, resource.uri)
-        except Exception as error:  # noqa: BLE001  # boundary: it is not needed any more
+        except Exception as error:  # noqa: BLE001  # boundary: updates are not needed any more
             logger.debug("%s: still subscribed: %s", resource.server, error)
 
 
-def _explained(subscription: Subscription, error: Exception) -> PlaitError:
+def _as_plait_error(subscription: Subscription, error: Exception) -> PlaitError:
     if isinstance(error, PlaitError):
         return error
     server = subscription.server
-    made = PlaitError(f"{server}: cannot subscribe to {subscription.uri}: {error}", server=server)
-    made.__cause__ = error
-    return made
+    wrapped = PlaitError(
+        f"{server}: cannot subscribe to {subscription.uri}: {error}", server=server
+    )
+    wrapped.__cause__ = error
+    return wrapped
 
 
-async def _hear(client: Client, resource: _Resource) -> None:
+async def _listen(client: Client, resource: _Resource) -> None:
     try:
         async with client.listen(resource_subscriptions=[resource.uri]) as events:
             if not events.honored.resource_subscriptions:
-                text = f"{resource.server}: does not tell when {resource.uri} changes"
+                text = f"{resource.server}: does not announce changes of {resource.uri}"
                 raise ProtocolError(text, server=resource.server, retryable=False)
-            resource.agreed()
+            resource.accepted()
             async for event in events:
                 if isinstance(event, ResourceUpdated):
-                    resource.tell(event.uri)
+                    resource.notify(event.uri)
     except SubscriptionLost:
         if not resource.settled.is_set():
             raise

@@ -1,130 +1,185 @@
-"""The toolbox: every server's tools, resources and prompts behind one door, for any framework."""
+"""The toolbox: tools, resources and prompts of many servers, for any agent framework."""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Unpack, cast
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
 import mcp_types as types
+from mcp import Client
 from mcp.client.session import ElicitationFnT
 
-from plait._version import __version__
-from plait.client.calls.callbacks import OnLog, ServerCallbacks
-from plait.client.calls.result_budget.limiter import ResultLimiter
-from plait.client.calls.sampling import Sampler, Sampling
+from plait.client.call_pipeline import CallPipeline
+from plait.client.calls.approval import OnApproval
+from plait.client.calls.callbacks import ServerCallbacks
+from plait.client.calls.outcome import ToolResult
+from plait.client.calls.result_budget.limiter import OWN_SERVER, READ_MORE, ResultLimiter
+from plait.client.calls.sampling import Sampling
+from plait.client.calls.tool_call import OnProgress, ToolCall
 from plait.client.catalog.catalog import DiscoveredTools
 from plait.client.catalog.deferral import DeferralPlan
 from plait.client.catalog.filters import ToolFilter
 from plait.client.catalog.lock.guard import LockReport
 from plait.client.catalog.tool import Tool
-from plait.client.client_identity import ClientIdentity
+from plait.client.config.policy import PolicyDecision
 from plait.client.config.read import ClientConfig, ConfigSource, read_config, read_options
 from plait.client.config.servers import server_with_defaults
+from plait.client.connections import operations
 from plait.client.connections.credentials import CallerCredentials
+from plait.client.connections.pool import unknown_server
+from plait.client.connections.server_info import ServerInfo
+from plait.client.connections.status import Event, Status
+from plait.client.lifecycle import Lifecycle
 from plait.client.options import (
-    ClientOptions,
+    ToolboxOptions,
+    ToolPatterns,
     call_settings_from,
     catalog_options_from,
     check_fallbacks,
+    identity_from,
     lock_from,
-    unused_options,
+    warn_about_unused,
 )
-from plait.client.roots import Roots, roots_callback
-from plait.client.run_identity import Run
-from plait.client.runtime import Core
-from plait.client.tool_calls import ToolCalls
+from plait.client.resource_watch import ResourceWatch
+from plait.client.run_identity import Run, mark_of
+from plait.client.runtime import Listed, Runtime
+from plait.client.subscriptions import Subscription
 from plait.errors import ConnectError, PlaitError
-from plait.traces.observer import Observer
 
 logger = logging.getLogger("plait.client.calls")
 
+P = ParamSpec("P")
+T = TypeVar("T")
 
-class Toolbox(ToolCalls):
-    """All servers of a configuration.
 
-    Servers are contacted when they are first needed. Used as `async with Toolbox(...)`, its
-    connections live in the caller's loop; otherwise in a loop of their own, and every method can
-    be called from any loop and any thread. Code without a loop uses the forms that end in
-    `_blocking`, or `run_blocking` for the other methods.
+class Toolbox:
+    """The tools, resources and prompts of many MCP servers, for any agent framework.
+
+    Takes the servers, a whole configuration with its options, or the path of a file; options
+    passed here win over those in the file. Servers are contacted on first use.
+
+    Used as `async with Toolbox(...)`, its connections live in the caller's event loop; otherwise
+    in a background loop, and every method can be called from any loop and any thread. Code without
+    an event loop uses the methods that end in `_blocking`, or `run_blocking` for the others.
     """
 
-    OPTIONS: ClassVar = frozenset(ClientOptions.__annotations__)
-    """The options that hold for every framework."""
-
-    def __init__(
-        self,
-        servers: ConfigSource,
-        *,
-        default_tool_timeout: float | None = None,
-        client_info: types.Implementation | Mapping[str, str] | None = None,
-        roots: Roots | None = None,
-        log_level: types.LoggingLevel | None = None,
-        on_log: OnLog | None = None,
-        on_elicitation: Callable[[str], ElicitationFnT] | None = None,
-        on_sampling: Sampler | Sampling | None = None,
-        observers: Sequence[Observer] = (),
-        follow_tools: bool = True,
-        **options: Unpack[ClientOptions],
-    ) -> None:
-        """Take the servers; whoever lists tools only once does without `follow_tools`.
-
-        Modern servers are then not asked to announce changes of their tools.
-        """
+    def __init__(self, servers: ConfigSource, **options: Unpack[ToolboxOptions]) -> None:
+        on_log = options.pop("on_log", None)
+        on_elicitation = options.pop("on_elicitation", None)
+        sampling = Sampling.of(options.pop("on_sampling", None))
+        follow_tools = options.pop("follow_tools", True)
         self.config: ClientConfig = read_config(servers)
         self._options: dict[str, Any] = {**self.config.options, **read_options(options)}
-        if unused := ", ".join(unused_options(self._options)):
-            logger.warning("a toolbox makes no use of these options: %s", unused)
+        warn_about_unused(self._options)
         check_fallbacks(self._options, self.config.servers)
         self._servers = {
             name: server_with_defaults(server, self._options)
             for name, server in self.config.servers.items()
         }
         self._reported: set[str] = set()
+        counter = self._options.get("token_counter")
+        self.deferral = DeferralPlan(self._options.get("defer"), self._servers, counter=counter)
         callbacks = ServerCallbacks.of(self._options, on_log)
-        level = log_level or self._options.get("log_level")
-        if level is None and callbacks.on_message is not None:
-            level = "debug"  # without being asked, modern servers send none
-        self._limiter = ResultLimiter(
-            self._options.get("result_budget"),
-            self._servers,
-            counter=self._options.get("token_counter"),
-        )
-        call_settings = call_settings_from(
-            self._options,
-            default_seconds=default_tool_timeout or self.config.default_tool_timeout,
-            observers=observers,
-        )
-        self._policy_check = call_settings.policy_check
-        self.deferring = DeferralPlan(
-            self._options.get("defer"), self._servers, counter=self._options.get("token_counter")
-        )
-        super().__init__(
+        call_settings = call_settings_from(self._options, self.config.default_tool_timeout)
+        self._lifecycle = Lifecycle(
             partial(
-                Core,
+                Runtime,
                 self._servers,
-                options_for=ClientIdentity(
-                    client_info=_implementation(client_info),
-                    log_level=cast("types.LoggingLevel | None", level),
+                identity=identity_from(
+                    self._options,
                     on_elicitation=on_elicitation,
-                    on_roots=None if roots is None else roots_callback(roots),
+                    receives_logs=callbacks.on_message is not None,
                 ),
                 callbacks=callbacks,
-                options=replace(
+                catalog_options=replace(
                     catalog_options_from(self._options),
                     lock=lock_from(self._options, self.config.source),
                 ),
                 call_settings=call_settings,
-                sampling=Sampling.of(on_sampling),
+                sampling=sampling,
                 follow_tools=follow_tools,
             )
         )
+        self.calls = CallPipeline(
+            self._lifecycle,
+            self._servers,
+            policy=call_settings.policy_check,
+            limiter=ResultLimiter(
+                self._options.get("result_budget"), self._servers, counter=counter
+            ),
+        )
+        """The steps of a tool call, for adapters that put their own code between them."""
+
+    async def __aenter__(self) -> Self:
+        await self._lifecycle.use_current_loop()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    def __enter__(self) -> Self:
+        self._lifecycle.check_open()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def aclose(self) -> None:
+        """Close every connection; tools raise `ClientClosedError` from now on."""
+        await self._lifecycle.aclose()
+
+    def close(self) -> None:
+        """Blocking form of `aclose`."""
+        self._lifecycle.close()
+
+    def run_blocking(
+        self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Call an async method of this toolbox, and block until it is done.
+
+        Raises:
+            BlockingCallError: The connections live in the loop of the current thread.
+        """
+        return self._lifecycle.run_blocking(work, *args, **kwargs)
+
+    @property
+    def server_names(self) -> tuple[str, ...]:
+        """The configured servers, in their order."""
+        return tuple(self.config.servers)
+
+    @property
+    def sanitizes(self) -> bool:
+        """Whether invisible and control characters are removed from texts for models."""
+        return self._options.get("sanitize", True)
+
+    def check_names(self, servers: Iterable[str]) -> None:
+        """Check that these servers are configured.
+
+        Raises:
+            UnknownServerError: One of them is not.
+        """
+        for name in servers:
+            if name not in self.config.servers:
+                raise unknown_server(name, self.config.servers)
 
     async def add_server(self, name: str, server: object) -> None:
-        """Take one more server, written as in a configuration; it replaces one of that name.
+        """Add a server, described as in a configuration; it replaces one of that name.
 
         Raises:
             ConfigError: Its configuration is wrong.
@@ -132,110 +187,367 @@ class Toolbox(ToolCalls):
         added = read_config({"servers": {name: server}}).servers[name]
         self.config = replace(self.config, servers={**self.config.servers, name: added})
         self._servers[name] = server_with_defaults(added, self._options)
-        await self._on_owner(lambda core: core.add(name, self._servers[name]))
+        await self._lifecycle.run(lambda runtime: runtime.add_server(name, self._servers[name]))
 
     async def remove_server(self, name: str) -> None:
-        """Close a server's connections, and forget it; its tools can no longer be called."""
+        """Close a server's connections and remove it; its tools can no longer be called."""
         self.check_names([name])
         left = {known: server for known, server in self.config.servers.items() if known != name}
         self.config = replace(self.config, servers=left)
         del self._servers[name]
-        await self._on_owner(lambda core: core.remove(name))
+        await self._lifecycle.run(lambda runtime: runtime.remove_server(name))
+
+    def status(self) -> Status:
+        """Return the state of every server, without contacting any."""
+        return self._lifecycle.runtime.pool.status()
+
+    def events(self) -> tuple[Event, ...]:
+        """Return recent connection events, as in `status()`; the last is the newest."""
+        return self._lifecycle.runtime.pool.events
+
+    async def ready(self, timeout_seconds: float | None = None) -> Status:
+        """Open every server, and wait until each is ready or has failed, up to the timeout.
+
+        Raises:
+            PlaitError: A required server failed, or was not ready in time.
+        """
+        return await self._lifecycle.run(lambda runtime: runtime.ready(timeout_seconds))
+
+    def ready_blocking(self, timeout_seconds: float | None = None) -> Status:
+        """Blocking form of `ready`."""
+        return self.run_blocking(self.ready, timeout_seconds)
+
+    async def reconnect(self, server: str) -> None:
+        """Drop the server's session and its failures; the next call opens another session."""
+        self.check_names([server])
+
+        async def reconnect(runtime: Runtime) -> None:
+            runtime.pool[server].reconnect()
+
+        await self._lifecycle.run(reconnect)
+
+    async def forget(self, thread_id: str) -> None:
+        """Close the sessions that belong to one conversation (`scope: thread`)."""
+        await self._lifecycle.run(lambda runtime: runtime.pool.forget_thread(str(thread_id)))
 
     async def tools(
         self,
         *servers: str,
         refresh: bool = False,
-        include: Any = None,
-        exclude: Any = None,
+        include: ToolPatterns | None = None,
+        exclude: ToolPatterns | None = None,
         access: CallerCredentials | None = None,
         run: Run | None = None,
     ) -> list[Tool]:
         """List the tools of these servers, or of all of them.
 
-        An optional server that fails is left out; `status()` says why. `include` and `exclude`
-        narrow this list only, and tools that the policy denies whatever their arguments are left
-        out. Servers whose credentials depend on the run are asked for `run`.
+        An optional server that fails is left out, and `status()` has the reason. `include` and
+        `exclude` filter this list only; tools whose every call the policy denies are left out.
+        `run` selects the credentials on servers where these depend on the run.
 
         Raises:
             PlaitError: A required server failed, one that was named, or every one.
         """
         self.check_names(servers)
-        narrow = ToolFilter.of(include=include, exclude=exclude)
+        selected = ToolFilter.of(include=include, exclude=exclude)
         names = servers or self.server_names
-        accesses = {name: await self.access_for(name, run, access) for name in names}
-        offer = await self._on_owner(
-            lambda core: core.catalog.discover(servers, refresh=refresh, access=accesses)
+        accesses = {name: await self.calls.access_for(name, run, access) for name in names}
+        offer = await self._lifecycle.run(
+            lambda runtime: runtime.catalog.discover(servers, refresh=refresh, access=accesses)
         )
-        await self._report(offer, named=servers)
-        return [tool for tool in offer.tools if narrow.offers(tool) and not self.hides(tool)]
+        await self._handle_failures(offer, named=servers)
+        return [
+            tool
+            for tool in offer.tools
+            if selected.offers(tool) and not self.calls.policy.hides(tool)
+        ]
+
+    def tools_blocking(self, *servers: str, refresh: bool = False) -> list[Tool]:
+        """Blocking form of `tools`."""
+        return self.run_blocking(self.tools, *servers, refresh=refresh)
+
+    async def _handle_failures(self, offer: DiscoveredTools, named: Sequence[str]) -> None:
+        """Raise, report to `on_connection_error`, or log once why servers list no tools."""
+        failures = offer.failures
+        on_error = self._options.get("on_connection_error")
+        self._reported &= set(failures)
+        for name, error in failures.items():
+            if name in named or self._servers[name].required:
+                raise error
+            if callable(on_error):
+                awaitable = on_error(name, error)
+                if inspect.isawaitable(awaitable):
+                    await awaitable
+        if callable(on_error):
+            return
+        unlisted = self._lifecycle.runtime.catalog.options.unlisted
+        if failures and set(failures) == (set(named) or set(self.server_names) - unlisted):
+            raise _combined_error(failures)
+        for name in failures.keys() - self._reported:
+            self._reported.add(name)
+            logger.warning("going on without %s: %s", name, failures[name])
 
     async def search_tools(
         self, query: str, *servers: str, limit: int = 5, run: Run | None = None
     ) -> list[Tool]:
-        """Find the tools that do what is asked for in a few words, the best first.
+        """Find the tools that match a query in a few words, best match first.
 
         Raises:
             PlaitError: A required server failed, one that was named, or every one.
         """
-        index = self.deferring.index(await self.tools(*servers, run=run))
+        index = self.deferral.index(await self.tools(*servers, run=run))
         return [match.tool for match in index.search(query, limit)]
 
-    @property
-    def sanitizes(self) -> bool:
-        """Whether texts of servers reach a model without the characters that hide something."""
-        return self._options.get("sanitize", True)
+    def own_tools(self, *, taken: Collection[str] = ()) -> list[Tool]:
+        """Return the tools that the toolbox answers itself, under names that are not `taken`.
+
+        With a result budget that is `read_more`, which reads the rest of shortened results;
+        without one there is none. Call it like others: `call(tool.server, tool.wire_name, ...)`.
+        """
+        limiter = self.calls.limiter
+        if not limiter.has_limits:
+            return []
+        name = READ_MORE
+        while name in taken:
+            name = f"mcp_{name}"
+        return [limiter.read_more_tool(name)]
 
     def is_waiting(self, server: str) -> bool:
-        """Say whether a server was not needed yet, because its tools were known before."""
-        return self._core.catalog.is_stored(server)
-
-    async def forget(self, thread_id: str) -> None:
-        """Close the sessions that a conversation has to itself (`scope: thread`)."""
-        await self._on_owner(lambda core: core.pool.forget_thread(str(thread_id)))
-
-    async def _report(self, offer: DiscoveredTools, named: Sequence[str]) -> None:
-        """Raise, or say once, why servers have no tools to offer."""
-        on_error = self._options.get("on_connection_error")
-        self._reported &= set(offer.failures)
-        for name, error in offer.failures.items():
-            if name in named or self._servers[name].required:
-                raise error
-            if callable(on_error):
-                told = on_error(name, error)
-                if inspect.isawaitable(told):
-                    await told
-        if callable(on_error):
-            return
-        asked = set(named) or set(self.server_names) - self._core.catalog.options.unlisted
-        if offer.failures and set(offer.failures) == asked:
-            raise _one_error(offer.failures)
-        for name in offer.failures.keys() - self._reported:
-            self._reported.add(name)
-            logger.warning("going on without %s: %s", name, offer.failures[name])
+        """Say whether a server is not started yet, because its tools come from the disk cache."""
+        return self._lifecycle.runtime.catalog.is_stored(server)
 
     def lock_report(self) -> LockReport:
-        """Say how the tools that were listed so far stand to the lockfile; contacts nobody."""
-        return self._core.catalog.lock_report()
+        """Compare the tools listed so far with the lockfile, without contacting servers."""
+        return self._lifecycle.runtime.catalog.lock_report()
 
-    def tools_blocking(self, *servers: str, refresh: bool = False) -> list[Tool]:
-        """Do what `tools` does, and block until it is done."""
-        return self.run_blocking(self.tools, *servers, refresh=refresh)
+    async def call(
+        self,
+        server: str,
+        tool: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout_seconds: float | None = None,
+        on_progress: OnProgress | None = None,
+        on_elicitation: ElicitationFnT | None = None,
+        on_approval: OnApproval | None = None,
+        run: Run | None = None,
+        reader: str = READ_MORE,
+    ) -> ToolResult:
+        """Call a tool by its wire name; a failure that the tool reports is a result.
+
+        `on_elicitation` answers elicitations of this call, in a client that has an
+        `on_elicitation` of its own; the timeout does not count that time. `on_approval` replaces
+        the client's own. `run` is passed to functions that return credentials, for example
+        `{"configurable": {"user": "ann"}}`. `reader` is the name under which the model knows the
+        tool that reads shortened results.
+
+        Raises:
+            PlaitError: The call could not be made, or its outcome is not known.
+        """
+        if server == OWN_SERVER:
+            return await self._call_own_tool(tool, arguments or {}, run, reader)
+        call = ToolCall(
+            server=server,
+            tool=tool,
+            arguments=arguments or {},
+            timeout_seconds=timeout_seconds,
+            on_progress=on_progress,
+            on_elicitation=on_elicitation,
+            on_approval=on_approval,
+            access=await self.calls.access_for(server, run),
+            run=mark_of(run),
+        )
+        return await self.calls.run(call, reader=reader)
+
+    def call_blocking(
+        self,
+        server: str,
+        tool: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout_seconds: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> ToolResult:
+        """Blocking form of `call`."""
+        return self.run_blocking(
+            self.call,
+            server,
+            tool,
+            arguments,
+            timeout_seconds=timeout_seconds,
+            on_progress=on_progress,
+        )
+
+    async def _call_own_tool(
+        self, tool: str, arguments: Mapping[str, Any], run: Run | None, reader: str
+    ) -> ToolResult:
+        # Only the user who got the result may read it, so the credentials are those of its server.
+        server = self.calls.limiter.server_of(arguments.get("handle"))
+        known = server in self.config.servers
+        access = await self.calls.access_for(server, run) if server and known else None
+        call = ToolCall(
+            server=OWN_SERVER, tool=tool, arguments=arguments, access=access, run=mark_of(run)
+        )
+        return await self.calls.read_more(call, reader=reader)
+
+    async def decide(
+        self, server: str, tool: str, arguments: Mapping[str, Any] | None = None
+    ) -> PolicyDecision:
+        """Return the policy's decision about a call, without making it or asking for approval."""
+        return await self.calls.decide(
+            ToolCall(server=server, tool=tool, arguments=arguments or {})
+        )
+
+    def read_full_result(self, handle: str) -> ToolResult:
+        """Return the whole of a shortened result; `ToolResult.full_result` is its handle.
+
+        Meant for programs: it does not check who made the call.
+
+        Raises:
+            ResultExpiredError: It is not kept any more.
+        """
+        return self.calls.limiter.full_result(handle)
+
+    async def list_resources(self, *servers: str) -> list[Listed[types.Resource]]:
+        """List the resources of these servers, or of all; those that offer none are left out."""
+        return await self._list(servers, operations.list_resources, "resources/list")
+
+    async def list_resource_templates(self, *servers: str) -> list[Listed[types.ResourceTemplate]]:
+        """List the resource templates of these servers, or of all."""
+        return await self._list(
+            servers, operations.list_resource_templates, "resources/templates/list"
+        )
+
+    async def list_prompts(self, *servers: str) -> list[Listed[types.Prompt]]:
+        """List the prompts of these servers, or of all; those that offer none are left out."""
+        return await self._list(servers, operations.list_prompts, "prompts/list")
+
+    async def read_resource(
+        self, server: str, uri: str, *, access: CallerCredentials | None = None
+    ) -> types.ReadResourceResult:
+        """Read a resource.
+
+        Raises:
+            ResourceNotFoundError: The server has no such resource.
+        """
+        return await self.calls.read_resource(server, uri, access=access)
+
+    async def get_prompt(
+        self, server: str, name: str, arguments: Mapping[str, str] | None = None
+    ) -> types.GetPromptResult:
+        """Return a prompt with its arguments filled in."""
+        filled = None if arguments is None else dict(arguments)
+        return await self._request(server, lambda c: c.get_prompt(name, filled), "prompts/get")
+
+    async def complete(
+        self,
+        server: str,
+        ref: types.PromptReference | types.ResourceTemplateReference,
+        argument: Mapping[str, str],
+        context: Mapping[str, str] | None = None,
+    ) -> types.CompleteResult:
+        """Ask the server for completions of an argument of a prompt or resource template."""
+        known = None if context is None else dict(context)
+        return await self._request(
+            server, lambda c: c.complete(ref, dict(argument), known), "completion/complete"
+        )
+
+    async def subscribe(
+        self, server: str, uri: str, on_update: Callable[[str], Awaitable[None] | None]
+    ) -> Subscription:
+        """Call `on_update` with the URI whenever the resource changes, or may have changed.
+
+        The subscription survives restarts of the server; its `cancel()` ends it.
+        """
+        subscription = Subscription(server, uri, self._lifecycle.bridge.bind_callback(on_update))
+        await self.follow(subscription)
+        return subscription
+
+    def watch_resource(
+        self, server: str, uri: str, *more_uris: str, read: bool = False
+    ) -> ResourceWatch:
+        """Iterate over changes: `async for update in box.watch_resource("server", uri): ...`.
+
+        An update comes whenever one of the resources changes, and after a restart of the server,
+        when it may have changed. With `read`, updates have the contents, and the first comes at
+        once. As `async with box.watch_resource(...) as updates` the subscription begins and ends
+        with the block; see `ResourceWatch`.
+        """
+        reader = self.read_resource if read else None
+        return ResourceWatch(server, (uri, *more_uris), self.follow, reader)
+
+    async def follow(self, subscription: Subscription) -> None:
+        """Start a subscription, and wait until the server has accepted it.
+
+        Raises:
+            PlaitError: The server cannot be reached, or refuses.
+        """
+        self.check_names([subscription.server])
+        try:
+            await self._lifecycle.run(lambda runtime: runtime.subscriptions.add(subscription))
+        except BaseException:
+            subscription.cancel()
+            raise
+
+    async def set_logging_level(self, level: types.LoggingLevel, *servers: str) -> None:
+        """Set the lowest level of log messages that servers send, if they can log.
+
+        Modern servers get the level with each request, so it holds from their next session on.
+        """
+        self.check_names(servers)
+        names = servers or self.server_names
+        await self._lifecycle.run(lambda runtime: runtime.set_logging_level(names, level))
+
+    async def server_info(self, server: str) -> ServerInfo:
+        """Return a server's name, version, capabilities and instructions."""
+        self.check_names([server])
+
+        async def read_info(runtime: Runtime) -> ServerInfo:
+            session = await runtime.pool[server].wait_for_session()
+            return ServerInfo.of(session.client)
+
+        return await self._lifecycle.run(read_info)
+
+    async def ping(self, server: str) -> float:
+        """Measure one round trip to the server, in seconds."""
+        return await self._request(server, operations.ping, "ping")
+
+    async def health(self) -> Mapping[str, PlaitError | None]:
+        """Ping every server; the value is `None` for a healthy one."""
+
+        async def check(name: str) -> PlaitError | None:
+            try:
+                await self.ping(name)
+            except PlaitError as error:
+                return error
+            return None
+
+        errors = await asyncio.gather(*(check(name) for name in self.server_names))
+        return dict(zip(self.server_names, errors, strict=True))
+
+    async def _list(
+        self,
+        servers: Sequence[str],
+        operation: Callable[[Client], Awaitable[list[T]]],
+        method: str,
+    ) -> list[Listed[T]]:
+        """List items of these servers, or of all; a server that was not named may fail."""
+        self.check_names(servers)
+        names = servers or self.server_names
+        return await self._lifecycle.run(
+            lambda runtime: runtime.list_items(names, operation, method, required=bool(servers))
+        )
+
+    async def _request(
+        self, server: str, operation: Callable[[Client], Awaitable[T]], method: str
+    ) -> T:
+        self.check_names([server])
+        return await self._lifecycle.run(lambda runtime: runtime.request(server, operation, method))
 
 
-def _one_error(failures: Mapping[str, PlaitError]) -> PlaitError:
+def _combined_error(failures: Mapping[str, PlaitError]) -> PlaitError:
     if len(failures) == 1:
         return next(iter(failures.values()))
     reasons = "; ".join(str(error) for error in failures.values())
     text = f"none of the {len(failures)} servers can be used: {reasons}"
     return ConnectError(text, server=", ".join(failures))
-
-
-def _implementation(
-    given: types.Implementation | Mapping[str, str] | None,
-) -> types.Implementation:
-    if given is None:
-        return types.Implementation(name="plait", version=__version__)
-    if isinstance(given, types.Implementation):
-        return given
-    return types.Implementation.model_validate(dict(given))

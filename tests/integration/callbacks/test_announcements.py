@@ -332,7 +332,7 @@ async def test_server_everything_announces_its_resources_and_logs() -> None:
         on_message=notes.on("on_message"),
         on_resources_updated=notes.on("on_resources_updated"),
     ) as box:
-        uri = next(str(one.item.uri) for one in await box.resources())
+        uri = next(str(one.item.uri) for one in await box.list_resources())
         async with box.watch_resource("server", uri) as updates:
             await box.call("server", "toggle-subscriber-updates")
             async with asyncio.timeout(20):

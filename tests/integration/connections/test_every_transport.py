@@ -32,12 +32,12 @@ async def test_big_results_resources_prompts_and_completions(
         info = await box.server_info("server")
         assert (info.protocol_version == "2026-07-28") == (era == "modern")
         assert len((await box.call("server", "big", {"size_bytes": 5_000_000})).text) == 5_000_000
-        assert "test://static" in {one.item.uri for one in await box.resources()}
-        assert [one.item.name for one in await box.prompts("server")] == ["greet"]
-        assert (await box.resource_templates())[0].item.uri_template == "test://item/{id}"
-        contents = (await box.read("server", "test://item/7")).contents
+        assert "test://static" in {one.item.uri for one in await box.list_resources()}
+        assert [one.item.name for one in await box.list_prompts("server")] == ["greet"]
+        assert (await box.list_resource_templates())[0].item.uri_template == "test://item/{id}"
+        contents = (await box.read_resource("server", "test://item/7")).contents
         assert contents[0].uri == "test://item/7"
-        prompt = await box.prompt("server", "greet", {"name": "Ada"})
+        prompt = await box.get_prompt("server", "greet", {"name": "Ada"})
         assert "Ada" in prompt.messages[0].content.text  # pyright: ignore[reportAttributeAccessIssue]
         ref = PromptReference(name="greet")
         completed = await box.complete("server", ref, {"name": "name", "value": "A"})

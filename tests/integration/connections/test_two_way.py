@@ -60,7 +60,7 @@ async def test_log_messages_arrive_from_the_level_that_was_asked_for(era: dict[s
     ) as box:
         await box.call("server", "log", {"level": "warning", "text": "careful"})
         await eventually(lambda: heard == [("server", "warning")])
-        await box.set_log_level("error")
+        await box.set_logging_level("error")
         if "modern_only" in era:  # the legacy test server takes the level and ignores it
             await box.call("server", "log", {"level": "warning", "text": "quiet"})
         await box.call("server", "log", {"level": "error", "text": "loud"})
@@ -70,7 +70,7 @@ async def test_log_messages_arrive_from_the_level_that_was_asked_for(era: dict[s
 async def test_a_server_that_is_not_asked_for_roots_or_logs_is_left_alone() -> None:
     async with Toolbox({"server": stdio_config()}) as box:
         assert not (await box.call("server", "counter")).is_error
-        await box.set_log_level("debug")
+        await box.set_logging_level("debug")
 
 
 @pytest.mark.parametrize("era", ERAS, ids=["legacy", "modern"])

@@ -161,9 +161,9 @@ async def test_a_backup_is_held_to_its_own_rules(guarded: Guarded, verdict: Any)
         call = ToolCall(server="main", tool="touch", arguments={"path": "a"})
         if verdict == "deny":
             with pytest.raises(PlaitError):
-                await box.execute(call)
+                await box.calls.execute(call)
         else:
-            await box.execute(call)
+            await box.calls.execute(call)
 
     assert guarded.ledger() == ([] if verdict == "deny" else ["touch a"])
     assert asked == ([] if verdict == "deny" else [("backup", "main")])

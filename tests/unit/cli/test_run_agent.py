@@ -12,8 +12,7 @@ from plait.agents.model_config import ModelConfig
 from plait.cli.run_agent import RESULT_TOKENS, RunPlan, client_config
 from plait.client.config.policy import Policy
 from plait.client.config.read import ClientConfig, read_config, read_options
-from plait.client.options import lockfile_path
-from plait.client.toolbox import Toolbox
+from plait.client.options import CLIENT_OPTIONS, lockfile_path
 
 MODEL = ModelChoice(config=ModelConfig(id="m", model_name="m"), reason="requested")
 
@@ -55,7 +54,7 @@ def test_the_options_of_the_file_reach_the_toolbox_as_they_were_read(tmp_path: P
     assert config.default_tool_timeout == 5.0
     assert options["tool_timeouts"] == {"read_*": 2.5}
     assert "profile" not in options
-    own = {name: value for name, value in options.items() if name in Toolbox.OPTIONS}
+    own = {name: value for name, value in options.items() if name in CLIENT_OPTIONS}
     assert read_options(own) == own
     assert isinstance(options["policy"], Policy)
 

@@ -28,7 +28,7 @@ class Server:
 
     def tell(self, uri: str) -> None:
         for subscription in self.followed:
-            subscription.tell(uri)
+            subscription.on_update(uri)
 
     def end(self) -> None:
         for subscription in self.followed:

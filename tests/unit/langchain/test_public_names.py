@@ -9,6 +9,7 @@ from typing import Any, get_args, get_type_hints, is_typeddict
 import pytest
 
 import plait
+from plait.langchain.client.settings import LangChainOptions
 
 LOADING = (
     "connection",
@@ -102,7 +103,11 @@ def found(path: str) -> Any:
 
 def parameters_of(path: str) -> list[inspect.Parameter]:
     parameters = list(inspect.signature(found(path)).parameters.values())
-    return [one for one in parameters if one.name != "self"]
+    options = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)
+        for name in (LangChainOptions.__annotations__ if path == "MultiServerMCPClient" else ())
+    ]
+    return [*(one for one in parameters if one.name != "self"), *options]
 
 
 @pytest.mark.parametrize("path", PARAMETERS)

@@ -44,7 +44,7 @@ def prompt(
 
     async def get_prompt(opened: Opened) -> types.GetPromptResult:
         async with opened.connecting:
-            return await opened.box.prompt(server, name, parsed)
+            return await opened.box.get_prompt(server, name, parsed)
 
     with session.json_errors(ctx, as_json, server=server, prompt=name, messages=[]):
         result = session.run(

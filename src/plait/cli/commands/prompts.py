@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from mcp import types
 
-    from plait.client.features import Listed
+    from plait.client.runtime import Listed
 
 
 @click.command(
@@ -40,7 +40,7 @@ def prompts(ctx: click.Context, servers: tuple[str, ...], as_json: bool) -> None
     queried = session.query_servers(
         ctx,
         session.load_config(ctx, servers),
-        lambda box, server: box.prompts(server),
+        lambda box, server: box.list_prompts(server),
         show_progress=not as_json,
     )
     entries = {server: listed for server, listed in queried.results.items() if listed}

@@ -48,7 +48,7 @@ def read(ctx: click.Context, server: str, uri: str, file: Path | None, as_json: 
 
     async def read_resource(opened: Opened) -> types.ReadResourceResult:
         async with opened.connecting:
-            return await opened.box.read(server, uri)
+            return await opened.box.read_resource(server, uri)
 
     with session.json_errors(ctx, as_json, server=server, uri=uri, contents=[]):
         result = session.run(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from mcp import types
 
-    from plait.client.features import Listed
+    from plait.client.runtime import Listed
     from plait.client.toolbox import Toolbox
 
     Entry: TypeAlias = Listed[types.Resource] | Listed[types.ResourceTemplate]
@@ -49,7 +49,7 @@ def resources(ctx: click.Context, servers: tuple[str, ...], as_json: bool) -> No
     """
 
     async def list_entries(box: Toolbox, server: str) -> list[Entry]:
-        return [*await box.resources(server), *await box.resource_templates(server)]
+        return [*await box.list_resources(server), *await box.list_resource_templates(server)]
 
     config = session.load_config(ctx, servers)
     queried = session.query_servers(ctx, config, list_entries, show_progress=not as_json)

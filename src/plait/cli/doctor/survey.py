@@ -105,7 +105,7 @@ def _usable(options: Mapping[str, Any]) -> tuple[dict[str, Any], list[Finding]]:
     for name, value in options.items():
         try:
             catalog_options_from({name: value})
-            call_settings_from({name: value}, default_seconds=None, observers=())
+            call_settings_from({name: value})
         except ConfigError as error:
             refusals += findings_from_config_error(error)
         else:

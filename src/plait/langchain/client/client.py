@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any, Literal, ParamSpec, Self, TypeVar, cast
+from typing import Any, ParamSpec, Self, TypeVar, Unpack, cast
 
 import mcp_types as types
 from langchain_core.documents.base import Blob
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import BaseTool
 from mcp.client import ClientSession
 
-from plait.client.calls.approval import OnApproval
-from plait.client.calls.callbacks import OnAnyProgress, OnNotification
-from plait.client.calls.fallback import BeforeFallback
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.result_budget.limiter import READ_MORE
-from plait.client.calls.sampling import Sampler, Sampling
-from plait.client.catalog.deferral import Split, TokenCounter
-from plait.client.catalog.lock.guard import LockMode, LockReport
+from plait.client.catalog.deferral import Split
+from plait.client.catalog.lock.guard import LockReport
 from plait.client.catalog.schemas import Profile
 from plait.client.config.read import ClientConfig, ConfigSource, read_options
-from plait.client.config.read_policy import PolicySource
 from plait.client.connections.credentials import CallerCredentials
 from plait.client.connections.server_info import ServerInfo
 from plait.client.connections.status import Status
-from plait.client.features import Listed
+from plait.client.options import CLIENT_OPTIONS
 from plait.client.resource_watch import ResourceWatch
-from plait.client.roots import Roots
+from plait.client.runtime import Listed
 from plait.client.server_handle import ServerHandle
 from plait.client.subscriptions import Subscription
 from plait.client.toolbox import Toolbox
@@ -45,13 +38,11 @@ from plait.langchain.client.resources import convert_mcp_resource_to_langchain_b
 from plait.langchain.client.sampling import sampling_from
 from plait.langchain.client.server_list import ServerList
 from plait.langchain.client.sessions import create_session, opened_session
-from plait.langchain.client.settings import HEARD, OPTIONS, settings_from
+from plait.langchain.client.settings import LangChainOptions, settings_from
 from plait.langchain.tools.callbacks import CallbackContext, Callbacks
-from plait.langchain.tools.interceptors import Hook, ToolCallInterceptor
-from plait.langchain.tools.output_handling import HandlingLayer
+from plait.langchain.tools.interceptors import ToolCallInterceptor
 from plait.langchain.tools.runner import ToolRunner
 from plait.langchain.tools.tool import MCPTool
-from plait.traces.observer import Observer
 
 logger = logging.getLogger("plait.langchain")
 
@@ -68,90 +59,34 @@ class MultiServerMCPClient:
     """
 
     def __init__(
-        self,
-        connections: ConfigSource | None = None,
-        *,
-        callbacks: Callbacks | None = None,
-        tool_interceptors: Sequence[ToolCallInterceptor] | None = None,
-        tool_name_prefix: bool | None = None,
-        handle_tool_errors: bool | None = None,
-        throw_on_load_error: bool | None = None,
-        prefix_tool_name_with_server_name: bool | None = None,
-        additional_tool_name_prefix: str | None = None,
-        use_standard_content_blocks: bool | None = None,
-        output_handling: HandlingLayer = None,
-        default_tool_timeout: Any = None,
-        tool_timeouts: Mapping[str, Any] | None = None,
-        on_connection_error: Literal["throw", "ignore"] | Callable[..., Any] | None = None,
-        on_auth_error: Literal["interrupt", "raise"] | None = None,
-        before_tool_call: Hook | None = None,
-        after_tool_call: Hook | None = None,
-        include: Any = None,
-        exclude: Any = None,
-        tool_filter: Callable[..., bool] | None = None,
-        tool_overrides: Mapping[str, Any] | None = None,
-        on_collision: Literal["prefix", "error"] | None = None,
-        fallbacks: Mapping[str, str] | None = None,
-        before_fallback: BeforeFallback | None = None,
-        cache: bool | float | None = None,
-        result_cache: Any = None,
-        result_budget: Any = None,
-        token_counter: TokenCounter | None = None,
-        call_budget: Any = None,
-        defer: Any = None,
-        validate_arguments: bool | None = None,
-        policy: PolicySource | None = None,
-        on_approval: OnApproval | None = None,
-        resources_as_tools: bool | None = None,
-        profile: Profile | None = None,
-        lockfile: str | os.PathLike[str] | bool | None = None,
-        lock: LockMode | None = None,
-        sanitize: bool | None = None,
-        client_info: types.Implementation | Mapping[str, str] | None = None,
-        roots: Roots | None = None,
-        sampling: Sampling | BaseChatModel | Sampler | str | Mapping[str, Any] | None = None,
-        log_level: types.LoggingLevel | None = None,
-        observers: Sequence[Observer] | None = None,
-        on_message: OnNotification | None = None,
-        on_progress: OnAnyProgress | None = None,
-        on_initialized: OnNotification | None = None,
-        on_cancelled: OnNotification | None = None,
-        on_tools_list_changed: OnNotification | None = None,
-        on_prompts_list_changed: OnNotification | None = None,
-        on_resources_list_changed: OnNotification | None = None,
-        on_roots_list_changed: OnNotification | None = None,
-        on_resources_updated: OnNotification | None = None,
+        self, connections: ConfigSource | None = None, **options: Unpack[LangChainOptions]
     ) -> None:
-        given = {name: value for name, value in locals().items() if name in OPTIONS}
-        given = read_options({name: value for name, value in given.items() if value is not None})
+        own = read_options(options)
         self._server_list = ServerList(connections)
         config = self._server_list.config
-        options: dict[str, Any] = {**config.options, **given}
-        if unused := ", ".join(sorted(options.keys() - OPTIONS)):
-            logger.warning("a LangChain client makes no use of these options: %s", unused)
-        callbacks = cast("Callbacks", options.get("callbacks") or Callbacks())
-        self.callbacks = callbacks.with_options(options)
-        own = {name: options[name] for name in options.keys() & Toolbox.OPTIONS - HEARD}
-        own |= self.callbacks.notification_callbacks()
+        merged: dict[str, Any] = {**config.options, **own}
+        callbacks = cast("Callbacks", merged.get("callbacks") or Callbacks())
+        self.callbacks = callbacks.with_options(merged)
+        # Log messages and progress reach `callbacks` through `on_log` and the tools.
+        shared = CLIENT_OPTIONS - {"on_message", "on_progress"}
+        toolbox_options: dict[str, Any] = {
+            name: value for name, value in merged.items() if name in shared
+        }
+        toolbox_options |= self.callbacks.notification_callbacks()
         self._toolbox = Toolbox(
             replace(config, options={}),
-            default_tool_timeout=given.get("default_tool_timeout"),
-            client_info=options.get("client_info"),
-            roots=options.get("roots"),
-            log_level=options.get("log_level"),
             on_log=self.callbacks.log_callback(),
             on_elicitation=self.callbacks.elicitation_callback,
-            on_sampling=sampling_from(options.get("sampling")),
-            observers=options.get("observers") or (),
-            **own,
+            on_sampling=sampling_from(merged.get("sampling")),
+            **toolbox_options,
         )
         self.tool_interceptors: list[ToolCallInterceptor] = list(
-            options.get("tool_interceptors") or ()
+            merged.get("tool_interceptors") or ()
         )
-        self.handle_tool_errors = bool(options.get("handle_tool_errors", True))
-        self.raises_auth_errors = options.get("on_auth_error") == "raise"
-        self.profile: Profile | None = options.get("profile")
-        self._options = options
+        self.handle_tool_errors = bool(merged.get("handle_tool_errors", True))
+        self.raises_auth_errors = merged.get("on_auth_error") == "raise"
+        self.profile: Profile | None = merged.get("profile")
+        self._options = merged
 
     @property
     def connections(self) -> dict[str, Any]:
@@ -215,7 +150,7 @@ class MultiServerMCPClient:
             access=CallerCredentials.of(headers, auth),
         )
         listed = await selection.list_tools(config, refresh=refresh)
-        split = self._toolbox.deferring.split(listed) if defer else Split(tuple(listed))
+        split = self._toolbox.deferral.split(listed) if defer else Split(tuple(listed))
         taken = {tool.name for tool in listed}
         settings = self.runner(selection.access).settings
         readers = read_more_tools(
@@ -289,7 +224,7 @@ class MultiServerMCPClient:
             else handle_tool_errors,
         }
         settings = settings_from(options, self._toolbox.config.servers)
-        return ToolRunner(self._toolbox, settings, access=access, reader=reader)
+        return ToolRunner(self._toolbox.calls, settings, access=access, reader=reader)
 
     async def ready(self, timeout_seconds: float | None = None) -> Status:
         """Connect to every server; wait until each is ready or has failed, or for the timeout.
@@ -363,7 +298,7 @@ class MultiServerMCPClient:
         await self._apply_server_changes()
         named = [server_name] if server_name else []
         if uris is None:
-            listed = await self._toolbox.resources(*named)
+            listed = await self._toolbox.list_resources(*named)
             selected = [(entry.server, str(entry.item.uri)) for entry in listed]
         else:
             uris = [uris] if isinstance(uris, str) else uris
@@ -371,29 +306,29 @@ class MultiServerMCPClient:
             selected = [(server, uri) for server in servers for uri in uris]
         blobs: list[Blob] = []
         for server, uri in selected:
-            contents = (await self._toolbox.read(server, uri)).contents
+            contents = (await self._toolbox.read_resource(server, uri)).contents
             blobs += [convert_mcp_resource_to_langchain_blob(uri, part) for part in contents]
         return blobs
 
     async def list_resources(self, *servers: str) -> list[Listed[types.Resource]]:
         """List the resources of these servers, or of all."""
         await self._apply_server_changes()
-        return await self._toolbox.resources(*servers)
+        return await self._toolbox.list_resources(*servers)
 
     async def list_resource_templates(self, *servers: str) -> list[Listed[types.ResourceTemplate]]:
         """List the resource templates of these servers, or of all."""
         await self._apply_server_changes()
-        return await self._toolbox.resource_templates(*servers)
+        return await self._toolbox.list_resource_templates(*servers)
 
     async def list_prompts(self, *servers: str) -> list[Listed[types.Prompt]]:
         """List the prompts of these servers, or of all."""
         await self._apply_server_changes()
-        return await self._toolbox.prompts(*servers)
+        return await self._toolbox.list_prompts(*servers)
 
     async def read_resource(self, server_name: str, uri: str) -> types.ReadResourceResult:
         """Read one resource."""
         await self._apply_server_changes()
-        return await self._toolbox.read(server_name, uri)
+        return await self._toolbox.read_resource(server_name, uri)
 
     def watch_resource(
         self, server_name: str, uri: str, *more_uris: str, read: bool = False
@@ -416,7 +351,7 @@ class MultiServerMCPClient:
         """Set the lowest level of server log messages: `(level)`, or `(server, level)`."""
         await self._apply_server_changes()
         *servers, level = server_and_level
-        await self._toolbox.set_log_level(cast("types.LoggingLevel", level), *servers)
+        await self._toolbox.set_logging_level(cast("types.LoggingLevel", level), *servers)
 
     def read_full_result(self, handle: str) -> ToolResult:
         """Return the full result of a shortened one, by `artifact["plait/full_result"]`.

@@ -164,7 +164,7 @@ class _SearchRunner(ToolRunner):
     """Runs the search tool over the tools that the run may use."""
 
     def __init__(self, runner: ToolRunner, selection: Selection, *, shows_schemas: bool) -> None:
-        super().__init__(selection.toolbox, runner.settings)
+        super().__init__(selection.toolbox.calls, runner.settings)
         self._selection = selection
         self._shows_schemas = shows_schemas
 
@@ -195,7 +195,7 @@ class _SearchCaller(ToolboxCaller):
             PlaitError: No server can be reached, or the arguments are wrong.
         """
         await checked_arguments(_SEARCH_SCHEMA, call.arguments, tool=call.tool)
-        deferring = self._toolbox.deferring
+        deferring = self._toolbox.deferral
         deferred = deferring.split(await self._selection.list_tools(self._run)).deferred
         matches = deferring.index(deferred).search(str(call.arguments["query"]), _MOST_FOUND)
         tools = [match.tool for match in matches]
@@ -221,7 +221,7 @@ class _CallRunner(ToolRunner):
     """Runs a deferred tool by its name, as if the model had called it directly."""
 
     def __init__(self, runner: ToolRunner, selection: Selection, *, search_name: str) -> None:
-        super().__init__(selection.toolbox, runner.settings)
+        super().__init__(selection.toolbox.calls, runner.settings)
         self._runner = runner
         self._selection = selection
         self._search_name = search_name

@@ -24,6 +24,7 @@ from plait.langchain.client.sessions import (
     server_from,
 )
 from plait.langchain.tools.callbacks import CallbackContext, Callbacks
+from plait.langchain.tools.caller import Caller
 from plait.langchain.tools.interceptors import ToolCallInterceptor
 from plait.langchain.tools.output_handling import HandlingLayer, OutputHandling
 from plait.langchain.tools.runner import RunnerSettings, ToolRunner
@@ -71,14 +72,14 @@ async def load_mcp_tools(
         separator="__" if prefix_tool_name_with_server_name and server_name else prefixed,
         extra=additional_tool_name_prefix,
     )
-    caller = _caller(session, connection, name, callbacks, sanitize=sanitize)
-    if isinstance(caller, Toolbox):
-        listed = await caller.tools()
+    source = _source(session, connection, name, callbacks, sanitize=sanitize)
+    if isinstance(source, Toolbox):
+        listed = await source.tools()
     else:
-        listed = [Tool.from_mcp(name, tool) for tool in await caller.list_tools()]
+        listed = [Tool.from_mcp(name, tool) for tool in await source.list_tools()]
         if sanitize:
             listed = [sanitize_tool(tool)[0] for tool in listed]
-    runner = ToolRunner(caller, settings)
+    runner = ToolRunner(_caller(source), settings)
     return [MCPTool(tool, runner, profile=profile) for tool in with_public_names(listed, names)]
 
 
@@ -99,7 +100,7 @@ def convert_mcp_tool_to_langchain_tool(
         ValueError: There is neither a session nor a connection.
     """
     name = server_name or _UNNAMED
-    caller = _caller(session, connection, name, callbacks)
+    source = _source(session, connection, name, callbacks)
     settings = RunnerSettings(
         interceptors=tuple(tool_interceptors or ()),
         callbacks=callbacks or Callbacks(),
@@ -107,7 +108,7 @@ def convert_mcp_tool_to_langchain_tool(
     )
     names = NamePolicy(separator="_" if tool_name_prefix and server_name else "")
     (named,) = with_public_names([sanitize_tool(Tool.from_mcp(name, tool))[0]], names)
-    return MCPTool(named, ToolRunner(caller, settings))
+    return MCPTool(named, ToolRunner(_caller(source), settings))
 
 
 async def load_mcp_server_info(
@@ -140,7 +141,11 @@ async def load_mcp_server_info(
         return ServerInfo.of(opened)
 
 
-def _caller(
+def _caller(source: SessionCaller | Toolbox) -> Caller:
+    return source.calls if isinstance(source, Toolbox) else source
+
+
+def _source(
     session: AnySession | None,
     connection: Mapping[str, Any] | None,
     name: str,

@@ -171,11 +171,11 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
                 raise
             logger.warning("continuing without tools: %s", error)
             return []
-        return _marked_for_search(tools, self.client.toolbox.deferring) if native else tools
+        return _marked_for_search(tools, self.client.toolbox.deferral) if native else tools
 
     def _searches_natively(self, model: object) -> bool:
         """Return whether the model's provider searches the deferred tools."""
-        deferring = self.client.toolbox.deferring
+        deferring = self.client.toolbox.deferral
         if not deferring.is_set or not deferring.is_native:
             return False
         return provider_of(model) in _NATIVE_PROVIDERS
@@ -240,7 +240,7 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
     def _gone(self, request: ToolCallRequest) -> ToolMessage:
         name = request.tool_call["name"]
         text = f"There is no tool {name!r} (any more). Use one of those that are offered"
-        text += ", or search for others." if self.client.toolbox.deferring.is_set else "."
+        text += ", or search for others." if self.client.toolbox.deferral.is_set else "."
         return error_message(request, text)
 
 

@@ -41,7 +41,7 @@ class _ReadMoreCaller(ToolboxCaller):
 
     @override
     async def access_for(
-        self, server: str, run: Mapping[str, Any] | None, given: CallerCredentials | None = None
+        self, server: str, run: Mapping[str, Any] | None, access: CallerCredentials | None = None
     ) -> CallerCredentials | None:
         """Return the credentials of a run on the server that made the result.
 
@@ -49,7 +49,7 @@ class _ReadMoreCaller(ToolboxCaller):
         """
         if server not in self._toolbox.server_names:
             return None
-        return await self._toolbox.access_for(server, run, given)
+        return await self._toolbox.calls.access_for(server, run, access)
 
     async def execute(self, call: ToolCall) -> ToolResult:
         """Read a part of a result.
@@ -57,11 +57,11 @@ class _ReadMoreCaller(ToolboxCaller):
         Raises:
             PlaitError: The result is not kept (any more), or the arguments are wrong.
         """
-        return await self._toolbox.read_on(call, reader=self._name)
+        return await self._toolbox.calls.read_more(call, reader=self._name)
 
     def server_of(self, handle: object) -> str | None:
         """Return the server that made a result."""
-        return self._toolbox.server_of_full_result(handle)
+        return self._toolbox.calls.limiter.server_of(handle)
 
 
 class _ReadMoreRunner(ToolRunner):

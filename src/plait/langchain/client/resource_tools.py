@@ -39,7 +39,9 @@ def resource_tools(
     Servers whose resources the policy denies are left out.
     """
     names = [
-        name for name in servers or toolbox.server_names if not toolbox.hides(_as_tool(name, _READ))
+        name
+        for name in servers or toolbox.server_names
+        if not toolbox.calls.policy.hides(_as_tool(name, _READ))
     ]
     if not names:
         return []
@@ -90,7 +92,7 @@ class _ResourceCaller(ToolboxCaller):
         self, result: ToolResult, call: ToolCall, *, reader: str = READ_MORE
     ) -> ToolResult:
         """Return the result, shortened if it is over the budget."""
-        return await self._toolbox.bounded(result, call, reader=reader)
+        return await self._toolbox.calls.bounded(result, call, reader=reader)
 
     async def execute(self, call: ToolCall) -> ToolResult:
         """Answer a call.
@@ -103,14 +105,16 @@ class _ResourceCaller(ToolboxCaller):
             return _text(call, await self._listed(call, call.arguments.get("server")))
         server = str(call.arguments.get("server"))
         uri = str((await self._permitted(call, server)).arguments.get("uri"))
-        blocks = tuple(_block(contents) for contents in (await self.read(server, uri)).contents)
+        blocks = tuple(
+            _block(contents) for contents in (await self.read_resource(server, uri)).contents
+        )
         return ToolResult(server=server, tool=call.tool, is_error=False, content=blocks)
 
     async def _permitted(self, call: ToolCall, server: str) -> ToolCall:
         """Apply the policy to a call as to one of a tool of that server."""
         rest = {name: value for name, value in call.arguments.items() if name != "server"}
         own = replace(call, server=server, arguments=rest)
-        permitted = await self._toolbox.permit(own, _as_tool(server, call.tool))
+        permitted = await self._toolbox.calls.policy.permit(own, _as_tool(server, call.tool))
         if permitted is not own:
             arguments = {**permitted.arguments, "server": server}
             await checked_arguments(self._schemas[call.tool], arguments, tool=call.tool)
@@ -121,8 +125,8 @@ class _ResourceCaller(ToolboxCaller):
         for name in [str(server)] if server else self._servers:
             try:
                 await self._permitted(call, name)
-                resources = await self._toolbox.resources(name)
-                templates = await self._toolbox.resource_templates(name)
+                resources = await self._toolbox.list_resources(name)
+                templates = await self._toolbox.list_resource_templates(name)
             except PlaitError as error:
                 if server:
                     raise

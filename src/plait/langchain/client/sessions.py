@@ -175,7 +175,7 @@ class SessionCaller(BasicCaller):
 
         return await call_tool(self._client, call.tool, call.arguments, on_progress=progressed)
 
-    async def read(
+    async def read_resource(
         self, server: str, uri: str, *, access: CallerCredentials | None = None
     ) -> types.ReadResourceResult:
         """Read a resource.

@@ -1,49 +1,53 @@
-"""The options of the LangChain client, made into how tools are run."""
+"""The options of the LangChain client, and the runner settings made of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, cast
 
-from plait.client.calls.callbacks import NOTIFICATION_CALLBACKS
+from langchain_core.language_models import BaseChatModel
+
+from plait.client.calls.sampling import Sampler, Sampling
+from plait.client.catalog.schemas import Profile
 from plait.client.config.servers import ServerConfig
 from plait.client.options import ClientOptions
 from plait.langchain.tools.callbacks import Callbacks
+from plait.langchain.tools.interceptors import Hook, ToolCallInterceptor
 from plait.langchain.tools.output_handling import HandlingLayer, OutputHandling
 from plait.langchain.tools.runner import RunnerSettings
 
-OWN = frozenset(
-    {
-        "after_tool_call",
-        "before_tool_call",
-        "callbacks",
-        "client_info",
-        "default_tool_timeout",
-        "handle_tool_errors",
-        "log_level",
-        "observers",
-        "on_auth_error",
-        "output_handling",
-        "profile",
-        "resources_as_tools",
-        "roots",
-        "sampling",
-        "tool_interceptors",
-        "use_standard_content_blocks",
-    }
-)
 
-HEARD = frozenset({"on_progress", *NOTIFICATION_CALLBACKS})
-"""The options that are callbacks."""
+class LangChainOptions(ClientOptions, total=False):
+    """The options of `MultiServerMCPClient`: those of every client, and those for LangChain."""
 
-OPTIONS = OWN | frozenset(ClientOptions.__annotations__)
-"""Every option of the client."""
+    profile: Profile | None
+    """Provider whose schema rules apply to tools."""
+    resources_as_tools: bool | None
+    """Add tools that list and read resources."""
+    tool_interceptors: Sequence[ToolCallInterceptor] | None
+    """Functions that wrap every call."""
+    before_tool_call: Hook | None
+    """Called before a call; may change its arguments and headers."""
+    after_tool_call: Hook | None
+    """Called after a call; may change its result."""
+    handle_tool_errors: bool | None
+    """Turn failures into messages that the model reads; `False` raises them."""
+    on_auth_error: Literal["interrupt", "raise"] | None
+    """Missing credentials interrupt a graph with a checkpointer, or raise."""
+    output_handling: HandlingLayer
+    """Which content the model reads, and which only the program gets."""
+    use_standard_content_blocks: bool | None
+    """Use LangChain's standard content blocks, or the older form."""
+    callbacks: Callbacks | None
+    """All callbacks in one object."""
+    sampling: Sampling | BaseChatModel | Sampler | str | Mapping[str, Any] | None
+    """Model that servers may use, and its limits."""
 
 
 def settings_from(
     options: Mapping[str, Any], servers: Mapping[str, ServerConfig]
 ) -> RunnerSettings:
-    """Read how tools are run; a server's own word on where its content goes wins."""
+    """Read how tools are run; the `output_handling` of a server wins over the client's."""
     everywhere = options.get("output_handling")
     return RunnerSettings(
         interceptors=tuple(options.get("tool_interceptors") or ()),

@@ -24,12 +24,12 @@ class Caller(Protocol):
     """What makes the calls of tools: a toolbox, or a session that the user manages."""
 
     async def access_for(
-        self, server: str, run: Mapping[str, Any] | None, given: CallerCredentials | None = None
+        self, server: str, run: Mapping[str, Any] | None, access: CallerCredentials | None = None
     ) -> CallerCredentials | None:
         """Return the credentials of a run on a server; explicit credentials win."""
         ...
 
-    async def completed(self, call: ToolCall, *, context: object) -> ToolCall:
+    async def apply_overrides(self, call: ToolCall, *, context: object) -> ToolCall:
         """Apply the overrides of the tool to the call."""
         ...
 
@@ -43,7 +43,7 @@ class Caller(Protocol):
         """Return the result, shortened if it is over the budget of the call."""
         ...
 
-    async def read(
+    async def read_resource(
         self, server: str, uri: str, *, access: CallerCredentials | None = None
     ) -> types.ReadResourceResult:
         """Read a resource."""
@@ -60,13 +60,13 @@ class BasicCaller:
     """The part of a caller that has no credentials by run, overrides or budgets."""
 
     async def access_for(
-        self, server: str, run: Mapping[str, Any] | None, given: CallerCredentials | None = None
+        self, server: str, run: Mapping[str, Any] | None, access: CallerCredentials | None = None
     ) -> CallerCredentials | None:
         """Return the explicit credentials."""
         del server, run
-        return given
+        return access
 
-    async def completed(self, call: ToolCall, *, context: object) -> ToolCall:
+    async def apply_overrides(self, call: ToolCall, *, context: object) -> ToolCall:
         """Return the call unchanged."""
         del context
         return call
@@ -86,11 +86,11 @@ class ToolboxCaller(BasicCaller):
         self._toolbox = toolbox
         self.run_blocking = toolbox.run_blocking
 
-    async def read(
+    async def read_resource(
         self, server: str, uri: str, *, access: CallerCredentials | None = None
     ) -> types.ReadResourceResult:
         """Read a resource."""
-        return await self._toolbox.read(server, uri, access=access)
+        return await self._toolbox.read_resource(server, uri, access=access)
 
 
 async def checked_arguments(

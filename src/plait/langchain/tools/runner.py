@@ -227,7 +227,7 @@ class ToolRunner:
         if not uris:
             return result
         results = await asyncio.gather(
-            *(self._caller.read(sender.server, uri, access=sender.access) for uri in uris),
+            *(self._caller.read_resource(sender.server, uri, access=sender.access) for uri in uris),
             return_exceptions=True,
         )
         contents: dict[str, Sequence[Any]] = {}
@@ -285,7 +285,7 @@ class _Sender:
         """The tool that was called; an interceptor may have chosen another."""
 
     async def completed(self, context: object) -> ToolCall:
-        self.call = await self._caller.completed(self.call, context=context)
+        self.call = await self._caller.apply_overrides(self.call, context=context)
         return self.call
 
     async def send(self, request: MCPToolCallRequest) -> MCPToolCallResult:

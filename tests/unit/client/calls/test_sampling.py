@@ -22,7 +22,7 @@ from mcp_types import (
 
 from plait.client.calls.call_routing import ActiveCall, CallRouter
 from plait.client.calls.sampling import Sampling, input_bytes, refusal
-from plait.client.sampling_requests import SamplingDesk
+from plait.client.sampling_requests import SamplingRequests
 from plait.errors import ConfigError
 
 SESSION = cast("ClientSession", object())
@@ -145,11 +145,11 @@ def test_a_server_s_own_word_wins_over_the_list() -> None:
 @pytest.mark.anyio
 async def test_a_server_asks_in_vain_while_none_of_its_tools_is_called() -> None:
     router = CallRouter()
-    desk = SamplingDesk(Sampling(say_yes), router)
+    requests = SamplingRequests(Sampling(say_yes), router)
     with router.active(ActiveCall("other", "tool"), SESSION):
-        refused = await desk.answer("server", asked())
+        refused = await requests.answer("server", asked())
     with router.active(ActiveCall("server", "tool"), SESSION):
-        answered = await desk.answer("server", asked())
+        answered = await requests.answer("server", asked())
 
     assert "only during a tool call" in text_of(refused)
     assert text_of(answered) == "yes"
@@ -158,7 +158,7 @@ async def test_a_server_asks_in_vain_while_none_of_its_tools_is_called() -> None
 @pytest.mark.anyio
 async def test_calls_at_once_share_what_they_may_have_together() -> None:
     router = CallRouter()
-    desk = SamplingDesk(Sampling(say_yes, max_calls_per_call=2), router)
+    requests = SamplingRequests(Sampling(say_yes, max_calls_per_call=2), router)
     first, second = ActiveCall("server", "a"), ActiveCall("server", "b")
     over = asyncio.Event()
 
@@ -171,7 +171,7 @@ async def test_calls_at_once_share_what_they_may_have_together() -> None:
         calls.create_task(call(second))
         await asyncio.sleep(0)
         # Out here as legacy servers ask: in the context of no call.
-        answers = [text_of(await desk.answer("server", asked())) for _ in range(5)]
+        answers = [text_of(await requests.answer("server", asked())) for _ in range(5)]
         over.set()
 
     assert answers[:4] == ["yes"] * 4
@@ -183,10 +183,10 @@ async def test_calls_at_once_share_what_they_may_have_together() -> None:
 async def test_a_minute_later_servers_may_ask_again() -> None:
     clock = StoppedClock()
     sampling = Sampling(say_yes, max_calls_per_minute=2, outside_calls=True)
-    desk = SamplingDesk(sampling, CallRouter(), clock=clock)
+    requests = SamplingRequests(sampling, CallRouter(), clock=clock)
     answers: list[str] = []
     for seconds in (0, 30, 59, 60, 61):
         clock.seconds = seconds
-        answers.append(text_of(await desk.answer("server", asked()))[:7])
+        answers.append(text_of(await requests.answer("server", asked()))[:7])
 
     assert answers == ["yes", "yes", "refused", "yes", "refused"]

@@ -38,7 +38,7 @@ class Servers(BasicCaller):
             self._answers, call.tool, result, attempts=1, notes=(), seconds=0.0
         )
 
-    async def read(
+    async def read_resource(
         self, server: str, uri: str, *, access: CallerCredentials | None = None
     ) -> types.ReadResourceResult:
         self.reads.append((server, access))

@@ -54,7 +54,7 @@ class Server(BasicCaller):
         result = types.CallToolResult(content=[types.TextContent(text=text)])
         return ToolResult.from_mcp(call.server, call.tool, result, attempts=1, notes=(), seconds=0)
 
-    async def read(
+    async def read_resource(
         self, server: str, uri: str, *, access: CallerCredentials | None = None
     ) -> types.ReadResourceResult:
         raise NotImplementedError

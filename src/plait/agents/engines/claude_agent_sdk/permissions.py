@@ -75,7 +75,7 @@ class Permissions:
             on_approval=None if self._ask is None else ask,
         )
         try:
-            permitted = await toolbox.permit(call, listed)
+            permitted = await toolbox.calls.policy.permit(call, listed)
         except PermissionDeniedError as error:
             return Denied(sanitize_text(error.message) if toolbox.sanitizes else error.message)
         return Allowed(None if permitted.arguments == sent else permitted.arguments)

@@ -110,7 +110,7 @@ def _server_tools(run: AgentRun, toolbox: Toolbox) -> tuple[list[MCPTool], list[
     readers = read_more_tools(toolbox, taken=names, settings=settings)
     caller = _RecordedCaller(toolbox, has_callback="on_elicitation" in options)
     runner = ToolRunner(caller, settings, reader=readers[0].name if readers else READ_MORE)
-    split = toolbox.deferring.split(list(listed.values()))
+    split = toolbox.deferral.split(list(listed.values()))
     search = deferred_tools(split, runner, Selection(toolbox=toolbox), names, messages=())
     shown = [MCPTool(tool, runner) for tool in split.shown]
     return [*shown, *readers, *search], [MCPTool(tool, runner) for tool in split.deferred]
@@ -150,14 +150,14 @@ class _RecordedCaller:
     def __init__(self, toolbox: Toolbox, *, has_callback: bool) -> None:
         self._toolbox = toolbox
         self._has_callback = has_callback
-        self.access_for = toolbox.access_for
-        self.completed = toolbox.completed
-        self.read = toolbox.read
+        self.access_for = toolbox.calls.access_for
+        self.apply_overrides = toolbox.calls.apply_overrides
+        self.read_resource = toolbox.read_resource
         self.run_blocking = toolbox.run_blocking
 
     async def execute(self, call: tool_call.ToolCall) -> ToolResult:
         """Make the call; an elicitation callback of the run is preferred to an interrupt."""
-        result = await self._toolbox.execute(
+        result = await self._toolbox.calls.execute(
             replace(call, pause=None) if self._has_callback else call
         )
         if (outcome := _outcome.get()) is not None:
@@ -168,7 +168,7 @@ class _RecordedCaller:
         self, result: ToolResult, call: tool_call.ToolCall, *, reader: str = READ_MORE
     ) -> ToolResult:
         """Keep the result, which is the last one of the call, within its budget."""
-        bounded = await self._toolbox.bounded(result, call, reader=reader)
+        bounded = await self._toolbox.calls.bounded(result, call, reader=reader)
         if (outcome := _outcome.get()) is not None:
             outcome.answer = ToolAnswer.of_result(bounded, sanitize=self._toolbox.sanitizes)
         return bounded
