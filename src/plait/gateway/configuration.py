@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import logging
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Self, TypedDict, Unpack
 
 import httpx2
@@ -17,6 +15,7 @@ from plait._support.clock import Clock, SystemClock
 from plait._support.redact import Redactor
 from plait._support.threads import in_thread
 from plait.client.catalog.tool import Tool
+from plait.client.config.problems import did_you_mean
 from plait.client.config.servers import HttpServer
 from plait.client.config.timing import ReconnectPolicy
 from plait.client.config.urls import public_url
@@ -325,20 +324,14 @@ class McpToolServerConfigurationService:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
 
 
 def _check_names(options: GatewayOptions) -> None:
     known = GatewayOptions.__annotations__
     for name in options.keys() - known.keys():
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(known))}"
+        hint = did_you_mean(name, known) or f"there are: {', '.join(sorted(known))}"
         raise ConfigError(f"the gateway has no option {name!r} ({hint})")
 
 

@@ -474,7 +474,7 @@ async def test_development_may_ask_the_gateway_too(gateway: MockGateway) -> None
 def test_an_option_that_does_not_exist_is_an_error() -> None:
     options: Any = {"enpoint": "http://localhost"}
 
-    with pytest.raises(ConfigError, match="did you mean 'endpoint'"):
+    with pytest.raises(ConfigError, match='did you mean "endpoint"'):
         McpToolRegistrationService(**options)
 
 

@@ -7,8 +7,7 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -78,15 +77,23 @@ class CallRouter:
         self._pending: dict[asyncio.Future[Any], set[ActiveCall]] = {}
         """Sampling results in the making, and the calls that may have requested them."""
 
+    @contextlib.contextmanager
     def active(
         self, call: ActiveCall, session: ClientSession, deadline: Deadline | None = None
-    ) -> AbstractContextManager[None]:
+    ) -> Generator[None]:
         """Route what the server sends on the session to this call during the block.
 
         The deadline is paused while the caller answers an elicitation request.
         """
         call.session, call.deadline = session, deadline
-        return _Active(call, self._active, self._ended)
+        self._active.append(call)
+        token = _current.set(call)
+        try:
+            yield
+        finally:
+            _current.reset(token)
+            self._active.remove(call)
+            self._ended(call)
 
     def dispatch_log(self, server: str, message: LogMessage) -> bool:
         """Pass a log message to its call; return whether there is one that takes it."""
@@ -179,30 +186,6 @@ class CallRouter:
             calls.discard(call)
             if not calls:
                 result.cancel()
-
-
-class _Active(AbstractContextManager[None]):
-    """Makes a call the current one; a class because it is faster, and every call enters it."""
-
-    __slots__ = ("_active", "_call", "_ended", "_token")
-
-    def __init__(
-        self, call: ActiveCall, active: list[ActiveCall], ended: Callable[[ActiveCall], None]
-    ) -> None:
-        self._call = call
-        self._active = active
-        self._ended = ended
-        self._token: Token[ActiveCall | None] | None = None
-
-    def __enter__(self) -> None:
-        self._active.append(self._call)
-        self._token = _current.set(self._call)
-
-    def __exit__(self, *_error: object) -> None:
-        if self._token is not None:
-            _current.reset(self._token)
-        self._active.remove(self._call)
-        self._ended(self._call)
 
 
 def with_schema_defaults(request: ElicitRequestParams, answer: T) -> T:

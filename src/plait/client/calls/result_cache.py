@@ -7,7 +7,6 @@ import threading
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import cast
 
 from cachetools import TLRUCache
@@ -16,6 +15,7 @@ from plait._support.clock import Clock, SystemClock
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.tool import Tool
+from plait.client.config.budgets import value_by_tool
 from plait.errors import ConfigError
 
 _Key = tuple[str, str, str, str]
@@ -58,14 +58,8 @@ class ResultCaching:
 
     def seconds_for(self, tool: Tool) -> float:
         """Return how long a result of this tool is cached."""
-        full = f"{tool.server}/{tool.wire_name}"
-        for name in (full, tool.wire_name):
-            if name in self.tools:
-                return self.tools[name]
-        for pattern, seconds in self.tools.items():
-            if fnmatchcase(tool.wire_name, pattern) or fnmatchcase(full, pattern):
-                return seconds
-        return self.ttl_seconds
+        seconds = value_by_tool(self.tools, tool.server, tool.wire_name)
+        return self.ttl_seconds if seconds is None else seconds
 
 
 class ResultCache:

@@ -9,13 +9,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Hash
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import Any
 
 from mcp.client.session import ElicitationFnT
 from mcp_types import LoggingMessageNotificationParams
 
 from plait.client.calls.approval import OnApproval
+from plait.client.config.budgets import value_by_tool
 from plait.client.config.timing import Timeouts
 from plait.client.connections.credentials import CallerCredentials
 from plait.client.connections.deadline import Deadline
@@ -158,19 +158,9 @@ def _run_is_over(call: ToolCall, outcome: str) -> RunDeadlineError:
 
 def call_deadline(call: ToolCall, timeouts: Timeouts, default_seconds: float | None) -> Deadline:
     """Return the deadline of a call: its own, else the tool's, server's, client's, or 60 s."""
-    by_tool = _seconds_of_tool(call, timeouts.tool_seconds) if timeouts.tool_seconds else None
+    by_tool = value_by_tool(timeouts.tool_seconds, call.server, call.tool)
     seconds = (
         call.timeout_seconds or by_tool or timeouts.call_seconds or default_seconds or _CALL_SECONDS
     )
     cap = timeouts.longest_call_seconds or seconds * _LONGEST_FACTOR
     return Deadline(seconds, cap_seconds=cap, setting="timeout")
-
-
-def _seconds_of_tool(call: ToolCall, by_tool: Mapping[str, float]) -> float | None:
-    """Return the timeout of a tool: by its name, else by the first matching pattern."""
-    by_pattern = (
-        seconds
-        for pattern, seconds in by_tool.items()
-        if fnmatchcase(call.where if "/" in pattern else call.tool, pattern)
-    )
-    return by_tool.get(call.where) or by_tool.get(call.tool) or next(by_pattern, None)

@@ -6,10 +6,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from typing import TypeVar
 
 from plait.client.config.key_table import Key, KeyTable, read_table
 from plait.client.config.raw_value import RawValue, as_mapping
 from plait.client.config.value_types import read_seconds, read_whole_number
+
+T = TypeVar("T")
 
 _BYTES_PER_TOKEN = 4
 """What a token is estimated at where nothing counts them."""
@@ -85,17 +88,18 @@ def limit_for(
     if own is None and common is None:
         return None
     budgets = [budget for budget in (own, common) if budget is not None]
-    by_tool = (_limit_by_tool(server, tool, budget.tools) for budget in budgets)
+    by_tool = (value_by_tool(budget.tools, server, tool) for budget in budgets)
     found = [limit for limit in (*by_tool, *(one.default for one in budgets)) if limit is not None]
     return found[0] if found and not found[0].is_none else None
 
 
-def _limit_by_tool(server: str, tool: str, tools: Mapping[str, Limit]) -> Limit | None:
-    exact = tools.get(f"{server}/{tool}") or tools.get(tool)
-    if exact is not None:
-        return exact
-    fitting = (one for pattern, one in tools.items() if is_named_by(pattern, server, tool))
-    return next(fitting, None)
+def value_by_tool(values: Mapping[str, T], server: str, tool: str) -> T | None:
+    """Look a tool up by `server/tool`, by its name, then by the first glob that matches."""
+    for name in (f"{server}/{tool}", tool):
+        if name in values:
+            return values[name]
+    matching = (value for glob, value in values.items() if is_named_by(glob, server, tool))
+    return next(matching, None)
 
 
 def read_result_budget(raw: RawValue) -> ResultBudget:

@@ -34,35 +34,32 @@ _LARGE_BYTES = 256_000
 _LEAST_BYTES = 600
 _MOST_TRIES = 12
 
+
+def _argument(kind: str, description: str, **limits: int) -> dict[str, Any]:
+    return {"type": kind, **limits, "description": description}
+
+
 _SCHEMA: Mapping[str, Any] = {
     "type": "object",
     "properties": {
-        "handle": {"type": "string", "description": "The handle in the shortened result: r_…"},
-        "block": {
-            "type": "integer",
-            "minimum": 0,
-            "description": "Which block of the result, from 0 on. By default the first.",
-        },
-        "path": {
-            "type": "string",
-            "description": "For JSON: what to read, such as $.rows[100:200].name or $.rows[7].",
-        },
-        "start": {
-            "type": "integer",
-            "minimum": 0,
-            "description": "Where to begin: a character of a text, an item of a list. "
-            "By default 0.",
-        },
-        "length": {
-            "type": "integer",
-            "minimum": 1,
-            "description": "How many characters or items. By default as many as fit.",
-        },
-        "find": {
-            "type": "string",
-            "minLength": 1,
-            "description": "Lists where this text occurs, instead of reading it.",
-        },
+        "handle": _argument("string", "The handle in the shortened result: r_…"),
+        "block": _argument(
+            "integer", "Which block of the result, from 0 on. By default the first.", minimum=0
+        ),
+        "path": _argument(
+            "string", "For JSON: what to read, such as $.rows[100:200].name or $.rows[7]."
+        ),
+        "start": _argument(
+            "integer",
+            "Where to begin: a character of a text, an item of a list. By default 0.",
+            minimum=0,
+        ),
+        "length": _argument(
+            "integer", "How many characters or items. By default as many as fit.", minimum=1
+        ),
+        "find": _argument(
+            "string", "Lists where this text occurs, instead of reading it.", minLength=1
+        ),
     },
     "required": ["handle"],
     "additionalProperties": False,

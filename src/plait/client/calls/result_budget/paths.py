@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from plait.client.config.raw_value import describe
+
 _NAME = re.compile(r"[^\W\d]\w*")
 _STEP = re.compile(
     r"""\.(?P<name>[^.\[\]\s"'*]+)
@@ -49,25 +51,25 @@ def steps_of(path: str) -> list[Step]:
     steps: list[Step] = []
     position = 0
     while position < len(rest):
-        found = _STEP.match(rest, position)
-        if found is None:
+        match = _STEP.match(rest, position)
+        if match is None:
             raise PathError(
                 f"the path cannot be read from {rest[position : position + 20]!r} on; "
                 'it is made of .name, ["name"], [0], [10:20] and [*]'
             )
-        steps.append(_step(found))
-        position = found.end()
+        steps.append(_step(match))
+        position = match.end()
     return steps
 
 
-def _step(found: re.Match[str]) -> Step:
-    if found["name"] is not None:
-        return found["name"]
-    if found["index"] is not None:
-        return int(found["index"])
-    if found["key"] is not None:
-        return _key(found["key"])
-    first, last = found["first"], found["last"]
+def _step(match: re.Match[str]) -> Step:
+    if match["name"] is not None:
+        return match["name"]
+    if match["index"] is not None:
+        return int(match["index"])
+    if match["key"] is not None:
+        return _key(match["key"])
+    first, last = match["first"], match["last"]
     return slice(int(first) if first else None, int(last) if last else None)
 
 
@@ -112,16 +114,16 @@ def _select(value: Any, steps: Sequence[Step], at: str) -> Any:
 def _from_each(items: Sequence[Any], steps: Sequence[Step], at: str) -> list[Any]:
     if not steps:
         return list(items)
-    found: list[Any] = []
+    selected: list[Any] = []
     last: PathError | None = None
     for number, item in enumerate(items):
         try:
-            found.append(_select(item, steps, f"{at}[{number}]"))
+            selected.append(_select(item, steps, f"{at}[{number}]"))
         except PathError as error:
             last = error
-    if last is not None and not found:
+    if last is not None and not selected:
         raise last
-    return found
+    return selected
 
 
 def _items(value: Any, at: str) -> Sequence[Any]:
@@ -129,7 +131,7 @@ def _items(value: Any, at: str) -> Sequence[Any]:
         return cast("list[Any]", value)
     if isinstance(value, Mapping):
         return list(cast("Mapping[str, Any]", value).values())
-    raise PathError(f"{at} is {_kind(value)}, not a list")
+    raise PathError(f"{at} is {describe(value)}, not a list")
 
 
 def _inside(value: Any, step: str | int, at: str) -> Any:
@@ -144,21 +146,5 @@ def _inside(value: Any, step: str | int, at: str) -> Any:
         if -len(items) <= step < len(items):
             return items[step]
         raise PathError(f"{at} has {len(items)} items; there is no [{step}]")
-    wanted = "list" if isinstance(step, int) else "object"
-    raise PathError(f"{at} is {_kind(value)}, not {'a' if wanted == 'list' else 'an'} {wanted}")
-
-
-def _kind(value: Any) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "true or false"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a string"
-        case Mapping():
-            return "an object"
-        case _:
-            return "a list"
+    expected = "a list" if isinstance(step, int) else "an object"
+    raise PathError(f"{at} is {describe(cast('object', value))}, not {expected}")
