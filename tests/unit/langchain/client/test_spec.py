@@ -52,7 +52,7 @@ def test_an_agent_with_other_tools_is_another_one() -> None:
 def test_an_agent_that_was_made_otherwise_is_an_error_that_shows_both_ways() -> None:
     agent = agents.create_agent(ScriptedChatModel(["done"]), [])
 
-    with pytest.raises(TypeError, match=r"plait\.create_agent.*plait\.AgentSpec"):
+    with pytest.raises(TypeError, match=r"langchain\.create_agent.*langchain\.AgentSpec"):
         AgentSpec.of(agent)
     with pytest.raises(TypeError):
         AgentSpec.of("agent")
