@@ -10,17 +10,17 @@ from plait.agents.engines.claude_tool.messages import (
 )
 from plait.agents.engines.langchain.agent import LangChainAgent as LangChainAgent
 from plait.agents.engines.langchain.messages import (
+    extract_partial_agent_state as extract_partial_agent_state,
+)
+from plait.agents.engines.langchain.messages import (
+    harmonize_agent_response as harmonize_agent_response,
+)
+from plait.agents.engines.langchain.messages import (
     messages_from_langchain as messages_from_langchain,
 )
 from plait.agents.engines.langchain.messages import messages_to_langchain as messages_to_langchain
 from plait.agents.engines.langchain.middleware import (
     build_agent_middleware as build_agent_middleware,
-)
-from plait.agents.engines.langchain.partial_state import (
-    extract_partial_agent_state as extract_partial_agent_state,
-)
-from plait.agents.engines.langchain.partial_state import (
-    harmonize_agent_response as harmonize_agent_response,
 )
 from plait.agents.engines.manual.traces import ManualTraces as ManualTraces
 from plait.agents.factory import close_all_agents as close_all_agents

@@ -131,6 +131,12 @@ class AgentRun:
         answer = ToolAnswer.of_result(result, sanitize=self.toolbox.sanitizes)
         return answer, result.attempts, result.notes
 
+    def tool_option(self, name: str) -> Any:
+        """Return an option of the run's tools; those of the run win over the configuration's."""
+        if name in self.settings.tool_options or self.toolbox is None:
+            return self.settings.tool_options.get(name)
+        return self.toolbox.config.options.get(name)
+
     def unknown_tool(self, name: str) -> str:
         """Return the error text for a tool that does not exist."""
         known = ", ".join(self.tools) or "none"

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from plait.agents.middleware_config import AgentMiddlewareConfig
-from plait.errors import ConfigError
-from plait.models.endpoints import endpoint_fault
 
 _ANTHROPIC_ENGINES = ("claude_tool", "claude_agent_sdk")
 _ENDPOINT_ENGINES = ("openai_endpoint", "openrouter")
@@ -118,19 +114,3 @@ class ModelConfig(BaseModel):
         """Return the keys, for redaction."""
         keys = (self.endpoint_api_key, self.anthropic_api_key)
         return [key.get_secret_value() for key in keys if key is not None]
-
-
-def anthropic_url(config: ModelConfig, environment: Mapping[str, str] = os.environ) -> str | None:
-    """Return the URL of Anthropic's API, if the configuration or `ANTHROPIC_BASE_URL` sets one.
-
-    Raises:
-        ConfigError: A key must not be sent to that URL.
-    """
-    name, url = "anthropic_base_url", config.anthropic_base_url
-    if url is None:
-        name, url = "ANTHROPIC_BASE_URL", environment.get("ANTHROPIC_BASE_URL")
-    if not url:
-        return None
-    if (fault := endpoint_fault(url, secret=True)) is not None:
-        raise ConfigError(f"{name} cannot be used: {fault}")
-    return url

@@ -139,7 +139,7 @@ async def test_a_stream_that_is_cut_is_a_failure(api: AnthropicServer, quiet: bo
 
 
 async def test_an_answer_without_an_end_is_a_failure(api: AnthropicServer) -> None:
-    with pytest.raises(AgentExecutionError, match="cut off"):
+    with pytest.raises(AgentExecutionError, match="is incomplete"):
         await play(api, [answer(None, text("I was about to"))])
 
 

@@ -1,4 +1,4 @@
-"""The agent that has Claude's command line run the model, through the Claude Agent SDK."""
+"""The engine `claude_agent_sdk`: Claude's command line, through the Claude Agent SDK."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from plait.agents.live_agent import Ending, LiveAgent
 from plait.errors import AgentExecutionError
 
 _INTERRUPT_SECONDS: Final = 3.0
-"""How long the command line may take to stop; then it is ended."""
+"""How long the command line may take to stop before it is killed."""
 
 _STDERR_LINES: Final = 20
 
 
 class ClaudeSDKAgent(LiveAgent):
-    """Runs agents on Claude's command line, with the tools of the run and no others."""
+    """Runs agents on Claude's command line, with only the tools of the run."""
 
     engine: ClassVar[str] = "claude_agent_sdk"
 
     async def drive(self, run: AgentRun) -> Ending:
-        """Have the command line ask the model, and make its calls, until there is an answer.
+        """Run the command line until there is an answer.
 
         Raises:
-            AgentExecutionError: The command line, or the API, cannot be used.
-            ConfigError: A developer must act.
+            AgentExecutionError: The command line or the API failed.
+            ConfigError: The configuration must be corrected.
         """
         bridged = not run.settings.extra.get("pass_through_servers")
         servers = () if run.toolbox is None else run.toolbox.server_names
@@ -57,7 +57,7 @@ class ClaudeSDKAgent(LiveAgent):
             options = await asyncio.to_thread(
                 options_for, run, folder, tools, bridge, bridged=bridged, stderr=lines.append
             )
-            return await _Session(run, options, turns, bridge, lines).hold()
+            return await _Session(run, options, turns, bridge, lines).run()
 
 
 class _Session:
@@ -78,17 +78,17 @@ class _Session:
         self._lines = lines
         self._redact: Redactor = run.redact.also(secrets_in())
 
-    async def hold(self) -> Ending:
-        """Talk until there is an answer, or the turns are used up; then nothing is left running."""
+    async def run(self) -> Ending:
+        """Run until there is an answer, or the turn limit; afterwards nothing is left running."""
         try:
             await self._client.connect()
             await self._client.query(prompt_from_messages(self._run.messages))
             return await self._follow()
         except BaseException as error:
-            # Otherwise it would go on for seconds, to finish what it has begun.
+            # Otherwise it would continue for seconds with what it has begun.
             await self._interrupt()
             if self._turns.is_over and isinstance(error, Exception):
-                return "completed"  # there is an answer; what it needed is the sum of its turns
+                return "completed"  # there is an answer; its usage is the sum of the turns
             if isinstance(error, ClaudeSDKError):
                 raise execution_error(error, self._redact, self._stderr) from error
             raise
@@ -100,13 +100,13 @@ class _Session:
         messages = cast("AsyncGenerator[object]", self._client.receive_messages())
         async with contextlib.aclosing(messages), asyncio.timeout(None) as limit:
             async for message in messages:
-                self._turns.hear(message)
+                self._turns.handle(message)
                 if self._bridge.failure is not None:
                     raise self._bridge.failure
                 if isinstance(message, ResultMessage):
                     return self._ended(message)
                 if self._turns.is_over and limit.when() is None:
-                    # Otherwise it would ask again; now it says what the run needed.
+                    # Otherwise it would continue; now it reports the usage.
                     limit.reschedule(asyncio.get_running_loop().time() + _INTERRUPT_SECONDS)
                     await self._client.interrupt()
         raise AgentExecutionError(
@@ -131,7 +131,7 @@ class _Session:
 
 @contextlib.asynccontextmanager
 async def _folder() -> AsyncGenerator[Path]:
-    """Make a folder for the run, and remove it."""
+    """Create a folder for the run, and remove it afterwards."""
     path = await asyncio.to_thread(tempfile.mkdtemp, prefix="plait-claude-")
     try:
         yield Path(path)

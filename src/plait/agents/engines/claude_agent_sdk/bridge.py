@@ -1,32 +1,122 @@
-"""Between Claude's command line and the toolbox: calls, and the question whether to make them."""
+"""The bridge from Claude's command line to the toolbox: permissions and calls."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, cast
 
 import mcp_types as types
 from claude_agent_sdk import PermissionResultAllow, PermissionResultDeny, ToolPermissionContext
 
+from plait._support.sanitize import sanitize
 from plait.agents.agent_run import AgentRun
-from plait.agents.engines.claude_agent_sdk.content import result_from_answer
-from plait.agents.engines.claude_agent_sdk.permissions import Denied, Permissions
 from plait.agents.engines.claude_agent_sdk.tools import CliTool
 from plait.agents.engines.claude_agent_sdk.turns import Turns
 from plait.agents.run_tools import ToolAnswer
+from plait.client.calls.approval import ApprovalRequest, OnApproval
+from plait.client.calls.tool_call import ToolCall
+from plait.client.catalog.overrides import complete_arguments
+from plait.errors import PermissionDeniedError
 
 _CALL_ID: Final = "claudecode/toolUseId"
-"""Where the command line says which call of the model it makes."""
+"""The metadata key with the id of the model's call."""
 
-_CUT_OFF: Final = "This call was not made: the answer that asked for it was cut off."
+_INCOMPLETE: Final = "This call was not made: the answer that requested it is incomplete."
 
-_ENDED: Final = "This call was not made: the run is at its end."
+_ENDED: Final = "This call was not made: the run has ended."
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """The call may be made."""
+
+    arguments: Mapping[str, Any] | None = None
+    """The arguments as a person edited them; `None` if they did not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """The call must not be made."""
+
+    text: str
+    """Why, for the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    """The answer of a person to an approval request."""
+
+    request: ApprovalRequest
+
+    answer: object
+
+
+class Permissions:
+    """Checks calls against the policy as the toolbox does, and asks a person once about each."""
+
+    def __init__(self, run: AgentRun) -> None:
+        self._run = run
+        self._on_approval: OnApproval | None = run.settings.tool_options.get("on_approval")
+        self._decisions: dict[str, _Decision] = {}
+
+    async def decide(
+        self, call_id: str, tool: CliTool, arguments: Mapping[str, Any], *, bridged: bool
+    ) -> Allowed | Denied:
+        """Check a call; overrides complete the arguments of a `bridged` call first.
+
+        Raises:
+            ConfigError: The answer of a person is invalid.
+        """
+        listed, toolbox = tool.run_tool.listed, self._run.toolbox
+        if not tool.is_of_server or listed is None or toolbox is None:
+            return Allowed()
+        call = ToolCall(server=listed.server, tool=listed.wire_name, arguments=arguments)
+        sent = await complete_arguments(listed, arguments, call) if bridged else dict(arguments)
+
+        async def ask(request: ApprovalRequest) -> object:
+            answer = await self._answer(request)
+            self._decisions[call_id] = _Decision(request, answer)
+            return answer
+
+        call = ToolCall(
+            server=listed.server,
+            tool=listed.wire_name,
+            arguments=sent,
+            on_approval=None if self._on_approval is None else ask,
+        )
+        try:
+            permitted = await toolbox.permit(call, listed)
+        except PermissionDeniedError as error:
+            return Denied(sanitize(error.message) if toolbox.sanitizes else error.message)
+        return Allowed(None if permitted.arguments == sent else permitted.arguments)
+
+    def approval_of(self, call_id: str) -> OnApproval | None:
+        """Return a callback that repeats the decision about a call; `None` if there is none.
+
+        So the person is not asked again when the call is made.
+        """
+        decision = self._decisions.get(call_id)
+        if decision is None:
+            return None
+
+        async def answer(request: ApprovalRequest) -> object:
+            # A request for a fallback server differs, and needs its own decision.
+            same = request == decision.request
+            return decision.answer if same else await self._answer(request)
+
+        return answer
+
+    async def _answer(self, request: ApprovalRequest) -> object:
+        answer = None if self._on_approval is None else self._on_approval(request)
+        return cast("object", await answer) if inspect.isawaitable(answer) else answer
 
 
 class Bridge:
-    """Makes the calls of the command line through the run, each after the turn that asks for it.
+    """Makes the calls of the command line, each after the turn that requests it is recorded.
 
-    `bridged` says whether servers are asked by the toolbox, or by the command line itself.
+    `bridged` says whether the toolbox calls the servers, or the command line itself.
     """
 
     def __init__(
@@ -38,61 +128,73 @@ class Bridge:
         self._bridged = bridged
         self._permissions = Permissions(run)
         self.failure: Exception | None = None
-        """What must end the run."""
+        """The error that ends the run."""
 
     async def call(
         self, tool: CliTool, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        """Make a call."""
+        """Make a call of the command line."""
         return result_from_answer(await self._answer(tool, params))
 
     async def may_use(
         self, name: str, arguments: dict[str, Any], context: ToolPermissionContext
     ) -> PermissionResultAllow | PermissionResultDeny:
-        """Decide about a call before the command line makes it."""
+        """Check the policy before the command line makes a call."""
         tool = self._tools.get(name)
         if tool is None:
             return PermissionResultDeny(message=f"{name} is not a tool of this run.")
         try:
-            return await self._decided(tool, arguments, context.tool_use_id)
-        except Exception as error:  # noqa: BLE001  # boundary: the SDK would keep it to itself
+            return await self._decide(tool, arguments, context.tool_use_id)
+        except Exception as error:  # noqa: BLE001  # boundary: the SDK would hide it
             self.failure = self.failure or error
             return PermissionResultDeny(message=_ENDED)
 
-    async def _decided(
+    async def _decide(
         self, tool: CliTool, arguments: Mapping[str, Any], call_id: str | None
     ) -> PermissionResultAllow | PermissionResultDeny:
         is_bridged = self._bridged or not tool.is_of_server
         if call_id is None:
             call_id = await self._turns.call_id_for(tool.run_tool.name, arguments)
         if call_id is None or not await self._turns.is_recorded(call_id):
-            return PermissionResultDeny(message=_CUT_OFF)
+            return PermissionResultDeny(message=_INCOMPLETE)
         decision = await self._permissions.decide(call_id, tool, arguments, bridged=is_bridged)
         if isinstance(decision, Denied):
             if is_bridged:
-                # The toolbox denies it in the same words; so the trace has it as from elsewhere.
-                await self._made(call_id, tool, arguments)
+                # The toolbox denies it with the same text, so the trace is as on other engines.
+                await self._call(call_id, tool, arguments)
             return PermissionResultDeny(message=decision.text)
         if is_bridged or decision.arguments is None:
-            # What a person changed is put in where the call is made, behind the overrides.
+            # A person's edit is applied when the call is made, after the overrides.
             return PermissionResultAllow()
         return PermissionResultAllow(updated_input=dict(decision.arguments))
 
     async def _answer(self, tool: CliTool, params: types.CallToolRequestParams) -> ToolAnswer:
         arguments = params.arguments or {}
-        given = (params.meta or {}).get(_CALL_ID)
-        call_id = str(given) if given else None
+        meta_id = (params.meta or {}).get(_CALL_ID)
+        call_id = str(meta_id) if meta_id else None
         if call_id is None:
             call_id = await self._turns.call_id_for(tool.run_tool.name, arguments)
         if call_id is None or not await self._turns.is_recorded(call_id):
-            return ToolAnswer.of_text(_CUT_OFF, is_error=True)
+            return ToolAnswer.of_text(_INCOMPLETE, is_error=True)
         try:
-            return await self._made(call_id, tool, arguments)
-        except Exception as error:  # noqa: BLE001  # boundary: the SDK would make a result of it
+            return await self._call(call_id, tool, arguments)
+        except Exception as error:  # noqa: BLE001  # boundary: the SDK would return it as a result
             self.failure = self.failure or error
             return ToolAnswer.of_text(_ENDED, is_error=True)
 
-    async def _made(self, call_id: str, tool: CliTool, arguments: Mapping[str, Any]) -> ToolAnswer:
+    async def _call(self, call_id: str, tool: CliTool, arguments: Mapping[str, Any]) -> ToolAnswer:
         self._turns.claim(call_id)
         approval = self._permissions.approval_of(call_id)
         return await self._run.call(call_id, tool.run_tool.name, arguments, on_approval=approval)
+
+
+def result_from_answer(answer: ToolAnswer) -> types.CallToolResult:
+    """Convert an answer for the command line.
+
+    It has no structured content, which the model would read instead of the text.
+    """
+    content = [
+        block.model_copy(update={"annotations": None, "meta": None})
+        for block in answer.texts_and_images()
+    ]
+    return types.CallToolResult(content=list(content), is_error=answer.is_error)

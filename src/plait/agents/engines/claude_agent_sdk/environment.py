@@ -1,4 +1,4 @@
-"""What Claude's command line finds in its environment: the key, limits, and nobody's settings."""
+"""The environment of Claude's command line: the key and limits, without a user's settings."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from plait.agents.model_config import ModelConfig, anthropic_url
+from plait.agents.anthropic_api import NO_KEY, anthropic_url
+from plait.agents.model_config import ModelConfig
 from plait.models.endpoints import is_loopback
 
 _LONG_MS: Final = "86400000"
-"""A day: the run and the toolbox have limits of their own, and theirs shall hold."""
+"""A day: the limits of the run and the toolbox apply instead."""
 
 _LARGE: Final = "100000000"
 
@@ -25,10 +26,7 @@ _CLOUDS: Final = (
     "CLAUDE_CODE_USE_ANTHROPIC_AWS",
     "CLAUDE_CODE_USE_ANTHROPIC_GOOGLE_CLOUD",
 )
-"""Set, a cloud is asked, with the credentials that its own tools keep in the home folder."""
-
-_NO_KEY: Final = "none"
-"""Sent to this machine, where nobody asks for a key."""
+"""Select a cloud, whose tools keep its credentials in the home folder."""
 
 _ALWAYS: Final = {
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
@@ -40,9 +38,9 @@ _ALWAYS: Final = {
     "CLAUDE_CODE_DISABLE_BUNDLED_SKILLS": "1",
     "CLAUDE_CODE_SKIP_PROMPT_HISTORY": "1",
     "ENABLE_CLAUDEAI_MCP_SERVERS": "false",
-    # Tools are sent with the first request, and not found by a search.
+    # All tools are in the first request, without a search.
     "ENABLE_TOOL_SEARCH": "false",
-    # The model that was chosen answers, and as a stream, which tells when an answer is complete.
+    # Only the configured model answers, as a stream, which shows when an answer is complete.
     "CLAUDE_CODE_NO_MODEL_FALLBACK": "1",
     "CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK": "1",
     "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
@@ -53,69 +51,69 @@ _ALWAYS: Final = {
     "CLAUDE_CODE_SDK_MCP_TOOL_IDLE_TIMEOUT": _LONG_MS,
     "MAX_MCP_OUTPUT_TOKENS": _LARGE,
     "CLAUDE_CODE_MAX_MCP_DESCRIPTION_LENGTH": _LARGE,
-    # Programs that it starts are not told the key.
+    # Programs that it starts do not get the key.
     "CLAUDE_CODE_MCP_ALLOWLIST_ENV": "1",
 }
 
 
 def environment_for(
-    config: ModelConfig, folder: Path, given: Mapping[str, str] = os.environ
+    config: ModelConfig, folder: Path, environ: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
-    """Make the variables of the command line; `folder` is one of the run's own."""
-    made = {
+    """Return the variables of the command line; `folder` belongs to the run."""
+    variables = {
         **_ALWAYS,
         "CLAUDE_CODE_MAX_RETRIES": str(config.max_retries),
         "CLAUDE_CODE_MAX_OUTPUT_TOKENS": str(config.max_tokens),
         "CLAUDE_CODE_TMPDIR": str(folder),
         "XDG_CACHE_HOME": str(folder / "cache"),
-        **_credentials(config, given),
+        **_credentials(config, environ),
     }
     if config.request_timeout is not None:
-        made["API_TIMEOUT_MS"] = str(max(1, round(config.request_timeout * 1000)))
-    if needs_login(config, given):
-        return made
-    made["CLAUDE_CONFIG_DIR"] = str(folder / "settings")
-    if not _uses_cloud(config, given):
-        made["HOME"] = made["USERPROFILE"] = str(folder)
-    return made
+        variables["API_TIMEOUT_MS"] = str(max(1, round(config.request_timeout * 1000)))
+    if needs_login(config, environ):
+        return variables
+    variables["CLAUDE_CONFIG_DIR"] = str(folder / "settings")
+    if not _uses_cloud(config, environ):
+        variables["HOME"] = variables["USERPROFILE"] = str(folder)
+    return variables
 
 
-def secrets_in(given: Mapping[str, str] = os.environ) -> list[str]:
-    """Return the keys in the environment, which must not be shown."""
-    return [secret for name in _KEYS if (secret := given.get(name))]
+def secrets_in(environ: Mapping[str, str] = os.environ) -> list[str]:
+    """Return the keys in the environment, for redaction."""
+    return [secret for name in _KEYS if (secret := environ.get(name))]
 
 
-def needs_login(config: ModelConfig, given: Mapping[str, str] = os.environ) -> bool:
-    """Say whether the person's own login is the only way: there is no key, and no other URL."""
+def needs_login(config: ModelConfig, environ: Mapping[str, str] = os.environ) -> bool:
+    """Check whether only the user's own login can be used: there is no key and no URL."""
     if config.anthropic_api_key is not None or config.anthropic_base_url is not None:
         return False
-    return not any(given.get(name) for name in (*_KEYS, *_CLOUDS))
+    return not any(environ.get(name) for name in (*_KEYS, *_CLOUDS))
 
 
-def _uses_cloud(config: ModelConfig, given: Mapping[str, str]) -> bool:
+def _uses_cloud(config: ModelConfig, environ: Mapping[str, str]) -> bool:
     if config.anthropic_api_key is not None or config.anthropic_base_url is not None:
         return False
-    return any(given.get(name) for name in _CLOUDS)
+    return any(environ.get(name) for name in _CLOUDS)
 
 
-def _credentials(config: ModelConfig, given: Mapping[str, str]) -> dict[str, str]:
-    """Return what the configuration gives; other credentials then do not count.
+def _credentials(config: ModelConfig, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the configured credentials, and clear those of the environment.
 
     Raises:
-        ConfigError: The URL is none that a key may be sent to.
+        ConfigError: A key must not be sent to that URL.
     """
-    anthropic_url(config, given)
+    anthropic_url(config, environ)
     url, key = config.anthropic_base_url, config.anthropic_api_key
-    made: dict[str, str] = {}
+    variables: dict[str, str] = {}
     if url is not None or key is not None:
-        made |= dict.fromkeys(_CLOUDS, "")
+        variables |= dict.fromkeys(_CLOUDS, "")
     if url is not None:
-        made["ANTHROPIC_BASE_URL"] = url
+        variables["ANTHROPIC_BASE_URL"] = url
     if key is not None:
-        made |= dict.fromkeys(_KEYS, "")
-        made["ANTHROPIC_API_KEY"] = key.get_secret_value()
+        variables |= dict.fromkeys(_KEYS, "")
+        variables["ANTHROPIC_API_KEY"] = key.get_secret_value()
     elif url is not None:
-        made["CLAUDE_CODE_OAUTH_TOKEN"] = ""
-        if is_loopback(url) and not any(given.get(name) for name in _KEYS[:2]):
-            made["ANTHROPIC_API_KEY"] = _NO_KEY
-    return made
+        variables["CLAUDE_CODE_OAUTH_TOKEN"] = ""
+        if is_loopback(url) and not any(environ.get(name) for name in _KEYS[:2]):
+            variables["ANTHROPIC_API_KEY"] = NO_KEY
+    return variables

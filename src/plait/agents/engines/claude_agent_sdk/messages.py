@@ -1,9 +1,9 @@
-"""Messages of the Claude Agent SDK into ours, and ours into the one text that it takes."""
+"""Converts messages of the Claude Agent SDK, and writes the prompt it takes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final, cast
 
 from claude_agent_sdk import (
     AssistantMessage,
@@ -15,39 +15,40 @@ from claude_agent_sdk import (
     UserMessage,
 )
 
-from plait.agents.engines.claude_agent_sdk.content import text_from_result
+from plait.agents.anthropic_api import blocks_of, line_from_block
 from plait.traces.messages.content import Content, TextContent, ThinkingContent, ToolUseContent
 from plait.traces.messages.lists import to_prompt_string
 from plait.traces.messages.message import Message, Role
-from plait.traces.messages.usage import UsageMetadata
 from plait.traces.raw import DEFAULT_FORMAT, TraceFormatConfig, messages_to_raw_trace
 
 SYNTHETIC: Final = "<synthetic>"
-"""The model that the command line names when it speaks itself, as about a failure."""
+"""The model name in messages of the command line itself, such as failures."""
+
+_WRAPPING: Final = ("<tool_use_error>", "</tool_use_error>")
+"""The marks around errors of the command line itself."""
 
 _HISTORY = TraceFormatConfig(include_user_messages=True)
 
 
 def prompt_from_messages(messages: Sequence[Message]) -> str:
-    """Write a conversation as one text, which is all that the SDK takes.
+    """Write a conversation as one text, because the SDK takes no messages.
 
-    Where only the user spoke, that is what was said; otherwise what was said before stands in
-    front of the last question as a transcript.
+    Earlier answers and tool results become a transcript before the last question.
     """
     if all(message.role is Role.USER for message in messages):
         return to_prompt_string(messages)
-    last = max((place for place, message in enumerate(messages) if message.role is not Role.USER))
-    before = messages_to_raw_trace(messages[: last + 1], _HISTORY)
+    last = max(index for index, message in enumerate(messages) if message.role is not Role.USER)
+    transcript = messages_to_raw_trace(messages[: last + 1], _HISTORY)
     question = to_prompt_string(messages[last + 1 :]) or "Go on from there."
-    return f"This is what was said before:\n\n{before}\n\n--- Now ---\n{question}"
+    return f"This is what was said before:\n\n{transcript}\n\n--- Now ---\n{question}"
 
 
 def content_from_block(
     block: ContentBlock, names: Mapping[str, str] | None = None
 ) -> list[Content]:
-    """Read a block of what the model said; `names` says how tools are called here.
+    """Convert a block of an answer; `names` maps tool names of the command line to ours.
 
-    What ran at the provider, and texts without a character, leave nothing.
+    Tools that ran at the provider and empty texts are left out.
     """
     match block:
         case TextBlock():
@@ -62,12 +63,12 @@ def content_from_block(
 
 
 def messages_from_sdk(messages: Iterable[object]) -> list[Message]:
-    """Read messages of the SDK; those that no model and no user wrote are left out.
+    """Convert messages of the SDK; those of neither model nor user are left out.
 
-    The command line tells of each block of an answer on its own: they become one message. Results
-    of tools become messages of their own.
+    The command line sends each block of an answer separately: they become one message. Tool
+    results become separate messages.
     """
-    read: list[Message] = []
+    converted: list[Message] = []
     open_id: str | None = None
     for message in messages:
         if isinstance(message, AssistantMessage):
@@ -75,33 +76,28 @@ def messages_from_sdk(messages: Iterable[object]) -> list[Message]:
                 continue
             blocks = [part for block in message.content for part in content_from_block(block)]
             if open_id is not None and message.message_id == open_id:
-                read[-1].content.extend(blocks)
+                converted[-1].content.extend(blocks)
             else:
-                read.append(Message(Role.ASSISTANT, blocks))
+                converted.append(Message(Role.ASSISTANT, blocks))
             open_id = message.message_id
         elif isinstance(message, UserMessage):
-            read += _from_user(message)
+            converted += _from_user(message)
             open_id = None
-    return read
+    return converted
 
 
 def sdk_messages_to_raw_trace(
     messages: Iterable[object], config: TraceFormatConfig = DEFAULT_FORMAT
 ) -> str:
-    """Write messages of the SDK as one text."""
+    """Write messages of the SDK as a raw trace."""
     return messages_to_raw_trace(messages_from_sdk(messages), config)
 
 
-def usage_from_api(usage: Mapping[str, Any]) -> UsageMetadata:
-    """Read what an answer needed, as the API counts it."""
-    read, written = (usage.get("input_tokens") or 0, usage.get("output_tokens") or 0)
-    return UsageMetadata(
-        input_tokens=read,
-        output_tokens=written,
-        total_tokens=read + written,
-        cache_read_tokens=usage.get("cache_read_input_tokens"),
-        cache_creation_tokens=usage.get("cache_creation_input_tokens"),
-    )
+def text_from_result(content: object) -> str:
+    """Write a tool result, as the model read it, as one text."""
+    if content is None or isinstance(content, list):
+        return "\n".join(map(line_from_block, blocks_of(cast("object", content))))
+    return str(content).removeprefix(_WRAPPING[0]).removesuffix(_WRAPPING[1])
 
 
 def _from_user(message: UserMessage) -> list[Message]:

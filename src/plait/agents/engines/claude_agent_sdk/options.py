@@ -1,9 +1,10 @@
-"""How Claude's command line is started for a run."""
+"""The options with which Claude's command line is started for a run."""
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -14,16 +15,22 @@ from claude_agent_sdk import ClaudeAgentOptions
 from plait.agents.agent_run import AgentRun
 from plait.agents.engines.claude_agent_sdk.bridge import Bridge
 from plait.agents.engines.claude_agent_sdk.environment import environment_for
-from plait.agents.engines.claude_agent_sdk.pass_through import cli_config
 from plait.agents.engines.claude_agent_sdk.tools import CliTool, sdk_servers, server_keys
+from plait.client.config.servers import (
+    HttpServer,
+    ServerConfig,
+    SseServer,
+    StdioServer,
+    transport_of,
+)
 from plait.errors import ConfigError
 
 logger = logging.getLogger("plait.agents")
 
 _LONGEST_LINE: Final = 256 * 1024 * 1024
-"""One message of the command line in bytes; a result with images is one."""
+"""Bytes of one message of the command line, which may contain images."""
 
-_OWN: Final = frozenset(
+_RESERVED: Final = frozenset(
     {
         "allowed_tools",
         "can_use_tool",
@@ -38,9 +45,9 @@ _OWN: Final = frozenset(
         "tools",
     }
 )
-"""The options that the run itself decides on."""
+"""The options that the run sets itself."""
 
-_OWN_FLAGS: Final = frozenset(
+_RESERVED_FLAGS: Final = frozenset(
     {
         "allow-dangerously-skip-permissions",
         "allowed-tools",
@@ -55,7 +62,7 @@ _OWN_FLAGS: Final = frozenset(
     }
 )
 
-_KNOWN: Final = frozenset(one.name for one in fields(ClaudeAgentOptions))
+_OPTIONS: Final = frozenset(field.name for field in fields(ClaudeAgentOptions))
 
 
 def options_for(
@@ -67,18 +74,18 @@ def options_for(
     bridged: bool,
     stderr: Callable[[str], None],
 ) -> ClaudeAgentOptions:
-    """Put together the options of a run, and write the files that they name; this blocks.
+    """Build the options of a run, and write the files that they name; this blocks.
 
     Raises:
-        ConfigError: `extra_kwargs` holds what is no option, or a server cannot be passed on.
+        ConfigError: `extra_kwargs` has an unknown option, or a server cannot be passed through.
     """
     extra = _extra_options(run.model_config.extra_kwargs or {})
-    here = [tool for tool in tools.values() if bridged or not tool.is_of_server]
-    asks = run.settings.tool_options.get("policy") is not None
+    local_tools = [tool for tool in tools.values() if bridged or not tool.is_of_server]
+    has_policy = run.tool_option("policy") is not None
     flags: dict[str, str | None] = {"no-session-persistence": None}
-    if not bridged and (servers := _passed_on(run)):
-        # Not on the command line, which everybody on the machine can read.
-        flags["mcp-config"] = _written(folder / "servers.json", json.dumps(servers))
+    if not bridged and (servers := _passed_through(run)):
+        # Not as an argument, which every user of the machine can read.
+        flags["mcp-config"] = _write(folder / "servers.json", json.dumps(servers))
     work = folder / "work"
     work.mkdir(mode=0o700)
     settings: dict[str, Any] = {
@@ -91,12 +98,12 @@ def options_for(
         **extra,
         "max_turns": run.settings.max_turns,
         "tools": [],
-        "mcp_servers": sdk_servers(here, bridge.call),
+        "mcp_servers": sdk_servers(local_tools, bridge.call),
         "strict_mcp_config": True,
         "setting_sources": [],
         "disallowed_tools": ["Skill", *extra.get("disallowed_tools", ())],
-        "allowed_tools": [] if asks else list(tools),
-        "can_use_tool": bridge.may_use if asks else None,
+        "allowed_tools": [] if has_policy else list(tools),
+        "can_use_tool": bridge.may_use if has_policy else None,
         "include_partial_messages": True,
         "stderr": stderr,
         "extra_args": {**flags, **extra.get("extra_args", {})},
@@ -105,37 +112,94 @@ def options_for(
     return ClaudeAgentOptions(**settings)
 
 
-def _extra_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what the run decides on."""
-    if unknown := sorted(set(given) - _KNOWN):
+def _extra_options(extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Remove the options that the run sets itself, with a warning."""
+    if unknown := sorted(set(extra) - _OPTIONS):
         raise ConfigError(
             f"extra_kwargs holds {', '.join(unknown)}, which ClaudeAgentOptions does not know"
         )
-    flags: Mapping[str, Any] = given.get("extra_args") or {}
-    kept = {name: value for name, value in given.items() if name not in _OWN}
+    flags: Mapping[str, Any] = extra.get("extra_args") or {}
+    kept = {name: value for name, value in extra.items() if name not in _RESERVED}
     if flags:
-        kept["extra_args"] = {name: one for name, one in flags.items() if name not in _OWN_FLAGS}
-    if left_out := sorted((set(given) & _OWN) | (set(flags) & _OWN_FLAGS)):
-        logger.warning("extra_kwargs: the run itself decides on %s", ", ".join(left_out))
+        kept["extra_args"] = {
+            name: value for name, value in flags.items() if name not in _RESERVED_FLAGS
+        }
+    if removed := sorted((set(extra) & _RESERVED) | (set(flags) & _RESERVED_FLAGS)):
+        logger.warning("extra_kwargs: the run itself sets %s", ", ".join(removed))
     return kept
 
 
-def _passed_on(run: AgentRun) -> dict[str, Any]:
+def _passed_through(run: AgentRun) -> dict[str, Any]:
     if run.toolbox is None:
         return {}
-    servers = run.toolbox.config.servers
+    servers = run.toolbox.config.servers.items()
     keys = server_keys(run.toolbox.server_names)
-    return {"mcpServers": {keys[name]: cli_config(name, one) for name, one in servers.items()}}
+    return {"mcpServers": {keys[name]: cli_config(name, server) for name, server in servers}}
 
 
 def _system_prompt(prompt: str | None, folder: Path) -> dict[str, str] | None:
-    """Write the prompt to a file: the arguments of a program are public, and not long."""
+    """Write the prompt to a file: arguments of a program are public, and limited in length."""
     if prompt is None or not prompt.strip():
         return None
-    return {"type": "file", "path": _written(folder / "system.txt", prompt)}
+    return {"type": "file", "path": _write(folder / "system.txt", prompt)}
 
 
-def _written(path: Path, text: str) -> str:
+def _write(path: Path, text: str) -> str:
     path.touch(mode=0o600)
     path.write_text(text, "utf-8")
     return str(path)
+
+
+def cli_config(
+    name: str, server: ServerConfig, environ: Mapping[str, str] = os.environ
+) -> dict[str, Any]:
+    """Convert a server that the command line connects to itself.
+
+    Raises:
+        ConfigError: The command line does not support the server.
+    """
+    match server:
+        case StdioServer():
+            return _program(name, server, environ)
+        case HttpServer() | SseServer():
+            return _remote(name, server)
+        case _:
+            raise _unsupported(name, f"its transport is {transport_of(server)}")
+
+
+def _program(name: str, server: StdioServer, environ: Mapping[str, str]) -> dict[str, Any]:
+    if callable(server.env):
+        raise _unsupported(name, "its env is a function of the run")
+    if server.cwd is not None:
+        raise _unsupported(name, "it has a cwd")
+    # The command line itself has another home folder.
+    names = ["HOME", "USERPROFILE"]
+    if server.inherit_env is True:
+        names = list(environ)
+    elif server.inherit_env is not False:
+        names += server.inherit_env
+    inherited = {name: environ[name] for name in names if name in environ}
+    return {
+        "type": "stdio",
+        "command": server.command,
+        "args": list(server.args),
+        "env": {**inherited, **server.env},
+    }
+
+
+def _remote(name: str, server: HttpServer | SseServer) -> dict[str, Any]:
+    if callable(server.headers):
+        raise _unsupported(name, "its headers are a function of the run")
+    if server.auth is not None:
+        raise _unsupported(name, "it has auth; pass the token as a header")
+    kind = "http" if isinstance(server, HttpServer) else "sse"
+    config: dict[str, Any] = {"type": kind, "url": server.url}
+    return {**config, "headers": dict(server.headers)} if server.headers else config
+
+
+def _unsupported(name: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"{name}: Claude's command line cannot connect to this server: {why}. "
+        "Remove pass_through_servers, so that plait connects to it",
+        server=name,
+    )

@@ -1,8 +1,7 @@
-"""What the SDK tells of a run, as turns of a trace.
+"""Records the messages of the SDK as turns of a trace.
 
-The command line tells of each block of an answer as soon as it is complete, and begins to call
-tools before the whole answer is there. So a turn is recorded when the provider says that the
-answer is at its end, and calls wait for that.
+The command line sends each block of an answer as soon as it is complete, and calls tools before
+the answer ends. So a turn is recorded at the end of the answer, and calls wait for that.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from claude_agent_sdk import (
     AssistantMessage,
@@ -22,26 +21,26 @@ from claude_agent_sdk import (
 )
 
 from plait.agents.agent_run import AgentRun
-from plait.agents.engines.claude_agent_sdk.content import text_from_result
+from plait.agents.anthropic_api import (
+    TRUNCATED,
+    UNFINISHED,
+    truncated_call,
+    usage_from_anthropic,
+)
 from plait.agents.engines.claude_agent_sdk.messages import (
     SYNTHETIC,
     content_from_block,
-    usage_from_api,
+    text_from_result,
 )
 from plait.agents.engines.claude_agent_sdk.tools import CliTool
 from plait.errors import AgentExecutionError
 from plait.traces.messages.content import Content, TextContent, ToolUseContent
 from plait.traces.messages.message import Message, Role
 
-_FULL: Final = ("max_tokens", "model_context_window_exceeded")
-
-_UNFINISHED: Final = ("pause_turn", "compaction")
-"""Reasons to stop after which the model goes on when it is asked again."""
-
 
 @dataclass(slots=True)
 class _Answer:
-    """An answer of the model that is still on its way."""
+    """An answer of the model that is not complete yet."""
 
     message_id: str | None
 
@@ -62,96 +61,96 @@ class Turns:
     ) -> None:
         self._run = run
         self._names = {name: tool.run_tool.name for name, tool in tools.items()}
-        self._here = {
+        self._local_tools = {
             tool.run_tool.name for tool in tools.values() if bridged or not tool.is_of_server
         }
-        """The tools whose calls are made in this process, which records them."""
+        """The tools that are called, and recorded, in this process."""
         self._open: _Answer | None = None
-        self._asked_at = time.monotonic()
-        self._wishes: dict[str, ToolUseContent] = {}
+        self._requested_at = time.monotonic()
+        self._requested: dict[str, ToolUseContent] = {}
         self._dropped: set[str] = set()
         self._claimed: set[str] = set()
         self._called: set[str] = set()
         self._early: dict[str, ToolResultBlock] = {}
-        """Results of calls whose answer is still on its way: the command line does not wait."""
+        """Results of calls before their answer is complete: the command line does not wait."""
         self._changed = asyncio.Event()
         self._is_closed = False
         self.is_over = False
-        """Whether the last answer ends the run, though the command line would ask again."""
+        """Whether the last answer ends the run, though the command line would continue."""
 
-    def hear(self, message: object) -> None:
-        """Take the next message of the SDK.
+    def handle(self, message: object) -> None:
+        """Handle the next message of the SDK.
 
         Raises:
-            AgentExecutionError: An answer was cut off.
+            AgentExecutionError: An answer is incomplete.
         """
         match message:
             case SystemMessage(subtype="init"):
                 self._run.session_id = message.data.get("session_id")
             case SystemMessage(subtype="status"):
-                self._asked_at = time.monotonic()
+                self._requested_at = time.monotonic()
             case StreamEvent(parent_tool_use_id=None):
                 self._stream(message.event)
             case AssistantMessage(parent_tool_use_id=None) if message.model != SYNTHETIC:
-                self._said(message)
+                self._add_blocks(message)
             case UserMessage(content=list()):
                 self._results(message)
             case _:
                 pass
 
     def close(self) -> None:
-        """Let go of whoever still waits for a turn: there will be none."""
+        """Release the calls that still wait for their turn."""
         self._is_closed = True
         self._drop()
 
     async def is_recorded(self, call_id: str) -> bool:
-        """Wait for the turn that asks for a call; false if its answer was cut off."""
-        while not (call_id in self._wishes or call_id in self._dropped or self._is_closed):
+        """Wait for the turn that requests a call; false if its answer is incomplete."""
+        while not (call_id in self._requested or call_id in self._dropped or self._is_closed):
             await self._changed.wait()
-        return call_id in self._wishes
+        return call_id in self._requested
 
     async def call_id_for(self, name: str, arguments: Mapping[str, Any]) -> str | None:
-        """Wait for the turn that asks for a call of that look, which nobody has made yet."""
+        """Wait for the turn that requests such a call, and that is not made yet."""
         while True:
-            for wish in self._wishes.values():
-                is_free = wish.id not in self._claimed
-                if is_free and (wish.name, wish.input) == (name, arguments):
-                    return wish.id
+            for call in self._requested.values():
+                is_free = call.id not in self._claimed
+                if is_free and (call.name, call.input) == (name, arguments):
+                    return call.id
             if self._is_closed:
                 return None
             await self._changed.wait()
 
     def claim(self, call_id: str) -> None:
-        """Say that a call is made in this process, which records it."""
+        """Mark a call that this process makes and records."""
         self._claimed.add(call_id)
         self._called.add(call_id)
 
     def _stream(self, event: Mapping[str, Any]) -> None:
         match event.get("type"):
             case "message_start":
-                self._cut_off()
-                begun = event["message"]
-                self._open = _Answer(begun.get("id"), begun.get("model"))
-                self._open.usage.update(begun.get("usage") or {})
+                self._reject_incomplete()
+                start = event["message"]
+                self._open = _Answer(start.get("id"), start.get("model"))
+                self._open.usage.update(start.get("usage") or {})
             case "message_delta" if self._open is not None:
-                counted: Mapping[str, Any] = event.get("usage") or {}
-                known = {name: one for name, one in counted.items() if one is not None}
+                usage: Mapping[str, Any] = event.get("usage") or {}
+                known = {name: count for name, count in usage.items() if count is not None}
                 self._open.usage.update(known)
                 self._open.stop_reason = event["delta"].get("stop_reason")
             case "message_stop" if self._open is not None:
                 if self._open.stop_reason is None:
-                    self._cut_off()
+                    self._reject_incomplete()
                 else:
                     self._finish()
             case _:
                 pass
 
-    def _said(self, message: AssistantMessage) -> None:
+    def _add_blocks(self, message: AssistantMessage) -> None:
         parts = [
             part for block in message.content for part in content_from_block(block, self._names)
         ]
         if self._open is None or self._open.message_id != message.message_id:
-            # It did not come as a stream, so this is the whole of it.
+            # It was not streamed, so this is the complete answer.
             self._drop()
             usage = dict(message.usage or {})
             self._open = _Answer(message.message_id, message.model, parts, usage, "end_turn")
@@ -164,60 +163,58 @@ class Turns:
         if answer is None or self.is_over:
             return
         calls = [part for part in answer.content if isinstance(part, ToolUseContent)]
-        is_full = answer.stop_reason in _FULL
-        said = [part for part in answer.content if not (is_full and part in calls)]
+        is_truncated = answer.stop_reason in TRUNCATED
+        content = [part for part in answer.content if not (is_truncated and part in calls)]
         self._run.recorder.turn(
-            Message(Role.ASSISTANT, said),
+            Message(Role.ASSISTANT, content),
             model=answer.model,
-            usage=usage_from_api(answer.usage),
-            seconds=round(time.monotonic() - self._asked_at, 6),
+            usage=usage_from_anthropic(answer.usage),
+            seconds=round(time.monotonic() - self._requested_at, 6),
         )
         self._run.actual_model = answer.model
-        if is_full and calls:
+        if is_truncated and calls:
             raise AgentExecutionError(
-                f"the answer of the model ended in the middle of a call ({answer.stop_reason}): "
-                f"raise max_tokens, which is {self._run.model_config.max_tokens}, or give it less "
-                "to read"
+                truncated_call(str(answer.stop_reason), self._run.model_config.max_tokens)
             )
         for call in calls:
-            self._wishes[call.id] = call
-            if call.name not in self._here:
+            self._requested[call.id] = call
+            if call.name not in self._local_tools:
                 self._record_call(call)
         for call in calls:
             if (block := self._early.pop(call.id, None)) is not None:
                 self._result(call, block)
-        self.is_over = not calls and _would_go_on(answer)
-        self._tell()
+        self.is_over = not calls and _would_continue(answer)
+        self._notify()
 
-    def _cut_off(self) -> None:
-        """Give up an answer that did not come to its end.
+    def _reject_incomplete(self) -> None:
+        """Drop an answer without an end.
 
-        One of which nothing was there yet is asked for again. What was there the command line
-        would keep, and have the model go on in the middle of it.
+        The command line requests an empty one again. Otherwise it would keep the parts, and let
+        the model continue in the middle.
         """
-        has_said = self._open is not None and bool(self._open.content)
+        has_content = self._open is not None and bool(self._open.content)
         self._drop()
-        if has_said and not self.is_over:
-            raise AgentExecutionError("the answer of the model was cut off: run it again")
+        if has_content and not self.is_over:
+            raise AgentExecutionError("the answer of the model is incomplete: run it again")
 
     def _drop(self) -> None:
-        """Forget the answer that is on its way, and let go of its calls."""
+        """Forget the open answer, and release its calls."""
         answer, self._open = self._open, None
         content = () if answer is None else answer.content
         self._dropped |= {part.id for part in content if isinstance(part, ToolUseContent)}
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
 
     def _results(self, message: UserMessage) -> None:
-        """Record what the command line answered by itself."""
+        """Record results of the command line itself."""
         for block in message.content:
             if not isinstance(block, ToolResultBlock):
                 continue
-            if (wish := self._wishes.get(block.tool_use_id)) is not None:
-                self._result(wish, block)
+            if (call := self._requested.get(block.tool_use_id)) is not None:
+                self._result(call, block)
             elif self._open is not None:
                 self._early[block.tool_use_id] = block
 
@@ -243,12 +240,12 @@ class Turns:
         )
 
 
-def _would_go_on(answer: _Answer) -> bool:
-    """Say whether the command line asks again after an answer that is the last one to us.
+def _would_continue(answer: _Answer) -> bool:
+    """Check whether the command line continues after an answer that is the last one for us.
 
-    It does so after one without a word, and after one that was cut at the longest it may be.
+    It does so after an empty answer, and after one at the token limit.
     """
-    if answer.stop_reason in (*_UNFINISHED, "tool_use"):
+    if answer.stop_reason in (*UNFINISHED, "tool_use"):
         return False
     has_text = any(isinstance(part, TextContent) and part.text.strip() for part in answer.content)
     return not has_text or answer.stop_reason not in ("end_turn", "stop_sequence")

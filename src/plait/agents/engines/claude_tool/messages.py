@@ -1,11 +1,12 @@
-"""Messages to and from Anthropic's API."""
+"""Converts messages to and from Anthropic's API."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
+from plait.agents.anthropic_api import blocks_of, field_of, line_from_block
 from plait.traces.messages.content import (
     Content,
     TextContent,
@@ -13,45 +14,43 @@ from plait.traces.messages.content import (
     ToolResultContent,
     ToolUseContent,
 )
-from plait.traces.messages.from_mcp import decoded_bytes, media_line
 from plait.traces.messages.message import Message, Role
-from plait.traces.messages.usage import UsageMetadata
 from plait.traces.raw import DEFAULT_FORMAT, TraceFormatConfig, messages_to_raw_trace
 
-_NOT_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
-"""What ids that other providers made may hold, and the API refuses."""
+_ILLEGAL_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
+"""Characters in the ids of other providers that the API rejects."""
 
 
 def messages_to_anthropic(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """Write messages as the API takes them.
+    """Convert messages for the API.
 
-    Results of tools stand at the head of the user's next message, or in one of their own. What the
-    system says is left out, since it has its own place in a request; so are blank texts and
-    thoughts without a signature, which the API refuses.
+    Tool results come first in the next user message, or in one of their own. System messages are
+    left out, since a request has a field for them; so are blank texts and thinking without a
+    signature, which the API rejects.
     """
-    written: list[dict[str, Any]] = []
+    converted: list[dict[str, Any]] = []
     results: list[dict[str, Any]] = []
 
     def flush(*blocks: dict[str, Any]) -> None:
         if results or blocks:
-            written.append({"role": "user", "content": [*results, *blocks]})
+            converted.append({"role": "user", "content": [*results, *blocks]})
             results.clear()
 
     for message in messages:
-        blocks = [block for one in message.content for block in _written(one)]
+        blocks = [block for content in message.content for block in _block_params(content)]
         if message.role is Role.TOOL:
             results += blocks
         elif message.role is Role.USER:
-            # The API wants results before anything else.
+            # The API requires results before anything else.
             flush(*sorted(blocks, key=lambda block: block["type"] != "tool_result"))
         elif message.role is Role.ASSISTANT and blocks:
             flush()
-            written.append({"role": "assistant", "content": blocks})
+            converted.append({"role": "assistant", "content": blocks})
     flush()
-    return written
+    return converted
 
 
-def _written(block: Content) -> Iterator[dict[str, Any]]:
+def _block_params(block: Content) -> Iterator[dict[str, Any]]:
     match block:
         case TextContent():
             if block.text.strip():
@@ -66,125 +65,87 @@ def _written(block: Content) -> Iterator[dict[str, Any]]:
         case ToolUseContent():
             yield {
                 "type": "tool_use",
-                "id": _legal(block.id),
+                "id": _legal_id(block.id),
                 "name": block.name,
                 "input": dict(block.input),
             }
         case ToolResultContent():
             failed = {"is_error": True} if block.is_error else {}
-            said = {"content": block.content} if block.content.strip() else {}
+            content = {"content": block.content} if block.content.strip() else {}
             yield {
                 "type": "tool_result",
-                "tool_use_id": _legal(block.tool_use_id),
-                **said,
+                "tool_use_id": _legal_id(block.tool_use_id),
+                **content,
                 **failed,
             }
 
 
-def _legal(call_id: str) -> str:
-    return _NOT_IN_IDS.sub("_", call_id)
+def _legal_id(call_id: str) -> str:
+    return _ILLEGAL_IN_IDS.sub("_", call_id)
 
 
 def message_from_anthropic(message: object) -> Message:
-    """Read what the model said: texts, thoughts and calls, and nothing of what ran at Anthropic."""
-    said = [_read(block) for block in _blocks(_field(message, "content"))]
-    return Message(Role.ASSISTANT, [block for block in said if block is not None])
+    """Convert an answer: texts, thinking and tool calls, without tools that ran at Anthropic."""
+    blocks = [_content(block) for block in blocks_of(field_of(message, "content"))]
+    return Message(Role.ASSISTANT, [block for block in blocks if block is not None])
 
 
 def messages_from_anthropic(messages: Iterable[object]) -> list[Message]:
-    """Read messages of the API, as objects or as JSON; ours among them stay as they are.
+    """Convert messages of the API, as objects or as JSON; messages of plait are kept.
 
-    The results of tools become messages of their own.
+    Tool results become separate messages.
 
     Raises:
-        ValueError: One of them is no message.
+        ValueError: One of them is not a message.
     """
-    return [read for message in messages for read in _messages(message)]
+    return [converted for message in messages for converted in _messages(message)]
 
 
 def claude_tool_messages_to_raw_trace(
     messages: Iterable[object], config: TraceFormatConfig = DEFAULT_FORMAT
 ) -> str:
-    """Write messages as one text: ours, or those of Anthropic's API as objects or as JSON.
+    """Write messages as a raw trace: those of plait, or of the API as objects or as JSON.
 
     Raises:
-        ValueError: One of them is no message.
+        ValueError: One of them is not a message.
     """
     return messages_to_raw_trace(messages_from_anthropic(messages), config)
-
-
-def usage_from_anthropic(usage: object) -> UsageMetadata:
-    """Read what an answer needed, as the API counts it."""
-    read, written = (_field(usage, "input_tokens") or 0, _field(usage, "output_tokens") or 0)
-    return UsageMetadata(
-        input_tokens=read,
-        output_tokens=written,
-        total_tokens=read + written,
-        cache_read_tokens=_field(usage, "cache_read_input_tokens"),
-        cache_creation_tokens=_field(usage, "cache_creation_input_tokens"),
-    )
 
 
 def _messages(message: object) -> Iterator[Message]:
     if isinstance(message, Message):
         yield message
         return
-    role, content = _field(message, "role"), _field(message, "content")
+    role, content = field_of(message, "role"), field_of(message, "content")
     if role == "assistant":
         yield message_from_anthropic(message)
         return
     if role not in ("user", "system"):
-        raise ValueError(f"{role!r} is no role of a message")
-    blocks = _blocks(content)
+        raise ValueError(f"{role!r} is not a message role")
+    blocks = blocks_of(content)
     for block in blocks:
-        if _field(block, "type") == "tool_result":
+        if field_of(block, "type") == "tool_result":
             yield Message.tool_result(
-                str(_field(block, "tool_use_id")),
-                "\n".join(_line(part) for part in _blocks(_field(block, "content"))),
-                bool(_field(block, "is_error")),
+                str(field_of(block, "tool_use_id")),
+                "\n".join(line_from_block(part) for part in blocks_of(field_of(block, "content"))),
+                bool(field_of(block, "is_error")),
             )
-    texts = [_line(block) for block in blocks if _field(block, "type") != "tool_result"]
+    texts = [line_from_block(block) for block in blocks if field_of(block, "type") != "tool_result"]
     if texts or not blocks:
         yield Message(Role(role), [TextContent(text) for text in texts])
 
 
-def _read(block: object) -> Content | None:
-    match _field(block, "type"):
+def _content(block: object) -> Content | None:
+    match field_of(block, "type"):
         case "text":
-            text = str(_field(block, "text") or "")
+            text = str(field_of(block, "text") or "")
             return TextContent(text) if text else None
         case "thinking":
-            thought = str(_field(block, "thinking") or "")
-            return ThinkingContent(thought, _field(block, "signature") or None)
+            thinking = str(field_of(block, "thinking") or "")
+            return ThinkingContent(thinking, field_of(block, "signature") or None)
         case "tool_use":
-            arguments = cast("Mapping[str, Any]", _field(block, "input") or {})
-            call_id, name = str(_field(block, "id")), str(_field(block, "name"))
+            arguments = cast("Mapping[str, Any]", field_of(block, "input") or {})
+            call_id, name = str(field_of(block, "id")), str(field_of(block, "name"))
             return ToolUseContent(call_id, name, dict(arguments))
         case _:
             return None
-
-
-def _line(block: object) -> str:
-    match _field(block, "type"):
-        case "text":
-            return str(_field(block, "text") or "")
-        case "image":
-            source = _field(block, "source")
-            data = str(_field(source, "data") or "")
-            return media_line("image", _field(source, "media_type"), decoded_bytes(data))
-        case kind:
-            return f"[{kind}]"
-
-
-def _blocks(content: object) -> Sequence[object]:
-    if content is None or content == "":
-        return []
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return list(cast("Iterable[object]", content))
-
-
-def _field(thing: object, name: str) -> Any:
-    if isinstance(thing, dict):
-        return cast("dict[str, Any]", thing).get(name)
-    return getattr(thing, name, None)

@@ -1,7 +1,7 @@
-"""The tools of a run, for the tool runner: what they are, and what their calls came to.
+"""The tools of a run, for the tool runner: definitions, calls and results.
 
-The runner calls tools one after another, and does not tell them the id of the call. So the calls
-of a turn are made together, before it asks, and it only fetches what they came to.
+The runner calls tools one after another, without the id of the call. So the calls of a turn are
+made in parallel before the runner calls the tools, which only return the results.
 """
 
 from __future__ import annotations
@@ -12,22 +12,24 @@ import json
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, cast
 
+import mcp_types as types
 from anthropic.lib.tools import BetaAsyncBuiltinFunctionTool, BetaFunctionToolResultType, ToolError
 from anthropic.types.beta import (
     BetaCacheControlEphemeralParam,
+    BetaImageBlockParam,
+    BetaTextBlockParam,
     BetaToolParam,
     BetaToolResultBlockParam,
     BetaToolUseBlock,
 )
 
 from plait.agents.agent_run import AgentRun
-from plait.agents.engines.claude_tool.content import tool_result
 from plait.agents.run_tools import RunTool, ToolAnswer
 from plait.client.catalog.schemas import schema_for_provider
 
 
 class Results:
-    """What the calls of the last turn came to."""
+    """The results of the calls of the last turn."""
 
     def __init__(self) -> None:
         self._by_input: dict[int, BetaToolResultBlockParam] = {}
@@ -35,22 +37,22 @@ class Results:
     def keep(
         self, calls: Sequence[BetaToolUseBlock], results: Sequence[BetaToolResultBlockParam]
     ) -> None:
-        """Keep the results of a turn, and forget those of the one before.
+        """Store the results of a turn, in place of those of the previous one.
 
-        A call is known by the very object that holds its arguments, which the runner hands on: two
-        calls of one turn may look the same.
+        The key is the identity of the arguments, which the runner passes on: two calls of one turn
+        may be equal.
         """
         self._by_input = {
             id(call.input): result for call, result in zip(calls, results, strict=True)
         }
 
     def of(self, arguments: object) -> BetaToolResultBlockParam:
-        """Return what the call with these arguments came to."""
+        """Return the result of the call with these arguments."""
         return self._by_input[id(arguments)]
 
 
 class FetchingTool(BetaAsyncBuiltinFunctionTool):
-    """A tool that the runner can call, whose calls have been made already."""
+    """A tool for the runner, which returns the result of a call that was made before."""
 
     def __init__(self, definition: BetaToolParam, results: Results) -> None:
         self._definition = definition
@@ -58,18 +60,18 @@ class FetchingTool(BetaAsyncBuiltinFunctionTool):
 
     @property
     def name(self) -> str:
-        """What the model calls it."""
+        """The name for the model."""
         return self._definition["name"]
 
     def to_dict(self) -> BetaToolParam:
-        """Describe it to the model."""
+        """Return the definition for the model."""
         return self._definition
 
     async def call(self, input: object) -> BetaFunctionToolResultType:  # noqa: A002  # as the SDK calls it
-        """Return what the call came to.
+        """Return the result of the call.
 
         Raises:
-            ToolError: The tool failed; the model reads what it says.
+            ToolError: The tool failed; the model reads the error.
         """
         result = self._results.of(input)
         content = result.get("content", "")
@@ -81,46 +83,44 @@ class FetchingTool(BetaAsyncBuiltinFunctionTool):
 def definition_of(
     tool: RunTool, cache_control: BetaCacheControlEphemeralParam | None = None
 ) -> BetaToolParam:
-    """Describe a tool as the API takes it."""
+    """Return the definition of a tool for the API."""
     definition: BetaToolParam = {
         "name": tool.name,
         "description": tool.description,
-        "input_schema": _shaped(tool.input_schema),
+        "input_schema": _schema_for(tool.input_schema),
     }
     if cache_control is not None:
         definition["cache_control"] = cache_control
     return definition
 
 
-def _shaped(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _schema_for(schema: Mapping[str, Any]) -> dict[str, Any]:
     try:
         text = json.dumps(schema)
-    except (TypeError, ValueError):  # not JSON; what can be said of it, is
+    except (TypeError, ValueError):  # not JSON: not cached
         return schema_for_provider(schema, "anthropic").schema
-    return _shaped_text(text)
+    return _schema_for_json(text)
 
 
 @functools.lru_cache(maxsize=1024)
-def _shaped_text(schema: str) -> dict[str, Any]:
-    """Shape a schema once, though many runs have the same tools."""
+def _schema_for_json(schema: str) -> dict[str, Any]:
+    """Adapt a schema once, because many runs have the same tools."""
     return schema_for_provider(json.loads(schema), "anthropic").schema
 
 
 async def make_calls(
     run: AgentRun, calls: Sequence[BetaToolUseBlock]
 ) -> list[BetaToolResultBlockParam]:
-    """Make the calls of a turn at the same time; results stand in the order of the calls.
+    """Make the calls of a turn in parallel, and return the results in their order.
 
     Raises:
-        ConfigError: A developer must act.
+        ConfigError: The configuration must be corrected.
     """
-    if len(calls) == 1:
-        return [tool_result(calls[0].id, await _call(run, calls[0]))]
-    answers = await _together(run, calls)
+    answers = [await _call(run, calls[0])] if len(calls) == 1 else await _all_calls(run, calls)
     return [tool_result(call.id, answer) for call, answer in zip(calls, answers, strict=True)]
 
 
-async def _together(run: AgentRun, calls: Sequence[BetaToolUseBlock]) -> list[ToolAnswer]:
+async def _all_calls(run: AgentRun, calls: Sequence[BetaToolUseBlock]) -> list[ToolAnswer]:
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(_call(run, call)) for call in calls]
@@ -131,3 +131,33 @@ async def _together(run: AgentRun, calls: Sequence[BetaToolUseBlock]) -> list[To
 
 def _call(run: AgentRun, call: BetaToolUseBlock) -> Coroutine[Any, Any, ToolAnswer]:
     return run.call(call.id, call.name, cast("dict[str, Any]", call.input))
+
+
+def tool_result(call_id: str, answer: ToolAnswer) -> BetaToolResultBlockParam:
+    """Create the block that answers a tool call."""
+    match answer.content:
+        case [types.TextContent(text=text)]:
+            # The SDK copies the whole conversation in each turn, and a string is copied faster.
+            content = text
+        case _:
+            content = [_block(block) for block in answer.texts_and_images()]
+    result: BetaToolResultBlockParam = {
+        "type": "tool_result",
+        "tool_use_id": call_id,
+        "content": content,
+    }
+    if answer.is_error:
+        result["is_error"] = True
+    return result
+
+
+def _block(
+    block: types.TextContent | types.ImageContent,
+) -> BetaTextBlockParam | BetaImageBlockParam:
+    if isinstance(block, types.TextContent):
+        return {"type": "text", "text": block.text}
+    media_type = cast("Any", block.mime_type)
+    return {
+        "type": "image",
+        "source": {"type": "base64", "media_type": media_type, "data": block.data},
+    }

@@ -168,7 +168,7 @@ async def _middleware(
     if config.agent_middleware is None:
         return []
 
-    def on_answer(answer: AIMessage) -> None:
+    def on_summary(answer: AIMessage) -> None:
         turns.spent(usage_from_langchain(answer))
 
     return await asyncio.to_thread(
@@ -181,8 +181,8 @@ async def _middleware(
         max_turns=run.settings.max_turns,
         request_timeout=config.request_timeout,
         make_model=models.make,
-        refused=turns.refused,
-        heard=on_answer,
+        on_rejected=turns.on_rejected,
+        on_summary=on_summary,
     )
 
 

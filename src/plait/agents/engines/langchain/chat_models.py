@@ -1,4 +1,4 @@
-"""The chat models of a run: made of a model's configuration, and closed after the run."""
+"""The chat models of a run: created from a `ModelConfig`, and closed after the run."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from langchain.chat_models import init_chat_model
 from langchain_core.language_models import BaseChatModel
 from pydantic import SecretStr
 
+from plait.agents.anthropic_api import anthropic_url
 from plait.agents.engines.langchain.scripted_model import scripted_model
-from plait.agents.model_config import ModelConfig, anthropic_url
+from plait.agents.model_config import ModelConfig
 from plait.errors import ConfigError, EngineUnavailableError
 from plait.models.connections import provider_client
 from plait.models.endpoints import endpoint_fault, is_loopback, with_version
@@ -31,16 +32,16 @@ _PACKAGES = ("anthropic", "openai")
 """The providers whose packages come with `plait[models]`."""
 
 _SDK_SECONDS = 600.0
-"""For one request without a `request_timeout`, as the SDKs of providers have it."""
+"""The timeout of a request without `request_timeout`, as in the SDKs of providers."""
 
 _NO_KEY = "none"
-"""Sent to endpoints on this machine that need no key: the SDKs insist on one."""
+"""Sent to endpoints on this machine that need no key: the SDKs require one."""
 
 
 def provider_and_name(config: ModelConfig, name: str | None = None) -> tuple[str | None, str]:
-    """Return who has the model, and what it is called there; `name` is of another model.
+    """Return the provider of a model, and its name there; `name` replaces the configured one.
 
-    A name may bring its provider along, as `provider:name`.
+    A name may contain its provider: `provider:name`.
     """
     if config.interface != "langchain":
         return "openai", name or config.model_name or ""
@@ -52,10 +53,10 @@ def provider_and_name(config: ModelConfig, name: str | None = None) -> tuple[str
 
 
 def import_provider(config: ModelConfig) -> None:
-    """Import what the model of a configuration needs, which may take seconds.
+    """Import the package of the provider, which may take seconds.
 
     Raises:
-        EngineUnavailableError: It is not installed, or is not to be had at all.
+        EngineUnavailableError: It is not installed, or the provider is not supported.
     """
     provider = provider_and_name(config)[0]
     if provider == "local":
@@ -72,7 +73,7 @@ def import_provider(config: ModelConfig) -> None:
 
 
 def key_names(config: ModelConfig) -> str:
-    """Say where the key of a model is set."""
+    """Name the settings that hold the key of a model."""
     if config.interface == "openrouter":
         return f"endpoint_api_key or {_KEYS['openrouter']}"
     if config.interface == "openai_endpoint":
@@ -83,7 +84,7 @@ def key_names(config: ModelConfig) -> str:
 
 
 def base_url_of(config: ModelConfig) -> str | None:
-    """Return where requests go, if the configuration says so."""
+    """Return the URL of the provider, if it is configured."""
     match config.interface:
         case "openai_endpoint":
             return with_version(config.endpoint_base_url or "")
@@ -94,10 +95,10 @@ def base_url_of(config: ModelConfig) -> str | None:
 
 
 class ChatModels:
-    """Makes chat models, each with connections of its own.
+    """Creates chat models with their own HTTP connections.
 
-    Those that LangChain would keep for the whole process belong to the loop that first used them,
-    and fail in the next one.
+    LangChain shares connections in the process; they belong to the event loop that first used
+    them, and fail in the next one.
     """
 
     def __init__(self, config: ModelConfig, *, max_retries: int) -> None:
@@ -106,7 +107,7 @@ class ChatModels:
         self._clients: list[httpx2.AsyncClient] = []
 
     def make(self, name: str | None = None) -> BaseChatModel:
-        """Make the model of the configuration, or another one; this may read files.
+        """Create the configured model, or the one named; may read files.
 
         Raises:
             EngineUnavailableError: A package or a key is missing.
@@ -121,12 +122,12 @@ class ChatModels:
             if "http_async_client" not in settings:
                 settings["http_async_client"] = self._client(base_url_of(self._config))
         try:
-            made = _init_chat_model(model, model_provider=provider, **settings)
+            chat_model = _init_chat_model(model, model_provider=provider, **settings)
         except ImportError as error:
             raise _missing(provider, error) from error
         if provider == "anthropic":
-            self._connect(made)
-        return made
+            self._connect(chat_model)
+        return chat_model
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -146,7 +147,7 @@ class ChatModels:
             settings |= self._credentials(provider)
             return settings | (config.extra_kwargs or {})
         settings |= self._endpoint() | (config.extra_kwargs or {})
-        # The name that all endpoints know: LangChain uses a newer one of OpenAI's.
+        # The name that all endpoints support: LangChain sends a newer one of OpenAI.
         settings["extra_body"] = {
             "max_tokens": config.max_tokens,
             **(settings.get("extra_body") or {}),
@@ -154,23 +155,23 @@ class ChatModels:
         return settings
 
     def _credentials(self, provider: str | None) -> dict[str, Any]:
-        given: dict[str, Any] = {}
+        credentials: dict[str, Any] = {}
         config = self._config
         if provider == "anthropic":
-            anthropic_url(config)  # also where LangChain finds it by itself
+            anthropic_url(config)  # checks the variable that LangChain reads, too
             if config.anthropic_base_url is not None:
-                given["base_url"] = config.anthropic_base_url
+                credentials["base_url"] = config.anthropic_base_url
             if config.anthropic_api_key is not None:
-                given["api_key"] = config.anthropic_api_key
+                credentials["api_key"] = config.anthropic_api_key
         variable = _KEYS.get(provider or "")
-        if variable is None or "api_key" in {**given, **(config.extra_kwargs or {})}:
-            return given
+        if variable is None or "api_key" in {**credentials, **(config.extra_kwargs or {})}:
+            return credentials
         if not os.environ.get(variable):
-            url = given.get("base_url")
+            url = credentials.get("base_url")
             if url is None or not is_loopback(url):
-                raise self._keyless()
-            given["api_key"] = SecretStr(_NO_KEY)
-        return given
+                raise self._missing_key()
+            credentials["api_key"] = SecretStr(_NO_KEY)
+        return credentials
 
     def _endpoint(self) -> dict[str, Any]:
         config = self._config
@@ -179,15 +180,15 @@ class ChatModels:
         if key is None and config.interface == "openrouter":
             key = SecretStr(os.environ.get(_KEYS["openrouter"], ""))
         if not (key and key.get_secret_value()) and not is_loopback(url):
-            raise self._keyless()
+            raise self._missing_key()
         fault = endpoint_fault(url, secret=key is not None)
         if fault is not None:
             raise ConfigError(f"endpoint_base_url cannot be used: {fault}")
-        # Without one, LangChain would send OpenAI's key to wherever the endpoint is.
+        # Without a key, LangChain would send OpenAI's key to the endpoint.
         key = key if key and key.get_secret_value() else SecretStr(_NO_KEY)
         return {"base_url": url, "api_key": key}
 
-    def _keyless(self) -> EngineUnavailableError:
+    def _missing_key(self) -> EngineUnavailableError:
         config = self._config
         text = (
             f"{config.interface}: there is no key for {config.model_name}: set {key_names(config)}"
@@ -200,8 +201,8 @@ class ChatModels:
         return client
 
     def _connect(self, model: BaseChatModel) -> None:
-        """Give a model of Anthropic its own connections; it has no setting for that."""
-        from anthropic import AsyncAnthropic  # noqa: PLC0415  # there if the model could be made
+        """Replace the connections of an Anthropic model, which has no setting for them."""
+        from anthropic import AsyncAnthropic  # noqa: PLC0415  # installed, since the model was created
 
         settings: dict[str, Any] = getattr(model, "_client_params")  # noqa: B009
         client = self._client(settings.get("base_url"))

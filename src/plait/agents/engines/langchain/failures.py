@@ -1,4 +1,4 @@
-"""What a failure of a model means for those who configured it."""
+"""Translates failures of models to errors with advice."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from plait.models.endpoints import origin_of
 _UNAUTHORIZED = (401, 403)
 _NOT_FOUND = 404
 _TOO_MANY = 429
-_SERVER_FAULT = 500
+_SERVER_ERROR = 500
 
 
 def failure_of_model(
     error: Exception, config: ModelConfig, redact: Redactor
 ) -> AgentExecutionError:
-    """Make the error that ends a run, without secrets; raise it outside of the handler."""
-    said = redact.excerpt(str(error) or type(error).__name__)
+    """Create the redacted error that ends a run; raise it outside of the handler."""
+    excerpt = redact.excerpt(str(error) or type(error).__name__)
     status = getattr(error, "status_code", None)
     advice = _advice(error, status if isinstance(status, int) else None, config)
-    text = f"{config.interface}: {config.model_name}: {advice}: {type(error).__name__}: {said}"
+    text = f"{config.interface}: {config.model_name}: {advice}: {type(error).__name__}: {excerpt}"
     failure = AgentExecutionError(text, status=status if isinstance(status, int) else None)
     failure.__cause__ = error
     without_secrets(failure, redact)
@@ -34,15 +34,15 @@ def failure_of_model(
 def _advice(error: Exception, status: int | None, config: ModelConfig) -> str:
     where = _where(config)
     if status in _UNAUTHORIZED:
-        return f"{where} refuses the key: check {key_names(config)}"
+        return f"{where} rejects the key: check {key_names(config)}"
     if status == _NOT_FOUND:
         return f"{where} does not know the model, or the URL is wrong: check model_name"
     if status == _TOO_MANY:
-        return f"{where} is asked too often, or the quota is used up: wait, or raise max_retries"
-    if status is not None and status >= _SERVER_FAULT:
-        return f"{where} has a fault: try again later"
+        return f"{where} limits the rate, or the quota is used up: wait, or raise max_retries"
+    if status is not None and status >= _SERVER_ERROR:
+        return f"{where} failed: try again later"
     if status is not None:
-        return f"{where} refuses the request"
+        return f"{where} rejects the request"
     if isinstance(error, TimeoutError | ModelTimeoutError):
         return f"{where} did not answer in time: raise request_timeout"
     if isinstance(error, ConnectionError | ModelConnectionError):

@@ -1,8 +1,9 @@
-"""Messages of plait as LangChain's, and back."""
+"""Messages of plait and of LangChain, and the state that a stopped graph left."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from langchain_core.messages import (
@@ -18,71 +19,73 @@ from plait.traces.messages.content import TextContent, ThinkingContent
 from plait.traces.messages.from_langchain import message_from_any
 from plait.traces.messages.message import Message, Role
 from plait.traces.messages.usage import UsageMetadata
+from plait.traces.raw import DEFAULT_FORMAT, TraceFormatConfig, messages_to_raw_trace
 
-_MADE_FOR = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
-"""Where LangChain puts what was written to Anthropic's cache, if it is known for how long."""
+logger = logging.getLogger("plait.agents.engines")
+
+_CACHE_WRITES = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
+"""LangChain's names for tokens written to Anthropic's cache with a known lifetime."""
 
 
 def messages_from_langchain(messages: Iterable[BaseMessage]) -> list[Message]:
-    """Translate messages of LangChain; the status of tool messages is kept.
+    """Convert messages of LangChain; the status of tool messages is kept.
 
     Raises:
-        ValueError: A message is of a kind that plait does not have.
+        ValueError: A message has an unknown type.
     """
     return [message_from_any(message) for message in messages]
 
 
 def messages_to_langchain(messages: Iterable[Message]) -> list[BaseMessage]:
-    """Translate messages for LangChain; a message with two results of tools becomes two.
+    """Convert messages for LangChain; a message with two tool results becomes two.
 
-    What a model thought goes back only with the seal of its provider: none takes it without.
+    Thinking is kept only with its signature: providers reject it without.
     """
     names: dict[str, str] = {}
-    made: list[BaseMessage] = []
+    converted: list[BaseMessage] = []
     for message in messages:
         match message.role:
             case Role.SYSTEM:
-                made.append(SystemMessage(message.text))
+                converted.append(SystemMessage(message.text))
             case Role.USER:
-                made.append(HumanMessage(message.text))
+                converted.append(HumanMessage(message.text))
             case Role.ASSISTANT:
                 names.update((call.id, call.name) for call in message.tool_calls)
-                made.append(_said(message))
+                converted.append(_ai_message(message))
             case Role.TOOL:
-                made += _results(message, names)
-    return made
+                converted += _tool_messages(message, names)
+    return converted
 
 
 def usage_from_langchain(message: AIMessage) -> UsageMetadata | None:
-    """Read what an answer needed, as the provider counts; `None` if it did not say."""
-    told = message.usage_metadata
-    if told is None:
+    """Return the usage of an answer as the provider counts it; `None` if it reports none."""
+    usage = message.usage_metadata
+    if usage is None:
         return None
-    details = cast("Mapping[str, int | None]", told.get("input_token_details") or {})
+    details = cast("Mapping[str, int | None]", usage.get("input_token_details") or {})
     read = details.get("cache_read")
-    made = sum(details.get(name) or 0 for name in _MADE_FOR) or details.get("cache_creation")
-    given = told["input_tokens"]
+    written = sum(details.get(name) or 0 for name in _CACHE_WRITES) or details.get("cache_creation")
+    input_tokens = usage["input_tokens"]
     if message.response_metadata.get("model_provider") == "anthropic":
-        # LangChain adds what Anthropic counts apart.
-        given -= (read or 0) + (made or 0)
-    written = told["output_tokens"]
+        # LangChain adds the cached tokens, which Anthropic counts separately.
+        input_tokens -= (read or 0) + (written or 0)
     return UsageMetadata(
-        input_tokens=given,
-        output_tokens=written,
-        total_tokens=given + written,
+        input_tokens=input_tokens,
+        output_tokens=usage["output_tokens"],
+        total_tokens=input_tokens + usage["output_tokens"],
         cache_read_tokens=read,
-        cache_creation_tokens=made,
+        cache_creation_tokens=written,
         model=model_name_of(message),
     )
 
 
 def model_name_of(message: AIMessage) -> str | None:
     """Return the model that answered, as the provider names it."""
-    told = message.response_metadata
-    return told.get("model_name") or told.get("model")
+    metadata = message.response_metadata
+    return metadata.get("model_name") or metadata.get("model")
 
 
-def _said(message: Message) -> AIMessage:
+def _ai_message(message: Message) -> AIMessage:
     blocks: list[dict[str, Any]] = []
     for block in message.content:
         match block:
@@ -101,7 +104,7 @@ def _said(message: Message) -> AIMessage:
     return AIMessage(cast("str | list[str | dict[str, Any]]", content), tool_calls=calls)
 
 
-def _results(message: Message, names: Mapping[str, str]) -> list[ToolMessage]:
+def _tool_messages(message: Message, names: Mapping[str, str]) -> list[ToolMessage]:
     return [
         ToolMessage(
             content=result.content,
@@ -111,3 +114,53 @@ def _results(message: Message, names: Mapping[str, str]) -> list[ToolMessage]:
         )
         for result in message.tool_results
     ]
+
+
+def extract_partial_agent_state(
+    error: BaseException,
+    agent: Any,
+    config: Mapping[str, Any] | None,
+    input_messages: Sequence[BaseMessage],
+) -> dict[str, Any]:
+    """Return the state of a stopped graph, with its `messages`.
+
+    It is taken from `error.state`, the checkpointer, or `error.messages`; else it holds only the
+    input messages.
+    """
+    state = _state_of(getattr(error, "state", None))
+    if state is None and agent is not None and config is not None:
+        state = _state_of(_saved_values(agent, config))
+    if state is None:
+        state = _state_of({"messages": getattr(error, "messages", None)})
+    if state is None:
+        logger.warning("the messages before %s are not known", type(error).__name__)
+        state = {"messages": list(input_messages)}
+    return state
+
+
+def harmonize_agent_response(response: object, config: TraceFormatConfig = DEFAULT_FORMAT) -> str:
+    """Write the response of a graph as a raw trace: a state with `messages`, messages, or one."""
+    content = response
+    if isinstance(response, Mapping):
+        state = cast("Mapping[str, object]", response)
+        content = state.get("messages", state)
+    is_list = isinstance(content, list | tuple)
+    messages = cast("Sequence[object]", content) if is_list else [content]
+    return messages_to_raw_trace(map(message_from_any, messages), config)
+
+
+def _saved_values(agent: Any, config: Mapping[str, Any]) -> object:
+    try:
+        return agent.get_state(config).values
+    except Exception as error:  # noqa: BLE001  # boundary: any checkpointer, or none
+        logger.debug("the graph has no state: %r", error)
+        return None
+
+
+def _state_of(values: object) -> dict[str, Any] | None:
+    if isinstance(values, list):
+        values = {"messages": cast("list[object]", values)}
+    if not isinstance(values, Mapping):
+        return None
+    state = dict(cast("Mapping[str, Any]", values))
+    return state if state.get("messages") else None

@@ -1,4 +1,4 @@
-"""From the configuration of middleware to the middleware of a LangChain agent."""
+"""Creates LangChain middleware from an `AgentMiddlewareConfig`."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, ToolCall, ToolMessage
 from typing_extensions import override
 
-from plait.agents.engines.langchain.summaries import Heard, Summaries
+from plait.agents.engines.langchain.summaries import OnSummary, Summaries
 from plait.agents.middleware_config import AgentMiddlewareConfig, PromptCachingConfig
 from plait.errors import ConfigError
 
 logger = logging.getLogger("plait.agents.engines")
 
-_USUAL_CONTEXT = 100_000
-"""The tokens that a model of which nothing is known is taken to read."""
+_DEFAULT_CONTEXT = 100_000
+"""The context tokens of a model if nothing is configured."""
 
-Refused = Callable[[ToolCall, ToolMessage], None]
-"""Hears of each call that may not be made any more, and of what the model reads instead."""
+OnRejected = Callable[[ToolCall, ToolMessage], None]
+"""Called with each call over the limit, and the message that answers it."""
 
 
 def build_agent_middleware(
@@ -44,26 +44,24 @@ def build_agent_middleware(
     max_turns: int | None = None,
     request_timeout: float | None = None,
     make_model: Callable[[str], BaseChatModel] | None = None,
-    refused: Refused | None = None,
-    heard: Heard | None = None,
+    on_rejected: OnRejected | None = None,
+    on_summary: OnSummary | None = None,
 ) -> list[AgentMiddleware[Any, Any, Any]]:
-    """Build what stands around the turns of an agent, outermost first.
+    """Create the middleware of an agent, outermost first.
 
-    Nothing in it makes up an answer: a used-up limit of model calls and a model that cannot be
-    asked raise, whatever `exit_behavior` and `on_failure` say. `base_model` summarises where the
-    configuration names no other model; `make_model` makes that one.
+    None of it invents an answer: the limit of model calls and a model that fails raise, whatever
+    `exit_behavior` and `on_failure` say. `base_model` summarises if the configuration names no
+    other model; `make_model` creates that one.
     """
     limits, retry, tools = config.limits, config.model_retry, config.tool_retry
-    turns = (
-        limits.model_call_limit if max_turns is None else min(max_turns, limits.model_call_limit)
-    )
+    turns = min(limits.model_call_limit, max_turns or limits.model_call_limit)
     stack: list[AgentMiddleware[Any, Any, Any]] = [
         *_prompt_caching(config.prompt_caching, interface, provider),
         ModelCallLimitMiddleware(run_limit=turns, exit_behavior="error"),
         LimitedTools(
             run_limit=limits.tool_call_limit,
             exit_behavior="continue" if limits.exit_behavior == "end" else "error",
-            refused=refused,
+            on_rejected=on_rejected,
         ),
         ModelRetryMiddleware(
             max_retries=retry.max_retries,
@@ -88,54 +86,63 @@ def build_agent_middleware(
     summaries = config.summarization
     model = base_model
     if summaries.enabled and summaries.model is not None:
-        model = _made(summaries.model, provider, make_model)
+        model = _chat_model(summaries.model, provider, make_model)
     if summaries.enabled and model is not None:
-        stack.append(
-            Summaries(
-                model,
-                trigger_tokens=trigger_tokens(config, max_context_tokens),
-                keep_messages=summaries.keep_messages,
-                attempts=retry.max_retries + 1,
-                heard=heard,
-            )
-        )
+        stack.append(_summaries(config, model, max_context_tokens, on_summary))
     return stack
 
 
+def _summaries(
+    config: AgentMiddlewareConfig,
+    model: BaseChatModel,
+    max_context_tokens: int | None,
+    on_summary: OnSummary | None,
+) -> Summaries:
+    return Summaries(
+        model,
+        trigger_tokens=trigger_tokens(config, max_context_tokens),
+        keep_messages=config.summarization.keep_messages,
+        attempts=config.model_retry.max_retries + 1,
+        on_summary=on_summary,
+    )
+
+
 def trigger_tokens(config: AgentMiddlewareConfig, max_context_tokens: int | None) -> int:
-    """Say at how many tokens a conversation is summarised."""
+    """Return the number of tokens from which on a conversation is summarised."""
     summaries = config.summarization
-    usual = max(1, int(_USUAL_CONTEXT * summaries.trigger_fraction))
-    return summaries.trigger_tokens or max_context_tokens or usual
+    default = max(1, int(_DEFAULT_CONTEXT * summaries.trigger_fraction))
+    return summaries.trigger_tokens or max_context_tokens or default
 
 
 class LimitedTools(ToolCallLimitMiddleware[Any, Any]):
-    """LangChain's limit of tool calls, which also says what it refuses."""
+    """LangChain's limit of tool calls, with a callback for rejected calls."""
 
-    def __init__(self, *, refused: Refused | None = None, **settings: Any) -> None:
+    def __init__(self, *, on_rejected: OnRejected | None = None, **settings: Any) -> None:
         super().__init__(**settings)
-        self._refused = refused
+        self._on_rejected = on_rejected
 
     @property
     @override
     def name(self) -> str:
-        """The name of what it stands for."""
+        """The name of LangChain's own class."""
         return ToolCallLimitMiddleware.__name__
 
     @override
     def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
-        """Count the calls, and refuse those over the limit."""
+        """Count the calls, and reject those over the limit."""
         update = super().after_model(state, runtime)
-        if self._refused is not None and update is not None and update.get("messages"):
-            last = next(one for one in reversed(state["messages"]) if isinstance(one, AIMessage))
+        if self._on_rejected is not None and update is not None and update.get("messages"):
+            last = next(
+                message for message in reversed(state["messages"]) if isinstance(message, AIMessage)
+            )
             calls = {call["id"]: call for call in last.tool_calls}
             for message in update["messages"]:
-                self._refused(calls[message.tool_call_id], message)
+                self._on_rejected(calls[message.tool_call_id], message)
         return update
 
 
 class RequestTimeout(AgentMiddleware[Any, Any, Any]):
-    """Bounds one request to the model, however slowly its answer trickles in."""
+    """Limits the time of one request to the model, including its stream."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
@@ -147,7 +154,7 @@ class RequestTimeout(AgentMiddleware[Any, Any, Any]):
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any]:
-        """Ask the model; a blocking request can only be bounded by its client."""
+        """Call the model; only its client can limit a blocking request."""
         return handler(request)
 
     @override
@@ -156,7 +163,7 @@ class RequestTimeout(AgentMiddleware[Any, Any, Any]):
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
-        """Ask the model, and give up in time."""
+        """Call the model within the time limit."""
         limit = asyncio.timeout(self._seconds)
         try:
             async with limit:
@@ -191,7 +198,7 @@ def _prompt_caching(
     ]
 
 
-def _made(
+def _chat_model(
     name: str, provider: str | None, make: Callable[[str], BaseChatModel] | None
 ) -> BaseChatModel:
     if make is not None:

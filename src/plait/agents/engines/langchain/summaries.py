@@ -1,4 +1,4 @@
-"""Middleware that replaces what was said long ago by a summary."""
+"""Middleware that replaces old messages by a summary."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing_extensions import override
 
 from plait._support.exception_groups import one_line
 
-Heard = Callable[[AIMessage], None]
-"""Hears of each answer of a model that summarises."""
+OnSummary = Callable[[AIMessage], None]
+"""Called with each answer of the model that summarises."""
 
-_MOST_OF_TOOLS = 1000
-"""Letters of what a tool answered that the summariser reads."""
+_TOOL_CHARACTERS = 1000
+"""How much of a tool result the summariser reads."""
 
-_MOST_OF_OTHERS = 500
+_CHARACTERS = 500
 
 _PROMPT = """\
 Summarise this conversation for the assistant, who will go on with the task and read only your \
@@ -32,7 +32,7 @@ Answer with the summary alone.
 
 
 class Summaries(SummarizationMiddleware[Any, Any]):
-    """LangChain's middleware, with a prompt and a form of its own."""
+    """LangChain's middleware, with our own prompt and message format."""
 
     def __init__(
         self,
@@ -41,22 +41,22 @@ class Summaries(SummarizationMiddleware[Any, Any]):
         trigger_tokens: int,
         keep_messages: int,
         attempts: int,
-        heard: Heard | None = None,
+        on_summary: OnSummary | None = None,
     ) -> None:
-        asked = model.with_retry(
-            retry_if_exception_type=cast("Any", _may_pass), stop_after_attempt=attempts
+        retrying = model.with_retry(
+            retry_if_exception_type=cast("Any", _is_transient), stop_after_attempt=attempts
         )
 
-        def told(answer: AIMessage) -> str:
-            if heard is not None:
-                heard(answer)
+        def text_of(answer: AIMessage) -> str:
+            if on_summary is not None:
+                on_summary(answer)
             return answer.text
 
         def summarize(messages: list[AnyMessage]) -> str:
-            return told(asked.invoke(prompt_for(messages)))
+            return text_of(retrying.invoke(prompt_for(messages)))
 
         async def asummarize(messages: list[AnyMessage]) -> str:
-            return told(await asked.ainvoke(prompt_for(messages)))
+            return text_of(await retrying.ainvoke(prompt_for(messages)))
 
         super().__init__(
             model,
@@ -74,7 +74,7 @@ class Summaries(SummarizationMiddleware[Any, Any]):
 
 
 def prompt_for(messages: Sequence[AnyMessage]) -> str:
-    """Write down a conversation for the model that summarises; what begins it stays whole."""
+    """Write a conversation for the model that summarises; the first message is not shortened."""
     first, *rest = messages
     lines = [f"User: {first.text}" if isinstance(first, HumanMessage) else _line(first)]
     return _PROMPT.format(conversation="\n".join([*lines, *map(_line, rest)]))
@@ -84,19 +84,19 @@ def _line(message: AnyMessage) -> str:
     match message:
         case ToolMessage():
             failed = " failed" if message.status == "error" else ""
-            return f"Tool {message.name}{failed}: {one_line(message.text, _MOST_OF_TOOLS)}"
+            return f"Tool {message.name}{failed}: {one_line(message.text, _TOOL_CHARACTERS)}"
         case AIMessage():
             calls = "".join(
                 f" [calls {call['name']} {_json(call['args'])}]" for call in message.tool_calls
             )
-            return f"Assistant: {one_line(message.text, _MOST_OF_OTHERS)}{calls}"
+            return f"Assistant: {one_line(message.text, _CHARACTERS)}{calls}"
         case _:
-            return f"{message.type.title()}: {one_line(message.text, _MOST_OF_OTHERS)}"
+            return f"{message.type.title()}: {one_line(message.text, _CHARACTERS)}"
 
 
 def _json(value: object) -> str:
-    return one_line(json.dumps(value, ensure_ascii=False, default=str), _MOST_OF_OTHERS)
+    return one_line(json.dumps(value, ensure_ascii=False, default=str), _CHARACTERS)
 
 
-def _may_pass(error: BaseException) -> bool:
+def _is_transient(error: BaseException) -> bool:
     return isinstance(error, Exception) and getattr(error, "is_retryable", True)

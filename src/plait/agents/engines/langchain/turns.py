@@ -146,7 +146,7 @@ class Turns(AgentMiddleware[Any, Any, Any]):
         )
         return message
 
-    def refused(self, call: ToolCall, message: ToolMessage) -> None:
+    def on_rejected(self, call: ToolCall, message: ToolMessage) -> None:
         """Record a call that other middleware rejects."""
         self._record_rejected(call, message.text)
 

@@ -14,8 +14,7 @@ from plait import AgentConfig, ConfigError, Message, ModelConfig, StaticTool, To
 from plait._support.redact import Redactor
 from plait.agents.agent_run import AgentRun
 from plait.agents.engines.claude_agent_sdk.bridge import Bridge
-from plait.agents.engines.claude_agent_sdk.options import options_for
-from plait.agents.engines.claude_agent_sdk.pass_through import cli_config
+from plait.agents.engines.claude_agent_sdk.options import cli_config, options_for
 from plait.agents.engines.claude_agent_sdk.tools import cli_tools
 from plait.agents.engines.claude_agent_sdk.turns import Turns
 from plait.agents.run_tools import tools_of_run

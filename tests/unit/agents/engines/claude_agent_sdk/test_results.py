@@ -51,7 +51,7 @@ def test_turns_that_are_used_up_are_a_limit() -> None:
         ("API Error: 429", 429, "max_retries"),
         ("API Error: 529", 529, "try again later"),
         ("API Error: 400", 400, "settings of the ModelConfig"),
-        ("Prompt is too long", 413, "less to read"),
+        ("Prompt is too long", 413, "shorten the input"),
         ("Not logged in · Please run /login", None, "ANTHROPIC_API_KEY"),
         ("Request timed out", None, "request_timeout"),
         ("API Error: Connection refused", None, "anthropic_base_url"),

@@ -10,11 +10,11 @@ from inline_snapshot import snapshot
 
 from plait import Message
 from plait.agents import claude_tool_messages_to_raw_trace
+from plait.agents.anthropic_api import usage_from_anthropic
 from plait.agents.engines.claude_tool.messages import (
     message_from_anthropic,
     messages_from_anthropic,
     messages_to_anthropic,
-    usage_from_anthropic,
 )
 from plait.traces import (
     Role,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from plait import AgentConfig, ConfigError, Message, ModelConfig, get_agent
-from plait.agents.model_config import anthropic_url
+from plait.agents.anthropic_api import anthropic_url
 
 
 def config(url: str | None, interface: str = "claude_tool") -> ModelConfig:

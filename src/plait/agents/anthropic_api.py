@@ -1,0 +1,104 @@
+"""The parts of Anthropic's API that several engines share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, cast
+
+from plait.agents.model_config import ModelConfig
+from plait.errors import ConfigError
+from plait.models.endpoints import endpoint_fault
+from plait.traces.messages.from_mcp import decoded_bytes, media_line
+from plait.traces.messages.usage import UsageMetadata
+
+NO_KEY: Final = "none"
+"""Sent to an endpoint on this machine, which needs no key."""
+
+UNFINISHED: Final = ("pause_turn", "compaction")
+"""Stop reasons after which the model continues with the next request."""
+
+TRUNCATED: Final = ("max_tokens", "model_context_window_exceeded")
+"""Stop reasons of an answer that is incomplete."""
+
+
+def anthropic_url(config: ModelConfig, environment: Mapping[str, str] = os.environ) -> str | None:
+    """Return the URL of the API, if the configuration or `ANTHROPIC_BASE_URL` sets one.
+
+    Raises:
+        ConfigError: A key must not be sent to that URL.
+    """
+    name, url = "anthropic_base_url", config.anthropic_base_url
+    if url is None:
+        name, url = "ANTHROPIC_BASE_URL", environment.get("ANTHROPIC_BASE_URL")
+    if not url:
+        return None
+    if (fault := endpoint_fault(url, secret=True)) is not None:
+        raise ConfigError(f"{name} cannot be used: {fault}")
+    return url
+
+
+def advice_for(status: int, config: ModelConfig) -> str:
+    """Return what to do about an HTTP error of the API."""
+    match status:
+        case 401 | 403:
+            return "check ANTHROPIC_API_KEY, or anthropic_api_key of the ModelConfig"
+        case 404:
+            return f"check model_name, which is {config.model_name!r}, and anthropic_base_url"
+        case 413:
+            return "shorten the input of the agent"
+        case 429:
+            return "wait, or raise max_retries"
+        case _ if status >= 500:
+            return "the provider failed: try again later, or raise max_retries"
+        case _:
+            return "check the settings of the ModelConfig"
+
+
+def truncated_call(stop_reason: str, max_tokens: int) -> str:
+    """Return the error text for an answer that ends inside a tool call."""
+    return (
+        f"the answer of the model ended in the middle of a call ({stop_reason}): raise max_tokens, "
+        f"which is {max_tokens}, or shorten the input"
+    )
+
+
+def usage_from_anthropic(usage: object) -> UsageMetadata:
+    """Convert the usage of an answer, an object or JSON."""
+    inputs, outputs = (field_of(usage, "input_tokens") or 0, field_of(usage, "output_tokens") or 0)
+    return UsageMetadata(
+        input_tokens=inputs,
+        output_tokens=outputs,
+        total_tokens=inputs + outputs,
+        cache_read_tokens=field_of(usage, "cache_read_input_tokens"),
+        cache_creation_tokens=field_of(usage, "cache_creation_input_tokens"),
+    )
+
+
+def blocks_of(content: object) -> Sequence[object]:
+    """Return the blocks of a message or a tool result."""
+    if content is None or content == "":
+        return []
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return list(cast("Iterable[object]", content))
+
+
+def line_from_block(block: object) -> str:
+    """Write a block as text; a line describes what is not text."""
+    match field_of(block, "type"):
+        case "text":
+            return str(field_of(block, "text") or "")
+        case "image":
+            source = field_of(block, "source")
+            data = str(field_of(source, "data") or "")
+            return media_line("image", field_of(source, "media_type"), decoded_bytes(data))
+        case kind:
+            return f"[{kind}]"
+
+
+def field_of(value: object, name: str) -> Any:
+    """Return a field of an object of the SDK, or of JSON; `None` if it has none."""
+    if isinstance(value, dict):
+        return cast("dict[str, Any]", value).get(name)
+    return getattr(value, name, None)
