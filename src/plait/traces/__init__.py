@@ -1,4 +1,4 @@
-"""What happened in a run of an agent: events, written as they happen, and what is made of them."""
+"""Traces: the events of a run, written as they happen, and what is derived from them."""
 
 from plait._support.front_door import lazy_exports
 

@@ -1,4 +1,4 @@
-"""Events as lines of JSON, and back."""
+"""Encodes events as lines of JSON, and decodes them."""
 
 from __future__ import annotations
 
@@ -8,78 +8,77 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from typing import Any, cast
 
+from cachetools import LRUCache
+
 from plait._support.redact import HIDDEN
 from plait.traces.events import KINDS, VERSION, TraceEvent, Turn
 from plait.traces.messages.message import Message
 from plait.traces.messages.usage import UsageMetadata
 
 Redact = Callable[[str], str]
-"""Returns a text without its secrets."""
+"""Removes the secrets from a text."""
 
 _PROBE = "some-value"
-"""What is put behind a name to find out whether it is the name of a secret."""
+"""A value to find out whether the redactor hides values of a name."""
 
-_MOST_NAMES = 1000
-"""How many names are remembered; the arguments of tools may have any."""
-
-_PLAIN = frozenset({"run", "id", "parent", "time", "at", "question_hash"})
-"""What the recorder made itself, and holds no secret."""
+_WITHOUT_SECRETS = frozenset({"run", "id", "parent", "time", "at", "question_hash"})
+"""The fields that the recorder fills itself."""
 
 
 def line_from_event(event: TraceEvent, cleaner: Cleaner | None = None) -> bytes:
-    """Write an event as one line, its line break included; what is not known is left out."""
-    told: dict[str, object] = {"v": VERSION, "event": event.kind}
-    for one in fields(event):
-        value: object = getattr(event, one.name)
+    """Encode an event as one line with its line break; fields that are `None` are left out."""
+    data: dict[str, object] = {"v": VERSION, "event": event.kind}
+    for field in fields(event):
+        value: object = getattr(event, field.name)
         if value is None:
             continue
-        shown = plain(value)
-        if cleaner is not None and one.name not in _PLAIN:
-            shown = cleaner.clean(shown, one.name)
-        told[one.name] = shown
-    text = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+        value = plain(value)
+        if cleaner is not None and field.name not in _WITHOUT_SECRETS:
+            value = cleaner.clean(value, field.name)
+        data[field.name] = value
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     try:
         return text.encode() + b"\n"
-    except UnicodeEncodeError:  # half of a character, which only an escape can hold
-        return json.dumps(told, separators=(",", ":")).encode() + b"\n"
+    except UnicodeEncodeError:  # a lone surrogate, which needs an escape
+        return json.dumps(data, separators=(",", ":")).encode() + b"\n"
 
 
 def event_from_line(line: bytes) -> TraceEvent | None:
-    """Read one line; `None` for an event of a kind that is not known here.
+    """Decode one line; `None` for an unknown kind of event.
 
     Raises:
-        ValueError: It is no event, or one of a later version of the format.
+        ValueError: It is not an event, or has a later version of the format.
     """
-    data: object = json.loads(line)
-    if not isinstance(data, dict) or "event" not in data or "v" not in data:
+    value: object = json.loads(line)
+    if not isinstance(value, dict) or "event" not in value or "v" not in value:
         raise ValueError("not an event")
-    told = cast("dict[str, Any]", data)
-    if not isinstance(told["v"], int) or told["v"] > VERSION:
-        raise LaterVersionError(f"version {told['v']} of the format is not known here")
-    kind = KINDS.get(told["event"])
+    data = cast("dict[str, Any]", value)
+    if not isinstance(data["v"], int) or data["v"] > VERSION:
+        raise LaterVersionError(f"version {data['v']} of the format is not supported")
+    kind = KINDS.get(data["event"])
     if kind is None:
         return None
     try:
-        return kind(**_known(kind, told))
+        return kind(**_fields_of(kind, data))
     except (TypeError, AttributeError) as error:
         raise ValueError(f"not an event: {error}") from error
 
 
 class LaterVersionError(ValueError):
-    """A line is of a version of the format that came after this package."""
+    """A line has a later version of the format than this package."""
 
 
-def _known(kind: type[TraceEvent], told: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for one in fields(kind):
-        if one.name in told:
-            found[one.name] = _read(kind, one.name, told[one.name])
-        elif one.default is MISSING and one.default_factory is MISSING:
-            raise ValueError(f"an event of the kind {kind.kind} has {one.name}")
-    return found
+def _fields_of(kind: type[TraceEvent], data: Mapping[str, Any]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for field in fields(kind):
+        if field.name in data:
+            values[field.name] = _decoded(kind, field.name, data[field.name])
+        elif field.default is MISSING and field.default_factory is MISSING:
+            raise ValueError(f"an event of the kind {kind.kind} needs {field.name}")
+    return values
 
 
-def _read(kind: type[TraceEvent], name: str, value: Any) -> Any:
+def _decoded(kind: type[TraceEvent], name: str, value: Any) -> Any:
     match name:
         case "run":
             return str(value)
@@ -90,7 +89,7 @@ def _read(kind: type[TraceEvent], name: str, value: Any) -> Any:
         case "message" if kind is Turn:
             return Message.from_dict(value)
         case "messages":
-            return tuple(Message.from_dict(one) for one in value)
+            return tuple(Message.from_dict(message) for message in value)
         case "usage":
             return UsageMetadata.from_dict(value)
         case "servers" | "tools" | "notes":
@@ -100,7 +99,7 @@ def _read(kind: type[TraceEvent], name: str, value: Any) -> Any:
 
 
 def plain(value: object) -> object:
-    """Turn a value into what JSON can hold; anything unknown becomes its text."""
+    """Convert a value to JSON types; an unknown type becomes its text."""
     match value:
         case None | bool() | int() | str():
             return value
@@ -118,14 +117,14 @@ def plain(value: object) -> object:
 
 
 class Cleaner:
-    """Takes the secrets out of plain data; what it has learned of names it remembers."""
+    """Redacts plain data; it remembers which names are those of secrets."""
 
     def __init__(self, redact: Redact) -> None:
         self._redact = redact
-        self._names: dict[str, tuple[str, bool]] = {}
+        self._names: LRUCache[str, tuple[str, bool]] = LRUCache(1000)
 
     def clean(self, value: object, name: str = "") -> object:
-        """Return the data without its secrets; a name such as `password` tells one too."""
+        """Return the data without secrets, which a name such as `password` marks too."""
         match value:
             case str() if value:
                 return HIDDEN if name and self._name(name)[1] else self._redact(value)
@@ -133,17 +132,16 @@ class Cleaner:
                 items = cast("dict[str, object]", value).items()
                 return {self._name(key)[0]: self.clean(inner, key) for key, inner in items}
             case list():
-                return [self.clean(one, name) for one in cast("list[object]", value)]
+                return [self.clean(item, name) for item in cast("list[object]", value)]
             case _:
                 return value
 
     def _name(self, name: str) -> tuple[str, bool]:
-        """Return a name as it may be shown, and whether what it names is a secret."""
+        """Return the redacted name, and whether its value is a secret."""
         known = self._names.get(name)
         if known is None:
-            # A redactor knows secrets by what stands before them, too.
+            # A redactor also finds secrets by the name before them.
             labelled = f"{name}={_PROBE}"
             known = (self._redact(name), self._redact(labelled) != labelled)
-            if len(self._names) < _MOST_NAMES:
-                self._names[name] = known
+            self._names[name] = known
         return known

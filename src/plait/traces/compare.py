@@ -1,4 +1,4 @@
-"""What differs between two runs, once ids, times and usage are left aside."""
+"""Compares two runs without ids, times and usage."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from plait.traces.trace import Trace
 
 
 def comparable_messages(messages: list[Message]) -> list[Message]:
-    """Number the calls in their order instead of their ids, and leave usage out."""
+    """Replace the ids of calls by numbers, and remove the usage."""
     numbers: dict[str, str] = {}
     compared: list[Message] = []
     for message in messages:
-        # An id may come back in a later turn, and then means another call.
-        for place, call in enumerate(message.tool_calls, 1):
-            numbers[call.id] = f"{len(compared)}.{place}"
+        # A later turn may reuse an id for another call.
+        for number, call in enumerate(message.tool_calls, 1):
+            numbers[call.id] = f"{len(compared)}.{number}"
         blocks = [_numbered(block, numbers) for block in message.content]
         compared.append(Message(message.role, blocks))
     return compared
 
 
-def differences(one: Trace, other: Trace, *, names: tuple[str, str] = ("a", "b")) -> list[str]:
-    """Say what differs, as lines of a unified diff; no lines, if the runs did the same."""
-    return list(unified_diff(_lines(one), _lines(other), *names, lineterm=""))
+def differences(first: Trace, second: Trace, *, names: tuple[str, str] = ("a", "b")) -> list[str]:
+    """Return the lines of a unified diff; none if the runs are equal."""
+    return list(unified_diff(_lines(first), _lines(second), *names, lineterm=""))
 
 
 def _numbered(block: Content, numbers: dict[str, str]) -> Content:
@@ -40,12 +40,12 @@ def _numbered(block: Content, numbers: dict[str, str]) -> Content:
 
 
 def _lines(trace: Trace) -> list[str]:
-    asked = trace.started.messages if trace.started else ()
-    told = [
-        *(f"asked: {one.text}" for one in asked),
+    questions = trace.started.messages if trace.started else ()
+    lines = [
+        *(f"asked: {message.text}" for message in questions),
         messages_to_raw_trace(comparable_messages(trace.messages)),
         *([f"failure: {trace.failure.error}"] if trace.failure else []),
         f"ended: {trace.status}",
         f"answer: {trace.final_response}",
     ]
-    return "\n".join(told).split("\n")
+    return "\n".join(lines).split("\n")

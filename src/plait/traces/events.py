@@ -10,29 +10,29 @@ from plait.traces.messages.message import Message
 from plait.traces.messages.usage import UsageMetadata
 
 VERSION = 1
-"""The version of the format; a reader takes lines of this one and of earlier ones."""
+"""The version of the format; readers support it and all earlier ones."""
 
 Status = Literal["completed", "limit", "timeout", "failed", "cancelled"]
 """How a run ended."""
 
 Action = Literal["accept", "decline", "cancel"]
-"""How a question of a server was answered."""
+"""The answer to an elicitation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceEvent:
-    """What every event says."""
+    """The fields of every event."""
 
     kind: ClassVar[str]
 
     run: str
-    """The run that it belongs to; a file may hold several."""
+    """The id of its run; a file may contain several."""
 
     id: int
     """Its number in the run, from 0."""
 
     parent: int | None = None
-    """The event that it follows from: a call from a turn, a result from a call."""
+    """The event that caused it: the turn of a call, the call of a result."""
 
     time: str
     """The time of day, in UTC: `2026-02-03T04:05:06.789Z`."""
@@ -50,7 +50,7 @@ class RunStarted(TraceEvent):
     interface: str
     model: str | None = None
     messages: tuple[Message, ...] = ()
-    """What the agent was given."""
+    """The input of the agent."""
 
     question_hash: str | None = None
     """The MD5 of the question, by which a recording is found."""
@@ -58,7 +58,7 @@ class RunStarted(TraceEvent):
     task_id: str | None = None
     servers: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
-    """The tools that the agent could use: `server/tool`."""
+    """The tools of the agent: `server/tool`."""
 
     max_turns: int | None = None
     timeout_seconds: float | None = None
@@ -66,7 +66,7 @@ class RunStarted(TraceEvent):
     """The run that started this one."""
 
     plait: str | None = None
-    """The version of the package that wrote it."""
+    """The version of plait that wrote it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,18 +92,18 @@ class ToolCalled(TraceEvent):
 
     call_id: str
     name: str
-    """What the model calls it."""
+    """The name for the model."""
 
     server: str | None = None
     tool: str | None = None
-    """What the server calls it."""
+    """The name on the server."""
 
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolReturned(TraceEvent):
-    """A tool answered, or its call failed."""
+    """A tool returned a result, or its call failed."""
 
     kind: ClassVar[str] = "tool_result"
 
@@ -112,7 +112,7 @@ class ToolReturned(TraceEvent):
     server: str | None = None
     tool: str | None = None
     content: str = ""
-    """What the model reads of it."""
+    """The text for the model."""
 
     is_error: bool = False
     seconds: float | None = None
@@ -122,14 +122,14 @@ class ToolReturned(TraceEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retried(TraceEvent):
-    """A call is made once more."""
+    """A call is retried."""
 
     kind: ClassVar[str] = "retry"
 
     server: str
     tool: str
     attempt: int
-    """Which attempt begins: 2 is the first repetition."""
+    """The number of the attempt: 2 is the first retry."""
 
     call_id: str | None = None
     reason: str | None = None
@@ -138,21 +138,21 @@ class Retried(TraceEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Healed(TraceEvent):
-    """A server that was gone is there again."""
+    """A lost server is connected again."""
 
     kind: ClassVar[str] = "heal"
 
     server: str
     reason: str | None = None
-    """Why it was gone."""
+    """Why the connection was lost."""
 
     seconds: float | None = None
-    """How long it was gone."""
+    """How long it was lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elicited(TraceEvent):
-    """A server asked the user something."""
+    """A server sent an elicitation."""
 
     kind: ClassVar[str] = "elicitation"
 
@@ -165,7 +165,7 @@ class Elicited(TraceEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFailed(TraceEvent):
-    """Something ended the run that is no answer."""
+    """An error ended the run."""
 
     kind: ClassVar[str] = "failure"
 
@@ -178,7 +178,7 @@ class RunFailed(TraceEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded(TraceEvent):
-    """The run is over; a trace without this event is one of a run that was killed."""
+    """The run ended; a run that was killed has no such event."""
 
     kind: ClassVar[str] = "end"
 
@@ -192,8 +192,8 @@ class RunEnded(TraceEvent):
 
 
 KINDS: Mapping[str, type[TraceEvent]] = {
-    one.kind: one
-    for one in (
+    event.kind: event
+    for event in (
         RunStarted,
         Turn,
         ToolCalled,

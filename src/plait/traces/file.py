@@ -1,4 +1,4 @@
-"""The file that a trace is written to, while it happens."""
+"""Trace files: written while a run proceeds, and read afterwards."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ logger = logging.getLogger("plait.traces")
 
 
 class TraceFile:
-    """Appends whole lines; each one is with the system when `write` returns.
+    """Appends complete lines; each one is passed to the system when `write` returns.
 
-    So a run that is killed leaves all that had happened. Several runs, and several processes, may
-    write to one file. The file is readable by its owner only: a trace tells what an agent saw.
+    So a run that is killed leaves a trace of everything before. Several runs and processes may
+    write to one file. Only its owner may read the file, which contains what the agent read.
     """
 
     def __init__(self, path: str | Path) -> None:
-        """Open the file, and make it and its folder if need be.
+        """Open the file, and create it and its folder if needed.
 
         Raises:
             OSError: It cannot be written.
@@ -28,38 +28,38 @@ class TraceFile:
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
         self._file: int | None = os.open(self.path, flags, 0o600)
         self._lock = Lock()
-        self._torn = _ends_torn(self._file)
-        self._full = False
+        self._incomplete = _is_incomplete(self._file)
+        self._has_warned = False
 
     def write(self, line: bytes) -> None:
-        """Append a line; that it cannot be written is logged once, and ends nothing."""
+        """Append a line; a failure is logged once, and raises nothing."""
         with self._lock:
             if self._file is None:
                 return
             try:
-                self._append(b"\n" + line if self._torn else line)
+                self._append(b"\n" + line if self._incomplete else line)
             except OSError as error:
-                self._torn = True
-                if not self._full:
-                    self._full = True
+                self._incomplete = True
+                if not self._has_warned:
+                    self._has_warned = True
                     logger.warning("the trace %s cannot be written: %s", self.path, error.strerror)
 
     def close(self) -> None:
-        """Close the file; what is written afterwards is lost."""
+        """Close the file; later writes are ignored."""
         with self._lock:
             if self._file is not None:
                 os.close(self._file)
                 self._file = None
 
     def _append(self, data: bytes) -> None:
-        assert self._file is not None  # noqa: S101  # the lock is held, and it was looked at
-        # In one go, so that lines of several writers do not mix.
+        assert self._file is not None  # noqa: S101  # checked under the lock
+        # In one write, so that lines of several writers do not mix.
         while data:
             data = data[os.write(self._file, data) :]
-        self._torn = False
+        self._incomplete = False
 
 
-def _ends_torn(file: int) -> bool:
-    """Say whether a writer was killed in the middle of the last line."""
+def _is_incomplete(file: int) -> bool:
+    """Check whether the last line is incomplete, because its writer was killed."""
     size = os.fstat(file).st_size
     return size > 0 and os.pread(file, 1, size - 1) != b"\n"

@@ -1,4 +1,4 @@
-"""The last word of a trace, for those who grade answers."""
+"""The final answer of a trace, for grading."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NO_TEXT = "Final AI message has no text content (only tool calls)"
 
 
 def extract_final_ai_message(trace: str | Sequence[Message]) -> tuple[str | None, str | None]:
-    """Return the text of the last message of the model, or `None` and why there is none.
+    """Return the text of the last model message, or `None` and the reason.
 
     A text without headers is the answer itself.
     """
@@ -22,7 +22,7 @@ def extract_final_ai_message(trace: str | Sequence[Message]) -> tuple[str | None
 def prepare_evaluation_input(
     raw_trace: str | Sequence[Message], use_full_trace: bool
 ) -> tuple[str | Sequence[Message], str | None]:
-    """Return what is to be graded, and what went wrong: the whole trace, or its last message."""
+    """Return the input for grading, the whole trace or its last message, and an error."""
     if use_full_trace:
         return raw_trace, None
     text, error = extract_final_ai_message(raw_trace)
@@ -45,7 +45,7 @@ def _in_text(trace: str) -> tuple[str | None, str | None]:
     if not trace.strip():
         return None, "Empty or whitespace-only trace"
     lines = trace.strip().split("\n")
-    headers = [place for place, line in enumerate(lines) if _is_header(line)]
+    headers = [number for number, line in enumerate(lines) if _is_header(line)]
     if not headers:
         return trace.strip(), None
     last = headers[-1]

@@ -1,4 +1,4 @@
-"""A trace as a document for people."""
+"""Writes a trace as Markdown."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from plait.traces.trace import Trace
 
 
 def trace_to_markdown(trace: Trace) -> str:
-    """Write a run as Markdown: facts first, then what happened, in order."""
+    """Write a run as Markdown: a table of facts, then the events in order."""
     blocks = [f"# Run {trace.run}", _facts(trace)]
     for event in trace.events:
         blocks.extend(_blocks(event))
     if trace.ended is None:
-        blocks.append("*The trace ends here: the run was killed, or goes on.*")
+        blocks.append("*The trace ends here: the run was killed, or still runs.*")
     return "\n\n".join(blocks) + "\n"
 
 
@@ -63,18 +63,18 @@ def _blocks(event: TraceEvent) -> Iterator[str]:
             if event.message.text:
                 yield event.message.text
         case ToolCalled():
-            place = f" of `{event.server}`" if event.server else ""
-            yield f"### `{event.name}`{place}"
+            server = f" of `{event.server}`" if event.server else ""
+            yield f"### `{event.name}`{server}"
             yield _fenced(json.dumps(event.arguments, indent=2, ensure_ascii=False), "json")
         case ToolReturned():
-            took = "" if event.seconds is None else f" after {event.seconds:.2f} s"
-            yield f"`{event.name}` {'failed' if event.is_error else 'answered'}{took}:"
+            duration = "" if event.seconds is None else f" after {event.seconds:.2f} s"
+            yield f"`{event.name}` {'failed' if event.is_error else 'answered'}{duration}:"
             yield _fenced(event.content)
         case Retried():
-            why = f": {event.reason}" if event.reason else ""
-            yield f"*Attempt {event.attempt} of `{event.server}/{event.tool}`{why}*"
+            reason = f": {event.reason}" if event.reason else ""
+            yield f"*Attempt {event.attempt} of `{event.server}/{event.tool}`{reason}*"
         case Healed():
-            yield f"*`{event.server}` was gone, and came back.*"
+            yield f"*`{event.server}` was lost, and reconnected.*"
         case Elicited():
             yield f"*`{event.server}` asked: {event.question} ({event.action or 'no answer'})*"
         case RunFailed():

@@ -1,4 +1,4 @@
-"""Numbers about a run: how often which tools were called, and which calls look like failures."""
+"""Metrics of a run: tool calls, and calls that look like failures."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ _SUSPECT = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentMetrics:
-    """What an agent did, in numbers."""
+    """The metrics of an agent."""
 
     iterations: int = 0
     """How often the model answered."""
 
     tool_calls: int = 0
-    """How many results of tools there are."""
+    """The number of tool results."""
 
     tools_used: list[str] = field(default_factory=list[str])
 
     tool_call_counts: dict[str, int] = field(default_factory=dict[str, int])
 
     suspect_failed_tool_calls: int = 0
-    """Results that are errors, or whose words are those of errors."""
+    """Results that are errors, or contain words of errors."""
 
     suspect_failed_tools: list[str] = field(default_factory=list[str])
 
     limit_reached: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Describe them as plain data."""
+        """Return the metrics as plain data."""
         return asdict(self)
 
 
 def extract_agent_metrics(
     messages: Iterable[Message], *, limit_reached: bool = False
 ) -> AgentMetrics:
-    """Count what happened in these messages."""
+    """Count turns, tool calls and failures in messages."""
     iterations = 0
     names: dict[str, str] = {}
     used: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""One seam for observing: logs, spans and traces are listeners."""
+"""The observer protocol, which logs, spans and traces implement."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallTool:
-    """One attempt at one tool call."""
+    """One attempt of a tool call."""
 
     server: str
     tool: str
@@ -22,24 +22,24 @@ Operation = CallTool
 
 
 class Observer(Protocol):
-    """Sees an operation start and end; an exception that ends it passes through."""
+    """Observes the start and end of operations; exceptions pass through."""
 
     def around(self, operation: Operation) -> AbstractContextManager[None]:
-        """Return what wraps the operation."""
+        """Return a context manager for the operation."""
         ...
 
 
 def observe(observers: Sequence[Observer], operation: Operation) -> AbstractContextManager[None]:
-    """Return what runs a block under every observer, the first one outermost."""
+    """Return a context manager of all observers, the first one outermost."""
     if not observers:
         return nullcontext()
     if len(observers) == 1:
         return observers[0].around(operation)
-    return _under_all(observers, operation)
+    return _all_around(observers, operation)
 
 
 @contextmanager
-def _under_all(observers: Sequence[Observer], operation: Operation) -> Generator[None]:
+def _all_around(observers: Sequence[Observer], operation: Operation) -> Generator[None]:
     with ExitStack() as stack:
         for observer in observers:
             stack.enter_context(observer.around(operation))

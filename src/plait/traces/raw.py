@@ -1,4 +1,4 @@
-"""A trace as one text that people and graders read: a header line, then what was said."""
+"""The raw trace: messages as one text, each below a header line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CALLS_HEADER: Final = "Tool Calls:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceFormatConfig:
-    """How the text looks; the defaults are what other tools expect."""
+    """The format of a raw trace; other tools expect the defaults."""
 
     assistant_header: str = "--- AI Message ---"
 
@@ -39,7 +39,7 @@ class TraceFormatConfig:
     include_system_messages: bool = False
 
     tool_call_format: Literal["inline", "json"] = "inline"
-    """Arguments as Python writes them, or as indented JSON."""
+    """Arguments as Python literals, or as indented JSON."""
 
 
 DEFAULT_FORMAT: Final = TraceFormatConfig()
@@ -48,14 +48,14 @@ DEFAULT_FORMAT: Final = TraceFormatConfig()
 def messages_to_raw_trace(
     messages: Iterable[Message], config: TraceFormatConfig = DEFAULT_FORMAT
 ) -> str:
-    """Write messages as one text."""
+    """Write messages as a raw trace."""
     return config.message_separator.join(
         block for message in messages for block in _blocks(message, config)
     )
 
 
 def with_note(raw_trace: str, *, limit_reached: bool = False, timeout_reached: bool = False) -> str:
-    """Add why the run was stopped, if it was."""
+    """Append a note if the run reached its turn limit or timeout."""
     notes = [LIMIT_NOTE] * limit_reached + [TIMEOUT_NOTE] * timeout_reached
     return "\n\n".join([raw_trace, *notes]) if raw_trace else "\n\n".join(notes)
 
@@ -78,8 +78,8 @@ def _blocks(message: Message, config: TraceFormatConfig) -> Iterator[str]:
                 yield _block(config.thinking_header, message.thinking)
             calls = message.tool_calls if config.include_tool_calls else []
             if message.text or calls or not message.thinking:
-                said = [message.text] if message.text else []
-                yield _block(config.assistant_header, "\n".join([*said, *_calls(calls, config)]))
+                text = [message.text] if message.text else []
+                yield _block(config.assistant_header, "\n".join([*text, *_calls(calls, config)]))
 
 
 def _calls(calls: list[ToolUseContent], config: TraceFormatConfig) -> Iterator[str]:
@@ -90,8 +90,8 @@ def _calls(calls: list[ToolUseContent], config: TraceFormatConfig) -> Iterator[s
         yield f"   Call ID: {call.id}"
         if call.input:
             as_json = config.tool_call_format == "json"
-            shown = json.dumps(call.input, indent=2) if as_json else repr(call.input)
-            yield f"   Args: {shown}"
+            arguments = json.dumps(call.input, indent=2) if as_json else repr(call.input)
+            yield f"   Args: {arguments}"
 
 
 def _block(header: str, text: str) -> str:

@@ -1,4 +1,4 @@
-"""Reading trace files, those of runs that were killed included."""
+"""Reads trace files, including those of runs that were killed."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from plait.traces.trace import Trace
 
 
 def read_traces(path: str | Path) -> list[Trace]:
-    """Read every run of a file, in the order in which they began.
+    """Read all runs of a file, in the order of their starts.
 
-    A line that was torn when a run was killed is left out and counted in `damaged`.
+    An incomplete line of a killed run is skipped, and counted in `damaged`.
 
     Raises:
-        TraceFormatError: No line is an event, or one is of a later version.
+        TraceFormatError: No line is an event, or one has a later version.
         OSError: The file cannot be read.
     """
     return traces_from_bytes(Path(path).read_bytes(), name=str(path))
 
 
 def traces_from_bytes(data: bytes, *, name: str = "trace") -> list[Trace]:
-    """Do what `read_traces` does, with what stands in a file.
+    """Read all runs from the content of a file.
 
     Raises:
-        TraceFormatError: No line is an event, or one is of a later version.
+        TraceFormatError: No line is an event, or one has a later version.
     """
     runs: dict[str, list[TraceEvent]] = {}
     damaged = 0
@@ -43,23 +43,23 @@ def traces_from_bytes(data: bytes, *, name: str = "trace") -> list[Trace]:
         if event is not None:
             runs.setdefault(event.run, []).append(event)
     if not runs:
-        raise TraceFormatError(f"{name}: no line of it is an event of a trace")
+        raise TraceFormatError(f"{name}: no line is an event of a trace")
     return [Trace(run=run, events=tuple(events), damaged=damaged) for run, events in runs.items()]
 
 
 def read_trace(path: str | Path, run: str | None = None) -> Trace:
-    """Read one run: the one whose id begins so, or the last one.
+    """Read one run: the last one, or the one whose id starts with `run`.
 
     Raises:
-        TraceFormatError: The file is no trace, or has no such run, or several.
+        TraceFormatError: The file is not a trace, or has no such run, or several.
         OSError: The file cannot be read.
     """
     traces = read_traces(path)
     if run is None:
         return traces[-1]
-    found = [trace for trace in traces if trace.run.startswith(run)]
-    if len(found) != 1:
+    matches = [trace for trace in traces if trace.run.startswith(run)]
+    if len(matches) != 1:
         known = ", ".join(trace.run[:8] for trace in traces)
-        count = "no run" if not found else f"{len(found)} runs"
+        count = "no run" if not matches else f"{len(matches)} runs"
         raise TraceFormatError(f"{path}: {count} with an id like {run!r}; there are: {known}")
-    return found[0]
+    return matches[0]

@@ -1,4 +1,4 @@
-"""The recorder: engines tell it what happens, and it makes a trace of that."""
+"""The recorder, with which engines write the trace of a run."""
 
 from __future__ import annotations
 
@@ -36,29 +36,29 @@ from plait.traces.trace import Trace
 logger = logging.getLogger("plait.traces")
 
 Listener = Callable[[TraceEvent], None]
-"""Gets each event as it happens, secrets included."""
+"""Called with each event as it happens, without redaction."""
 
 Kind = TypeVar("Kind", bound=TraceEvent)
 
 
 class Sink(Protocol):
-    """Takes the lines of a trace."""
+    """Stores the lines of a trace."""
 
     def write(self, line: bytes) -> None:
-        """Keep a line."""
+        """Append a line."""
         ...
 
 
 def hash_question(text: str) -> str:
-    """Return the hash by which the answer to a question is found: the MD5 of its text."""
+    """Return the MD5 of a question, by which recordings are found."""
     return hashlib.md5(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
 
 
 class Recorder:
     """Records one run; every method may be called from any thread.
 
-    Without a sink it only keeps the events. What goes to the sink has passed `redact`; what is kept
-    has not, so that the result of a run is what was said.
+    Without a sink it only keeps the events. Lines for the sink are redacted; the kept events are
+    not, so that the result of a run is unchanged.
     """
 
     def __init__(
@@ -79,15 +79,15 @@ class Recorder:
         self._events: list[TraceEvent] = []
         self._open: dict[str, ToolCalled] = {}
         self._started: int | None = None
-        """The event with which the run began."""
+        """The id of the first `RunStarted`."""
         self._turn: int | None = None
-        """The event of the last turn."""
+        """The id of the last turn."""
         self._turns = 0
         self._lock = RLock()
 
     @property
     def trace(self) -> Trace:
-        """What has happened so far."""
+        """The trace so far."""
         with self._lock:
             return Trace(run=self.run, events=tuple(self._events))
 
@@ -105,9 +105,9 @@ class Recorder:
         timeout_seconds: float | None = None,
         parent_run: str | None = None,
     ) -> RunStarted:
-        """Say what the run is about; `tools` are `server/tool`.
+        """Record the start of a run; `tools` are `server/tool`.
 
-        Without a `question_hash`, it is the one of what the user said.
+        Without a `question_hash`, the user messages are hashed.
         """
         started = self._add(
             RunStarted,
@@ -135,7 +135,7 @@ class Recorder:
         usage: UsageMetadata | None = None,
         seconds: float | None = None,
     ) -> Turn:
-        """Say what the model answered."""
+        """Record an answer of the model."""
         with self._lock:
             self._turns += 1
             turn = self._add(
@@ -159,9 +159,9 @@ class Recorder:
         server: str | None = None,
         tool: str | None = None,
     ) -> ToolCalled:
-        """Say that a tool is about to be called; `name` is the model's, `tool` the server's."""
+        """Record a tool call before it is made; `name` is the model's, `tool` the server's."""
         with self._lock:
-            called = self._add(
+            call = self._add(
                 ToolCalled,
                 parent=self._turn,
                 call_id=call_id,
@@ -170,8 +170,8 @@ class Recorder:
                 tool=tool,
                 arguments=dict(arguments),
             )
-            self._open[call_id] = called
-            return called
+            self._open[call_id] = call
+            return call
 
     def tool_returned(
         self,
@@ -184,18 +184,18 @@ class Recorder:
         notes: Iterable[str] = (),
         seconds: float | None = None,
     ) -> ToolReturned:
-        """Say what the model reads of a tool's answer; the rest is known from its call."""
+        """Record a tool result as the model reads it; the rest comes from its call."""
         with self._lock:
-            called = self._open.pop(call_id, None)
-            if seconds is None and called is not None:
-                seconds = round(self._elapsed() - called.at, 6)
+            call = self._open.pop(call_id, None)
+            if seconds is None and call is not None:
+                seconds = round(self._elapsed() - call.at, 6)
             return self._add(
                 ToolReturned,
-                parent=self._turn if called is None else called.id,
+                parent=self._turn if call is None else call.id,
                 call_id=call_id,
-                name=name or (called.name if called else "unknown"),
-                server=called.server if called else None,
-                tool=called.tool if called else None,
+                name=name or (call.name if call else "unknown"),
+                server=call.server if call else None,
+                tool=call.tool if call else None,
                 content=content,
                 is_error=is_error,
                 seconds=seconds,
@@ -213,16 +213,16 @@ class Recorder:
         delay_seconds: float | None = None,
         call_id: str | None = None,
     ) -> Retried:
-        """Say that a call is made once more; it is found by server and tool if it has no id."""
+        """Record a retry; without an id, its call is found by server and tool."""
         with self._lock:
-            called = self._call(call_id, server, tool)
+            call = self._open_call(call_id, server, tool)
             return self._add(
                 Retried,
-                parent=called.id if called else self._turn,
+                parent=call.id if call else self._turn,
                 server=server,
                 tool=tool,
                 attempt=attempt,
-                call_id=called.call_id if called else call_id,
+                call_id=call.call_id if call else call_id,
                 reason=reason,
                 delay_seconds=delay_seconds,
             )
@@ -230,10 +230,10 @@ class Recorder:
     def heal(
         self, server: str, *, reason: str | None = None, seconds: float | None = None
     ) -> Healed:
-        """Say that a server that was gone is there again."""
+        """Record that a lost server is connected again."""
         with self._lock:
-            called = self._call(None, server, None)
-            parent = called.id if called else self._turn
+            call = self._open_call(None, server, None)
+            parent = call.id if call else self._turn
             return self._add(Healed, parent=parent, server=server, reason=reason, seconds=seconds)
 
     def elicitation(
@@ -245,21 +245,21 @@ class Recorder:
         tool: str | None = None,
         call_id: str | None = None,
     ) -> Elicited:
-        """Say that a server asked the user something, and what came of it."""
+        """Record an elicitation, and its answer."""
         with self._lock:
-            called = self._call(call_id, server, tool)
+            call = self._open_call(call_id, server, tool)
             return self._add(
                 Elicited,
-                parent=called.id if called else self._turn,
+                parent=call.id if call else self._turn,
                 server=server,
                 question=question,
                 action=action,
-                tool=tool or (called.tool if called else None),
-                call_id=called.call_id if called else call_id,
+                tool=tool or (call.tool if call else None),
+                call_id=call.call_id if call else call_id,
             )
 
     def failed(self, error: BaseException) -> RunFailed:
-        """Say what ended the run; `ended` follows."""
+        """Record the error that ends the run; call `ended` afterwards."""
         facts = error.to_dict() if isinstance(error, PlaitError) else {}
         return self._add(
             RunFailed,
@@ -279,20 +279,20 @@ class Recorder:
         session_id: str | None = None,
         actual_model: str | None = None,
     ) -> Trace:
-        """Say how the run ended, and return its trace; what is not given follows from the turns."""
+        """Record the end of the run, and return its trace; what is `None` comes from the turns."""
         with self._lock:
-            so_far = self.trace
+            trace = self.trace
             self._add(
                 RunEnded,
                 parent=self._started,
                 status=status,
                 final_response=(
-                    so_far.response_for(status) if final_response is None else final_response
+                    trace.response_for(status) if final_response is None else final_response
                 ),
-                turns=so_far.turns if turns is None else turns,
-                usage=so_far.usage if usage is None else usage,
+                turns=trace.turns if turns is None else turns,
+                usage=trace.usage if usage is None else usage,
                 session_id=session_id,
-                actual_model=actual_model or so_far.actual_model,
+                actual_model=actual_model or trace.actual_model,
                 seconds=round(self._elapsed(), 6),
             )
             return self.trace
@@ -314,22 +314,22 @@ class Recorder:
         for listener in self._listeners:
             try:
                 listener(event)
-            except Exception:  # boundary: a listener of the user's must not hurt the run
+            except Exception:  # boundary: a listener must not end the run
                 logger.exception("a listener of a trace failed")
         return event
 
     def _elapsed(self) -> float:
         return self._clock.monotonic() - self._began
 
-    def _call(self, call_id: str | None, server: str, tool: str | None) -> ToolCalled | None:
+    def _open_call(self, call_id: str | None, server: str, tool: str | None) -> ToolCalled | None:
         if call_id is not None:
             return self._open.get(call_id)
-        fitting = (
-            called
-            for called in reversed(self._open.values())
-            if called.server == server and (tool is None or called.tool == tool)
+        matches = (
+            call
+            for call in reversed(self._open.values())
+            if call.server == server and (tool is None or call.tool == tool)
         )
-        return next(fitting, None)
+        return next(matches, None)
 
 
 def _stamp(moment: datetime) -> str:

@@ -1,4 +1,4 @@
-"""The trace of one run, and what can be known from it."""
+"""The trace of one run, and what is derived from its events."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from plait.traces.events import (
     TraceEvent,
     Turn,
 )
-from plait.traces.messages.content import ToolResultContent
 from plait.traces.messages.message import Message, Role
 from plait.traces.messages.usage import UsageMetadata
 from plait.traces.raw import messages_to_raw_trace, with_note
@@ -36,22 +35,24 @@ class Trace:
     events: tuple[TraceEvent, ...]
 
     damaged: int = 0
-    """Lines of the file that could not be read; a run that was killed may leave one."""
+    """Invalid lines of the file; a killed run may leave one."""
 
     @property
     def started(self) -> RunStarted | None:
-        """How the run began."""
-        return next((one for one in self.events if isinstance(one, RunStarted)), None)
+        """The start of the run."""
+        return next((event for event in self.events if isinstance(event, RunStarted)), None)
 
     @property
     def ended(self) -> RunEnded | None:
-        """How it ended; `None` for a run that goes on, or was killed."""
-        return next((one for one in reversed(self.events) if isinstance(one, RunEnded)), None)
+        """The end of the run; `None` if it still runs, or was killed."""
+        return next((event for event in reversed(self.events) if isinstance(event, RunEnded)), None)
 
     @property
     def failure(self) -> RunFailed | None:
-        """What ended it, if that was no answer."""
-        return next((one for one in reversed(self.events) if isinstance(one, RunFailed)), None)
+        """The error that ended the run, if one did."""
+        return next(
+            (event for event in reversed(self.events) if isinstance(event, RunFailed)), None
+        )
 
     @property
     def status(self) -> Status | Literal["unfinished"]:
@@ -60,12 +61,12 @@ class Trace:
 
     @property
     def limit_reached(self) -> bool:
-        """Whether the turns were used up."""
+        """Whether the run ended at its turn limit."""
         return self.status == "limit"
 
     @property
     def timeout_reached(self) -> bool:
-        """Whether the time was used up."""
+        """Whether the run ended at its timeout."""
         return self.status == "timeout"
 
     @property
@@ -77,36 +78,36 @@ class Trace:
 
     @property
     def calls(self) -> list[tuple[ToolCalled, ToolReturned | None]]:
-        """Each call with its answer; `None` where none came."""
-        answers = {one.parent: one for one in self.events if isinstance(one, ToolReturned)}
-        called = [one for one in self.events if isinstance(one, ToolCalled)]
-        return [(one, answers.get(one.id)) for one in called]
+        """Each call with its result; `None` if there is none."""
+        results = {event.parent: event for event in self.events if isinstance(event, ToolReturned)}
+        calls = [event for event in self.events if isinstance(event, ToolCalled)]
+        return [(call, results.get(call.id)) for call in calls]
 
     @property
     def messages(self) -> list[Message]:
-        """What model and tools said; results stand in the order in which the model asked."""
-        said: list[Message] = []
-        waiting: list[ToolReturned] = []
-        asked: list[str] = []
+        """The messages of model and tools, with results in the order of their calls."""
+        messages: list[Message] = []
+        results: list[ToolReturned] = []
+        call_ids: list[str] = []
         for event in self.events:
             match event:
                 case Turn():
-                    said += _ordered(waiting, asked)
-                    waiting = []
-                    said.append(event.message)
-                    asked = [call.id for call in event.message.tool_calls]
+                    messages += _ordered(results, call_ids)
+                    results = []
+                    messages.append(event.message)
+                    call_ids = [call.id for call in event.message.tool_calls]
                 case ToolReturned():
-                    waiting.append(event)
+                    results.append(event)
                 case _:
                     pass
-        return said + _ordered(waiting, asked)
+        return messages + _ordered(results, call_ids)
 
     @property
     def usage(self) -> UsageMetadata:
-        """What the run needed: as it was reported in the end, else the sum of the turns."""
+        """The usage as reported at the end, else the sum of the turns."""
         if self.ended:
             return self.ended.usage
-        usages = [one.usage for one in self.events if isinstance(one, Turn) and one.usage]
+        usages = [event.usage for event in self.events if isinstance(event, Turn) and event.usage]
         return reduce(add, usages, UsageMetadata())
 
     @property
@@ -114,41 +115,41 @@ class Trace:
         """The model that answered last, as the provider names it."""
         if self.ended and self.ended.actual_model:
             return self.ended.actual_model
-        models = [one.model for one in self.events if isinstance(one, Turn) and one.model]
+        models = [event.model for event in self.events if isinstance(event, Turn) and event.model]
         started = self.started
         return models[-1] if models else (started.model if started else None)
 
     @property
     def seconds(self) -> float:
-        """How long it took, as far as is known."""
+        """The duration, up to the last event."""
         if self.ended and self.ended.seconds is not None:
             return self.ended.seconds
         return self.events[-1].at if self.events else 0.0
 
     @property
     def final_response(self) -> str:
-        """The answer, or the last that was said before the run was stopped."""
+        """The answer, or the last text before the run was stopped."""
         return self.ended.final_response if self.ended else self.response_for("cancelled")
 
     def response_for(self, status: Status) -> str:
-        """Find the answer of a run that ends in this way."""
+        """Return the answer of a run with this status."""
         for event in reversed(self.events):
             match event:
                 case Turn(message=message) if message.role is Role.ASSISTANT and message.text:
                     return message.text
                 case Turn() | ToolReturned() if status == "completed":
-                    break  # only what was said last is an answer
+                    break  # only the last message is an answer
                 case _:
                     pass
         return NO_RESPONSE
 
     @property
     def raw_trace(self) -> str:
-        """The messages as one text, with a note if the run was stopped."""
+        """The messages as a raw trace, with a note if the run was stopped."""
         return self.raw_trace_of(self.messages)
 
     def raw_trace_of(self, messages: Iterable[Message]) -> str:
-        """Write the messages of this run, which are there already, as one text."""
+        """Write `messages` of this run as a raw trace."""
         return with_note(
             messages_to_raw_trace(messages),
             limit_reached=self.limit_reached,
@@ -156,11 +157,10 @@ class Trace:
         )
 
 
-def _ordered(results: list[ToolReturned], asked: list[str]) -> list[Message]:
+def _ordered(results: list[ToolReturned], call_ids: list[str]) -> list[Message]:
     if len(results) > 1:
-        places = {call_id: place for place, call_id in enumerate(asked)}
-        results = sorted(results, key=lambda one: places.get(one.call_id, len(places)))
+        order = {call_id: index for index, call_id in enumerate(call_ids)}
+        results = sorted(results, key=lambda result: order.get(result.call_id, len(order)))
     return [
-        Message(Role.TOOL, [ToolResultContent(one.call_id, one.content, one.is_error)])
-        for one in results
+        Message.tool_result(result.call_id, result.content, result.is_error) for result in results
     ]

@@ -125,7 +125,7 @@ def test_runs_of_one_file_are_told_apart(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"hello\n", b"[]\n", b'{"role": "user"}\n', b"\xff\n"])
 def test_what_is_no_trace_is_an_error(data: bytes) -> None:
-    with pytest.raises(TraceFormatError, match="no line of it"):
+    with pytest.raises(TraceFormatError, match="no line is"):
         traces_from_bytes(data)
 
 

@@ -1,4 +1,4 @@
-"""Messages of LangChain, as objects or as JSON, into ours; LangChain need not be installed."""
+"""Converts messages of LangChain, objects or JSON, without importing LangChain."""
 
 from __future__ import annotations
 
@@ -24,44 +24,46 @@ _ROLES = {
 }
 
 
-def message_from_any(given: object) -> Message:
-    """Read a message: ours, ours as JSON, or LangChain's as an object or as JSON.
+def message_from_any(value: object) -> Message:
+    """Convert a message of plait or LangChain, an object or JSON.
 
     Raises:
-        ValueError: It is none of these.
+        ValueError: It is not a message.
     """
-    if isinstance(given, Message):
-        return given
-    if isinstance(given, Mapping):
-        data = cast("Mapping[str, Any]", given)
+    if isinstance(value, Message):
+        return value
+    if isinstance(value, Mapping):
+        data = cast("Mapping[str, Any]", value)
         if "role" in data:
             return Message.from_dict(data)
-        held = data.get("data")
-        facts = cast("Mapping[str, Any]", held) if isinstance(held, Mapping) else data
-        return _from_facts(str(data.get("type")), facts)
-    kind = getattr(given, "type", None)
+        inner = data.get("data")
+        fields = cast("Mapping[str, Any]", inner) if isinstance(inner, Mapping) else data
+        return _from_fields(str(data.get("type")), fields)
+    kind = getattr(value, "type", None)
     names = ("content", "tool_calls", "tool_call_id", "status", "usage_metadata")
-    facts = {name: getattr(given, name, None) for name in names}
-    return _from_facts(str(kind), facts)
+    fields = {name: getattr(value, name, None) for name in names}
+    return _from_fields(str(kind), fields)
 
 
-def _from_facts(kind: str, facts: Mapping[str, Any]) -> Message:
+def _from_fields(kind: str, fields: Mapping[str, Any]) -> Message:
     role = _ROLES.get(kind)
     if role is None:
-        raise ValueError(f"{kind!r} is no kind of message")
+        raise ValueError(f"{kind!r} is not a message type")
     if role is Role.TOOL:
-        text = "\n".join(_line(block) for block in _parts(facts.get("content")))
-        failed = facts.get("status") == "error"
-        return Message(role, [ToolResultContent(str(facts.get("tool_call_id")), text, failed)])
-    blocks = [block for part in _parts(facts.get("content")) if (block := _block(part)) is not None]
-    calls = cast("Sequence[Mapping[str, Any]]", facts.get("tool_calls") or ())
+        text = "\n".join(_line(block) for block in _parts(fields.get("content")))
+        failed = fields.get("status") == "error"
+        return Message(role, [ToolResultContent(str(fields.get("tool_call_id")), text, failed)])
+    blocks = [
+        block for part in _parts(fields.get("content")) if (block := _block(part)) is not None
+    ]
+    calls = cast("Sequence[Mapping[str, Any]]", fields.get("tool_calls") or ())
     blocks += [
         ToolUseContent(
             str(call.get("id") or ""), str(call.get("name") or ""), dict(call.get("args") or {})
         )
         for call in calls
     ]
-    return Message(role, blocks, _usage(facts.get("usage_metadata")))
+    return Message(role, blocks, _usage(fields.get("usage_metadata")))
 
 
 def _parts(content: object) -> list[Mapping[str, Any]]:
@@ -83,9 +85,9 @@ def _block(part: Mapping[str, Any]) -> Content | None:
             return ThinkingContent(str(part.get("thinking", "")), part.get("signature"))
         case "reasoning":
             return ThinkingContent(str(part.get("reasoning", "")))
-        case "tool_use" | "tool_call":  # they are among the calls of the message
+        case "tool_use" | "tool_call":  # also in the calls of the message
             return None
-        case "redacted_thinking":  # the provider's seal alone, which says nothing
+        case "redacted_thinking":  # only encrypted data
             return None
         case _:
             return TextContent(_line(part))
@@ -100,10 +102,10 @@ def _line(part: Mapping[str, Any]) -> str:
     )
 
 
-def _usage(given: object) -> dict[str, Any] | None:
-    if not isinstance(given, Mapping):
+def _usage(value: object) -> dict[str, Any] | None:
+    if not isinstance(value, Mapping):
         return None
-    usage = cast("Mapping[str, Any]", given)
+    usage = cast("Mapping[str, Any]", value)
     details = cast("Mapping[str, Any]", usage.get("input_token_details") or {})
     counts = {
         "input_tokens": usage.get("input_tokens", 0),

@@ -1,4 +1,4 @@
-"""Lists of messages: as JSON, and what engines that take only a text need of them."""
+"""Lists of messages: their JSON form, and their prompts."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from plait.traces.messages.message import Message, Role
 
 
 def messages_to_dicts(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """Describe messages as plain data, each with its place in the list."""
-    return [message.to_dict(place) for place, message in enumerate(messages)]
+    """Convert messages to JSON values, each with its index in the list."""
+    return [message.to_dict(index) for index, message in enumerate(messages)]
 
 
 def messages_from_dicts(data: Iterable[Mapping[str, Any]]) -> list[Message]:
-    """Read what `messages_to_dicts` wrote.
+    """Convert the result of `messages_to_dicts` to messages.
 
     Raises:
         ValueError: One of them is not a message.
     """
-    return [Message.from_dict(one) for one in data]
+    return [Message.from_dict(item) for item in data]
 
 
 def messages_to_json(messages: Iterable[Message], *, indent: int | None = None) -> str:
@@ -36,22 +36,22 @@ def messages_from_json(text: str | bytes) -> list[Message]:
     """
     data: object = json.loads(text)
     if not isinstance(data, list):
-        raise ValueError("messages are a JSON list")  # noqa: TRY004  # of bad text, not of a bad call
+        raise ValueError("messages must be a JSON list")  # noqa: TRY004  # invalid text
     return messages_from_dicts(cast("list[dict[str, Any]]", data))
 
 
 def to_prompt_string(messages: Sequence[Message]) -> str:
-    """Join what the user said, an empty line between messages."""
+    """Join the user messages with empty lines."""
     return "\n\n".join(_texts(messages, Role.USER))
 
 
 def extract_system_prompt(messages: Sequence[Message]) -> str | None:
-    """Join what the system messages say; `None` without any."""
+    """Join the system messages with empty lines; `None` without any."""
     return "\n\n".join(_texts(messages, Role.SYSTEM)) or None
 
 
 def without_prompts(messages: Iterable[Message]) -> list[Message]:
-    """Leave out what was said to the agent: messages of the user and of the system."""
+    """Remove user and system messages."""
     return [message for message in messages if message.role in (Role.ASSISTANT, Role.TOOL)]
 
 

@@ -1,15 +1,17 @@
-"""What a run, or a turn of it, needed of a model."""
+"""The usage of a model: tokens and cost."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Self, TypeVar
+
+Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True, slots=True)
 class UsageMetadata:
-    """Tokens and cost, as the provider reported them."""
+    """Tokens and cost of a turn or a run, as the provider reported them."""
 
     input_tokens: int = 0
 
@@ -20,43 +22,25 @@ class UsageMetadata:
     cost_usd: float | None = None
 
     cache_read_tokens: int | None = None
-    """Tokens of the input that came from the provider's cache; `None` where it does not say."""
+    """Input tokens from the cache of the provider; `None` if it does not report them."""
 
     cache_creation_tokens: int | None = None
-    """Tokens of the input that were put into the provider's cache."""
+    """Input tokens written to the cache of the provider."""
 
     model: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Describe it as plain data: the three counts, and what else is known."""
-        rest = {
-            "cost_usd": self.cost_usd,
-            "cache_read_tokens": self.cache_read_tokens,
-            "cache_creation_tokens": self.cache_creation_tokens,
-            "model": self.model,
-        }
-        return {
-            "input_tokens": self.input_tokens,
-            "output_tokens": self.output_tokens,
-            "total_tokens": self.total_tokens,
-            **{name: value for name, value in rest.items() if value is not None},
-        }
+        """Convert to JSON: the three counts, and the other fields that are set."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` wrote."""
-        return cls(
-            input_tokens=data.get("input_tokens", 0),
-            output_tokens=data.get("output_tokens", 0),
-            total_tokens=data.get("total_tokens", 0),
-            cost_usd=data.get("cost_usd"),
-            cache_read_tokens=data.get("cache_read_tokens"),
-            cache_creation_tokens=data.get("cache_creation_tokens"),
-            model=data.get("model"),
-        )
+        """Convert the result of `to_dict` to a usage."""
+        names = [field.name for field in fields(cls)]
+        return cls(**{name: data[name] for name in names if name in data})
 
     def __add__(self, other: UsageMetadata) -> UsageMetadata:
-        """Add up two usages; the model is the later one that is known."""
+        """Add two usages; the model is the last one that is known."""
         return UsageMetadata(
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
@@ -68,10 +52,7 @@ class UsageMetadata:
         )
 
 
-Number = TypeVar("Number", int, float)
-
-
-def _sum(one: Number | None, other: Number | None) -> Number | None:
-    if one is None or other is None:
-        return one if other is None else other
-    return one + other
+def _sum(first: Number | None, second: Number | None) -> Number | None:
+    if first is None or second is None:
+        return first if second is None else second
+    return first + second

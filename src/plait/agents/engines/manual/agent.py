@@ -1,4 +1,4 @@
-"""The agent that answers with what was recorded."""
+"""The engine `manual`: answers with recordings."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from plait.traces.recorder import Recorder
 
 
 class ManualAgent(BaseAgent):
-    """Gives recorded answers; which one, the hash of the question or the task's name says."""
+    """Returns recorded answers, by the hash of the question or the name of the task."""
 
     def __init__(self, model_config: ModelConfig) -> None:
         """Read the recordings of the configuration.
 
         Raises:
-            ManualTraceError: They cannot be used.
+            ManualTraceError: They are invalid.
         """
         self._traces = ManualTraces.of(model_config.manual_traces)
 
     @property
     def capabilities(self) -> AgentCapabilities:
-        """It takes no system prompt."""
+        """What the engine supports."""
         return AgentCapabilities(supports_system_prompt=False)
 
     async def arun(
@@ -44,18 +44,18 @@ class ManualAgent(BaseAgent):
         """Return the recording of `config.question_hash`, or of `config.extra["task_id"]`.
 
         Raises:
-            ManualEngineError: It was given tools or servers, or no hash and no name.
-            ManualTraceNotFoundError: Nothing is recorded under them.
+            ManualEngineError: There are tools or servers, or neither hash nor name.
+            ManualTraceNotFoundError: There is no such recording.
         """
         if mcp_servers or tools:
             raise ManualEngineError(
-                "MCP tools are not supported with manual interface: recorded answers call no tools",
+                "MCP tools are not supported with manual interface: recordings call no tools",
                 "tools" if tools else "mcp_servers",
             )
         settings = config or AgentConfig()
         if settings.question_hash is None and settings.task_id is None:
             raise ManualEngineError(
-                "manual interface needs AgentConfig.question_hash (the MD5 of the question), "
+                "the manual engine needs AgentConfig.question_hash (the MD5 of the question), "
                 'or extra["task_id"]',
                 "arun",
             )
@@ -69,7 +69,7 @@ class ManualAgent(BaseAgent):
 def _record(
     recorder: Recorder, messages: Sequence[Message], settings: AgentConfig, result: AgentResult
 ) -> None:
-    """Write the trace of a replay; its times are those of the replay."""
+    """Write the trace of a replay, with the times of the replay."""
     recorder.run_started(
         messages,
         interface="manual",

@@ -1,4 +1,4 @@
-"""Recorded answers, found by the hash of a question, by the name of a task, or by a run."""
+"""Recorded answers, by the hash of a question, the name of a task, or the id of a run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from plait.traces.recorder import hash_question
 from plait.traces.trace import Trace
 
 MANUAL = "manual"
-"""The model of an answer that no model is known of."""
+"""The model name of a recording without one."""
 
 _HASH = re.compile(r"[0-9a-f]{32}")
 
@@ -35,43 +35,43 @@ Recorded = str | Sequence[Any] | Trace
 
 
 class ManualTraces:
-    """Holds recorded answers; safe to use from several threads."""
+    """Recorded answers; safe to use from several threads."""
 
     def __init__(self) -> None:
         self._results: dict[str, AgentResult] = {}
         self._lock = Lock()
 
     @classmethod
-    def of(cls, given: object) -> ManualTraces:
-        """Make them of a file, of `{hash: recording}`, or of a trace; they may also be there.
+    def of(cls, source: object) -> ManualTraces:
+        """Read recordings from a file, `{hash: recording}`, a trace or a `ManualTraces`.
 
         Raises:
-            ManualTraceError: It is none of these, or something in it cannot be used.
-            TraceFormatError: A file of events cannot be read.
+            ManualTraceError: It is none of these, or a recording is invalid.
+            TraceFormatError: The file is not a trace file.
             OSError: The file cannot be read.
         """
-        match given:
+        match source:
             case ManualTraces():
-                return given
+                return source
             case str() | Path():
-                return cls.from_file(given)
+                return cls.from_file(source)
             case Mapping():
-                return cls._from_mapping(cast("Mapping[str, Any]", given), "manual_traces")
+                return cls._from_mapping(cast("Mapping[str, Any]", source), "manual_traces")
             case Trace():
                 traces = cls()
-                traces.register_run(given)
+                traces.register_run(source)
                 return traces
             case _:
-                kind = type(given).__name__
-                raise ManualTraceError(f"manual_traces cannot be of the type {kind}")
+                kind = type(source).__name__
+                raise ManualTraceError(f"manual_traces cannot be a {kind}")
 
     @classmethod
     def from_file(cls, path: str | Path) -> Self:
-        """Read a `.jsonl` file of traces, or a JSON object of recordings by the hash of a question.
+        """Read a `.jsonl` trace file, or a JSON object of recordings by question hash.
 
         Raises:
-            ManualTraceError: Something in it cannot be used.
-            TraceFormatError: It is no file of traces.
+            ManualTraceError: A recording is invalid.
+            TraceFormatError: It is not a trace file.
             OSError: It cannot be read.
         """
         if Path(path).suffix == ".jsonl":
@@ -88,9 +88,9 @@ class ManualTraces:
         return cls._from_mapping(cast("dict[str, Any]", data), str(path))
 
     @classmethod
-    def _from_mapping(cls, given: Mapping[str, Any], name: str) -> Self:
+    def _from_mapping(cls, recordings: Mapping[str, Any], name: str) -> Self:
         traces = cls()
-        for key, recorded in given.items():
+        for key, recorded in recordings.items():
             if _HASH.fullmatch(key) is None:
                 raise ManualTraceError(
                     f"{name}: {key!r} is not the hash of a question: 32 digits from 0 to f"
@@ -99,10 +99,10 @@ class ManualTraces:
         return traces
 
     def register_trace(self, question: str, trace: Recorded, map_to_id: bool = False) -> None:
-        """Add a recording; `question` is a hash or the name of a task, or a text to be hashed.
+        """Add a recording; `question` is a hash, the name of a task, or a text to hash.
 
         Raises:
-            ManualTraceError: The recording is empty, or cannot be read.
+            ManualTraceError: The recording is empty or invalid.
         """
         key = hash_question(question) if map_to_id else question
         result = _result(trace, key)
@@ -113,13 +113,13 @@ class ManualTraces:
         """Add several recordings.
 
         Raises:
-            ManualTraceError: One of them is empty, or cannot be read.
+            ManualTraceError: One of them is empty or invalid.
         """
         for question, trace in traces.items():
             self.register_trace(question, trace, map_to_id)
 
     def register_run(self, trace: Trace) -> None:
-        """Add a recorded run, under the hash of its question, the name of its task, and its id."""
+        """Add a run by its question hash, the name of its task, and its id."""
         started = trace.started
         keys = (trace.run, *((started.question_hash, started.task_id) if started else ()))
         result = result_from_trace(trace)
@@ -127,23 +127,23 @@ class ManualTraces:
             self._results.update({key: result for key in keys if key})
 
     def find(self, *keys: str | None) -> AgentResult:
-        """Return the recording under the first of these keys that has one.
+        """Return the recording of the first key that has one.
 
         Raises:
             ManualTraceNotFoundError: There is none.
         """
         with self._lock:
-            found = next((self._results[key] for key in keys if key in self._results), None)
-        if found is None:
-            asked = " or ".join(repr(key) for key in keys if key)
+            result = next((self._results[key] for key in keys if key in self._results), None)
+        if result is None:
+            names = " or ".join(repr(key) for key in keys if key)
             count = len(self)
             raise ManualTraceNotFoundError(
-                f"nothing is recorded under {asked}; {count} recordings are loaded",
+                f"nothing is recorded under {names}; {count} recordings are loaded",
                 next((key for key in keys if key), None),
                 count,
             )
-        # A list of its own, so that nobody changes the recording.
-        return replace(found, trace_messages=list(found.trace_messages))
+        # A copy of the list, so that callers cannot change the recording.
+        return replace(result, trace_messages=list(result.trace_messages))
 
     def __len__(self) -> int:
         return len({id(result) for result in self._results.values()})
@@ -169,9 +169,9 @@ def _result(recorded: object, key: str) -> AgentResult:
             raise ManualTraceError(f"the recording of {key!r} is empty, or not a text or a list")
 
 
-def _result_of_messages(given: Sequence[object], key: str) -> AgentResult:
+def _result_of_messages(recorded: Sequence[object], key: str) -> AgentResult:
     try:
-        messages = without_prompts([message_from_any(one) for one in given])
+        messages = without_prompts([message_from_any(message) for message in recorded])
     except ValueError as error:
         raise ManualTraceError(f"the recording of {key!r} cannot be read: {error}") from error
     raw_trace = messages_to_raw_trace(messages)
@@ -188,5 +188,9 @@ def _result_of_messages(given: Sequence[object], key: str) -> AgentResult:
 
 
 def _usage(messages: Sequence[Message]) -> UsageMetadata:
-    usages = [UsageMetadata.from_dict(one.usage_metadata) for one in messages if one.usage_metadata]
+    usages = [
+        UsageMetadata.from_dict(message.usage_metadata)
+        for message in messages
+        if message.usage_metadata
+    ]
     return replace(reduce(add, usages, UsageMetadata()), model=MANUAL)
