@@ -190,7 +190,7 @@ def test_a_document_has_all_that_happened(tmp_path: Path) -> None:
         "## System",
         "`now` failed after 1.00 s:",
         "*Attempt 2 of `weather/now`: connection lost*",
-        "*`weather` was gone, and came back.*",
+        "*`weather` was lost, and reconnected.*",
         "*`weather` asked: May I? (decline)*",
         "the run was killed",
     ):
@@ -204,4 +204,4 @@ def test_a_file_that_is_no_trace_is_a_wrong_argument(tmp_path: Path) -> None:
     done = _run("show", file)
 
     assert done.exit_code == 2
-    assert "no line of it is an event" in done.stderr
+    assert "no line is an event" in done.stderr

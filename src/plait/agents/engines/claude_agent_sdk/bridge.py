@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 import mcp_types as types
 from claude_agent_sdk import PermissionResultAllow, PermissionResultDeny, ToolPermissionContext
 
-from plait._support.sanitize import sanitize
+from plait._support.sanitize import sanitize_text
 from plait.agents.agent_run import AgentRun
 from plait.agents.engines.claude_agent_sdk.tools import CliTool
 from plait.agents.engines.claude_agent_sdk.turns import Turns
@@ -87,9 +87,9 @@ class Permissions:
             on_approval=None if self._on_approval is None else ask,
         )
         try:
-            permitted = await toolbox.permit(call, listed)
+            permitted = await toolbox.calls.policy.permit(call, listed)
         except PermissionDeniedError as error:
-            return Denied(sanitize(error.message) if toolbox.sanitizes else error.message)
+            return Denied(sanitize_text(error.message) if toolbox.sanitizes else error.message)
         return Allowed(None if permitted.arguments == sent else permitted.arguments)
 
     def approval_of(self, call_id: str) -> OnApproval | None:
