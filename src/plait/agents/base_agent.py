@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from plait.agents.blocking import run_bounded
 from plait.agents.config import AgentConfig
 from plait.agents.port import AgentCapabilities, StaticTool
 from plait.agents.result import AgentResult
 from plait.agents.servers import AgentServers
+from plait.client.connections.loop_bridge import run_blocking
+from plait.errors import AgentTimeoutError
 from plait.traces.messages.message import Message
 
 _LONGEST_SECONDS = 600.0
@@ -51,7 +52,13 @@ class BaseAgent(ABC):
         """
         timeout = self.seconds_for(config or AgentConfig())
         bound = _LONGEST_SECONDS if timeout is None else timeout + _GRACE_SECONDS
-        return run_bounded(lambda: self.arun(messages, tools, mcp_servers, config), seconds=bound)
+        return run_blocking(
+            lambda: self.arun(messages, tools, mcp_servers, config),
+            seconds=bound,
+            timeout_error=AgentTimeoutError(
+                f"the run took longer than {bound:g} s, and was stopped"
+            ),
+        )
 
     def seconds_for(self, config: AgentConfig) -> float | None:
         """Return the time limit of a run; `None` if there is none."""

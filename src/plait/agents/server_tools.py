@@ -11,15 +11,14 @@ from typing import Any, TypeVar, cast
 import mcp_types as types
 
 from plait._support.exception_groups import first_cause
-from plait.agents.blocking import run_bounded
 from plait.agents.servers import AgentServers, convert_mcp_config, read_servers
 from plait.client.catalog.filters import ToolFilter
+from plait.client.connections.loop_bridge import run_blocking
 from plait.client.server_handle import ServerHandle
 from plait.client.toolbox import Toolbox
 from plait.errors import (
     AgentServerConnectError,
     AgentServerTimeoutError,
-    AgentTimeoutError,
     PlaitError,
 )
 
@@ -105,13 +104,12 @@ def fetch_tool_descriptions(
     Raises:
         AgentServerError: A server failed, or it took longer than 45 s in all.
     """
-    try:
-        return run_bounded(
-            lambda: afetch_tool_descriptions(mcp_urls_dict, tool_filter), seconds=_FETCH_SECONDS
-        )
-    except AgentTimeoutError as error:
-        text = f"the servers did not answer in {_FETCH_SECONDS:g} s"
-        raise AgentServerTimeoutError(text, timeout_seconds=_FETCH_SECONDS) from error
+    text = f"the servers did not answer in {_FETCH_SECONDS:g} s"
+    return run_blocking(
+        lambda: afetch_tool_descriptions(mcp_urls_dict, tool_filter),
+        seconds=_FETCH_SECONDS,
+        timeout_error=AgentServerTimeoutError(text, timeout_seconds=_FETCH_SECONDS),
+    )
 
 
 def apply_tool_description_overrides(

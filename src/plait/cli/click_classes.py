@@ -13,9 +13,9 @@ from typing import Any
 
 import click
 
+from plait._support.suggestions import suggest_names
 from plait.cli.exits import Exit, exit_code_for
 from plait.cli.options import common_options
-from plait.cli.suggestions import did_you_mean
 
 
 class ExampleCommand(click.Command):
@@ -82,7 +82,7 @@ class LazyGroup(ExampleGroup):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command; suggest the nearest names for an unknown one."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            guess = did_you_mean(args[0], self.list_commands(ctx))
+            guess = suggest_names(args[0], self.list_commands(ctx))
             ctx.fail(f"there is no command {args[0]!r}: {guess}")
         return super().resolve_command(ctx, args)
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import click
 
 from plait._support.logs import hide_in_logs
+from plait._support.suggestions import suggest_names
 from plait.cli.exits import Exit, exit_code_for
 from plait.cli.options import settings_of
 from plait.cli.query_servers import ServerResults, print_errors, query_each
-from plait.cli.suggestions import did_you_mean
 from plait.cli.terminal import print_json
 from plait.errors import CircuitOpenError, PlaitError, UnknownServerError
 
@@ -109,7 +109,7 @@ def with_servers(config: ClientConfig, servers: Sequence[str]) -> ClientConfig:
         if name in config.disabled:
             raise UnknownServerError(f"the server {name!r} is disabled in {config.source}")
         if name not in config.servers:
-            guess = did_you_mean(name, config.servers)
+            guess = suggest_names(name, config.servers)
             raise UnknownServerError(f"there is no server {name!r}: {guess}", server=name)
     if not servers:
         return config

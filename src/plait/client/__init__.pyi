@@ -52,5 +52,5 @@ from plait.client.toolbox import Toolbox as Toolbox
 from plait.client.transports.auth.login import finish_sign_in as finish_sign_in
 from plait.client.transports.auth.stores.file import FileTokenStore as FileTokenStore
 from plait.client.transports.auth.stores.keyring import KeyringTokenStore as KeyringTokenStore
+from plait.client.transports.auth.stores.login import TokenStore as TokenStore
 from plait.client.transports.auth.stores.memory import MemoryTokenStore as MemoryTokenStore
-from plait.client.transports.auth.stores.port import TokenStore as TokenStore

@@ -65,7 +65,7 @@ class NotificationDispatcher:
             return
         changes.begin(session)
         shared = pool.connections.get(server)
-        if shared is not None and shared.session is session:
+        if shared is not None and shared.keeper.session is session:
             # A session that is closed when idle would announce nothing.
             pool.start(partial(_keep_open, session), name=f"plait listen {server}")
 

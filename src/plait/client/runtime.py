@@ -140,7 +140,7 @@ class Runtime:
             PlaitError: A required server failed, or was not ready in time.
         """
         tasks = {
-            asyncio.ensure_future(connection.wait_for_session()): connection
+            asyncio.ensure_future(connection.keeper.wait_for_session()): connection
             for connection in self.pool.connections.values()
         }
         _, unfinished = await asyncio.wait(tasks, timeout=timeout_seconds)
@@ -148,7 +148,7 @@ class Runtime:
             task.cancel()
         for task, connection in tasks.items():
             if task in unfinished:
-                error = connection.not_ready_within(timeout_seconds or 0)
+                error = connection.keeper.not_ready_error(timeout_seconds or 0)
             else:
                 error = task.exception()
             if error is not None and (
@@ -168,7 +168,7 @@ class Runtime:
         """Make a request that changes nothing, so it may be sent again."""
         connection = self.pool.connection(server, access)
         deadline = Deadline(connection.server.timeouts.read_seconds, setting="read_timeout")
-        return await connection.ask(operation, deadline, method=method)
+        return (await connection.read(operation, deadline, method=method)).value
 
     async def list_items(
         self,
@@ -197,7 +197,7 @@ class Runtime:
         connection = self.pool[server]
         deadline = Deadline(connection.server.timeouts.list_seconds, setting="list_timeout")
         try:
-            return await connection.ask(operation, deadline, method=method)
+            return (await connection.read(operation, deadline, method=method)).value
         except ProtocolError as error:
             if error.code == METHOD_NOT_FOUND:
                 return []
@@ -207,7 +207,7 @@ class Runtime:
         """Request log messages from this level on; modern servers get the level with each call."""
         self.executor.log_level = level
         for name in servers:
-            session = await self.pool[name].wait_for_session()
+            session = await self.pool[name].keeper.wait_for_session()
             if not is_modern(session.client):
                 await self.request(name, partial(set_log_level, level=level), "logging/setLevel")
 

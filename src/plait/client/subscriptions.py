@@ -177,7 +177,7 @@ class Subscriptions:
         while True:
             try:
                 connection = self._pool[resource.server]
-                session = await connection.wait_for_session()
+                session = await connection.keeper.wait_for_session()
                 with session.listened_to():
                     if is_modern(session.client):
                         await self._listen(session, resource)

@@ -222,7 +222,7 @@ class Toolbox:
         self.check_names([server])
 
         async def reconnect(runtime: Runtime) -> None:
-            runtime.pool[server].reconnect()
+            runtime.pool[server].keeper.reconnect()
 
         await self._lifecycle.run(reconnect)
 
@@ -503,7 +503,7 @@ class Toolbox:
         self.check_names([server])
 
         async def read_info(runtime: Runtime) -> ServerInfo:
-            session = await runtime.pool[server].wait_for_session()
+            session = await runtime.pool[server].keeper.wait_for_session()
             return ServerInfo.of(session.client)
 
         return await self._lifecycle.run(read_info)

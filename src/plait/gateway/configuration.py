@@ -13,9 +13,9 @@ import httpx2
 
 from plait._support.clock import Clock, SystemClock
 from plait._support.redact import Redactor
+from plait._support.suggestions import did_you_mean
 from plait._support.threads import in_thread
 from plait.client.catalog.tool import Tool
-from plait.client.config.problems import did_you_mean
 from plait.client.config.servers import HttpServer
 from plait.client.config.timing import ReconnectPolicy
 from plait.client.config.urls import public_url

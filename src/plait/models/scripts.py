@@ -6,13 +6,13 @@ import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any, Final, Generic, TypeAlias, TypeVar
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, with_config
 
+from plait._support.suggestions import did_you_mean
 from plait.errors import ConfigError, Problem
 
 USAGE_KEYS: Final = (
@@ -165,8 +165,7 @@ def _problem(file: str, fault: Any) -> Problem:
         case "unexpected_keyword_argument" | "string_pattern_mismatch":
             *place, key = (step for step in place if step != "[key]")
             allowed = _keys_at(place)
-            near = get_close_matches(str(key).lower(), allowed, n=1)
-            hint = f'did you mean "{near[0]}"? ' if near else ""
+            hint = f"{meant} " if (meant := did_you_mean(str(key), allowed)) else ""
             message, code = f'unknown key "{key}"', "unknown_key"
             advice = f"{hint}allowed: {', '.join(allowed)}"
         case "missing" | "string_too_short":

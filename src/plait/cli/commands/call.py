@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from plait._support.suggestions import suggest_names
 from plait.cli import session
 from plait.cli.arguments import ReadText, parse_arguments, reader_for
 from plait.cli.click_classes import ExampleCommand
 from plait.cli.exits import Exit
 from plait.cli.options import json_option, settings_of, timeout_option
-from plait.cli.suggestions import did_you_mean
 from plait.cli.terminal import print_aside, print_json, print_text
 from plait.errors import PermissionDeniedError, ToolNotFoundError
 
@@ -175,7 +175,7 @@ async def find_tool(opened: Opened, server: str, name: str) -> Tool:
     if decision.verdict == "deny":
         text = f"{server}/{name}: this call is denied by {decision.reason}"
         raise PermissionDeniedError(text, server=server, tool=name)
-    guess = did_you_mean(name, [tool.wire_name for tool in tools])
+    guess = suggest_names(name, [tool.wire_name for tool in tools])
     raise ToolNotFoundError(f"{server} has no tool {name!r}: {guess}", server=server, tool=name)
 
 

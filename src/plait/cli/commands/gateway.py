@@ -13,12 +13,12 @@ import click
 from rich.table import Table
 from rich.text import Text
 
+from plait._support.suggestions import suggest_names
 from plait.cli.click_classes import ExampleGroup
 from plait.cli.commands.gateway_history import outbox, send_history
 from plait.cli.commands.gateway_mock import mock
 from plait.cli.exits import Exit
 from plait.cli.options import json_option
-from plait.cli.suggestions import did_you_mean
 from plait.cli.terminal import (
     count_label,
     plain_table,
@@ -263,7 +263,7 @@ async def _verified(
     known = {one.mcp_server_name: one for one in listed}
     for name in names:
         if name not in known:
-            guess = did_you_mean(name, known)
+            guess = suggest_names(name, known)
             raise UnknownServerError(f"there is no server {name!r}: {guess}", server=name)
     chosen = [known[name] for name in names] or list(known.values())
     source = TokenSource(service.settings(), environ=service.environ)

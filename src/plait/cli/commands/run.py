@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
+from plait._support.suggestions import suggest_names
 from plait.cli import session
 from plait.cli.arguments import reader_for
 from plait.cli.click_classes import ExampleCommand
 from plait.cli.exits import Exit, exit_code_for
 from plait.cli.options import json_option, settings_of, timeout_option
-from plait.cli.suggestions import did_you_mean
 from plait.cli.terminal import print_aside, print_json, print_text
 from plait.errors import ConfigError
 
@@ -36,7 +36,7 @@ def _known_engine(_: click.Context, __: click.Parameter, value: str | None) -> s
 
     known = REGISTRY.names()
     if value not in known:
-        raise click.BadParameter(f"there is no engine {value!r}: {did_you_mean(value, known)}")
+        raise click.BadParameter(f"there is no engine {value!r}: {suggest_names(value, known)}")
     return value
 
 

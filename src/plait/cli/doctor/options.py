@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
+from plait._support.suggestions import did_you_mean
 from plait.cli.doctor.findings import Detail, Finding
 from plait.cli.doctor.survey import Survey
 from plait.cli.terminal import count_label, some_of
@@ -13,7 +14,6 @@ from plait.client.catalog.filters import ToolFilter
 from plait.client.catalog.overrides import override_problems
 from plait.client.catalog.tool import Tool
 from plait.client.config.policy import Policy
-from plait.client.config.problems import did_you_mean
 
 _SPECIAL_PATTERNS = ("re:", "@")
 

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any, cast
 
 from plait._support.exception_groups import one_line
+from plait._support.suggestions import nearest
 from plait.client.catalog.validation import (
     BrokenSchemaError,
     Path,
@@ -22,7 +23,6 @@ from plait.client.catalog.validation import (
     Violation,
     place_of,
 )
-from plait.client.config.problems import nearest
 
 _MOST_PROBLEMS = 5
 """Models do not correct more at once."""

@@ -204,7 +204,7 @@ class ToolExecutor:
         """Say whether the server sends elicitation requests, as opposed to results that ask."""
         if self._paused_calls.has(call):
             return True
-        return not is_modern((await connection.wait_for_unreserved_session()).client)
+        return not is_modern((await connection.keeper.wait_for_session(unreserved=True)).client)
 
     async def _send(
         self,
@@ -225,7 +225,7 @@ class ToolExecutor:
                 callback(progress, total, message)
 
         async def operation(client: Client) -> CallToolResult:
-            if approved not in (None, connection.generation):
+            if approved not in (None, connection.keeper.generation):
                 # The approved tools are those of an earlier session: check again.
                 text = f"{call.where}: the server was restarted before the call"
                 raise ConnectionLostError(text, server=call.server, tool=call.tool)
@@ -240,7 +240,7 @@ class ToolExecutor:
                     mirrored=tool is not None and tool.mirrors_arguments,
                     on_progress=on_progress,
                     meta=meta,
-                    given=call.input_responses,
+                    answers=call.input_responses,
                     hand_back=call.pause is not None,
                 )
 

@@ -87,11 +87,11 @@ class PausedCall:
                 self._notify()
         finally:
             self._release_turn()
-            self.connection.release(self)
+            self.connection.keeper.release(self)
 
     async def ask(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
         """Pass an elicitation request to the caller, and wait for the answer."""
-        self.connection.reserve(context.session, self)
+        self.connection.keeper.reserve(context.session, self)
         self._release_turn()
         answer: asyncio.Future[ElicitResult] = asyncio.Future()
         if (known := self._known.get(len(self._requests))) is not None:

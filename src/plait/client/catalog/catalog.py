@@ -143,7 +143,7 @@ class ToolCatalog:
                 listing = await self._listing(server, access, live=True)
             except (ProtocolError, ListTimeoutError) as error:
                 logger.warning("cannot list the tools of %s: %s", server, error)
-                generation = self._pool.connection(server, access).generation
+                generation = self._pool.connection(server, access).keeper.generation
                 self._listings.pop(key, None)
                 listing = self._older[key] = Listing({}, {}, generation)
         return listing.tools.get(wire_name)
@@ -189,8 +189,8 @@ class ToolCatalog:
             PlaitError: The server does not say what its tools are.
         """
         connection = self._pool.connection(server, access)
-        await connection.wait_for_session()
-        generation = connection.generation
+        await connection.keeper.wait_for_session()
+        generation = connection.keeper.generation
         listing = await self._listing(server, access)
         if (refusal := listing.verdict.refusal(wire_name)) is not None:
             raise not_offered(server, wire_name, refusal)
@@ -263,7 +263,7 @@ class ToolCatalog:
             if not refresh or listing is not before:  # listed while waiting for the lock
                 if (
                     listing is not None
-                    and listing.holds(connection.generation, now)
+                    and listing.holds(connection.keeper.generation, now)
                     and not (live and listing.stored)
                 ):
                     return listing
@@ -275,7 +275,7 @@ class ToolCatalog:
                     return shared
             storable = self._lister.may_store(connection.server, access)
             stored = None
-            if storable and not refresh and not live and connection.generation == 0:
+            if storable and not refresh and not live and connection.keeper.generation == 0:
                 stored = await self._lister.stored(connection)
             listing = stored or await self._lister.asked(connection, store=storable)
             self._listings[key] = listing
@@ -300,7 +300,7 @@ class ToolCatalog:
         for key, listing in self._listings.items():
             if key[0] == server and listing.public:
                 source = self._sources[key]
-                if listing.holds(source.generation, now):
+                if listing.holds(source.keeper.generation, now):
                     return listing
         return None
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self, cast
 
+from plait._support.suggestions import did_you_mean, nearest
 from plait.client.catalog.tool import Tool
 from plait.client.config.policy import TRAITS, Trait, trait_named
-from plait.client.config.problems import did_you_mean, nearest
 from plait.client.config.raw_value import as_list, describe
 from plait.errors import ConfigError
 

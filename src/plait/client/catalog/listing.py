@@ -164,12 +164,12 @@ class ToolLister:
         """
         await self._changes.listen(connection)
         seconds = connection.server.timeouts.list_seconds
-        answer = await connection.answer(
+        answer = await connection.read(
             list_tools, Deadline(seconds, setting="list_timeout"), method="tools/list"
         )
-        announces = "tools" in announced_lists(connection.facts.capabilities)
+        announces = "tools" in announced_lists(connection.keeper.info.capabilities)
         ttl = ttl_of(answer.value, announces=announces, own=self._options.ttl_seconds)
-        seen = StoredList(answer.value, connection.facts.identity, answer.notes)
+        seen = StoredList(answer.value, connection.keeper.info.identity, answer.notes)
         listing = self._listing_from(connection, seen, ttl)
         if store:
             await self._lists.save(connection.name, connection.server, seen)
@@ -187,7 +187,7 @@ class ToolLister:
             connection.name,
             seen.listed,
             overrides=self._options.overrides,
-            generation=connection.generation,
+            generation=connection.keeper.generation,
             now=self._clock.monotonic(),
             ttl_seconds=ttl_seconds,
             notes=seen.notes,

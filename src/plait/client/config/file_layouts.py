@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from plait._support.redact import looks_secret
+from plait._support.suggestions import nearest
 from plait.client.config.keys import CLIENT_KEYS, SERVER_LISTS
-from plait.client.config.problems import Location, nearest
+from plait.client.config.problems import Location
 from plait.client.config.raw_value import as_list, as_mapping, describe
 from plait.client.config.variables import InputRequest
 

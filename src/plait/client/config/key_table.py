@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from plait.client.config.problems import did_you_mean, is_camel_case
+from plait._support.suggestions import did_you_mean, is_camel_case
 from plait.client.config.raw_value import UNSET, RawValue, Reader, RejectedError, Unit
 
 

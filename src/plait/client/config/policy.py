@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import PurePath
 from typing import Any, Final, Literal, Protocol
 
-from plait.client.config.problems import did_you_mean
+from plait._support.suggestions import did_you_mean
 from plait.client.config.raw_value import UNSET, as_list, as_mapping
 from plait.errors import ConfigError
 

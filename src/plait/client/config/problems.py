@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import logging
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from plait.errors import ConfigError, Problem
@@ -73,30 +71,3 @@ class Location:
         # Two checks may report the same value, such as a URL.
         if problem not in recorded:
             recorded.append(problem)
-
-
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Find the known word that was probably meant, in the same style of spelling if possible."""
-    candidates = list(known)
-    same_style = [name for name in candidates if is_camel_case(name) == is_camel_case(word)]
-    for group in (same_style, candidates):
-        by_letters = {_letters(name): name for name in group}
-        close = difflib.get_close_matches(_letters(word), by_letters, n=1, cutoff=0.7)
-        if close:
-            return by_letters[close[0]]
-    return None
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """Make a suggestion of the nearest known word, if one is near."""
-    meant = nearest(word, known)
-    return f'did you mean "{meant}"?' if meant else None
-
-
-def is_camel_case(name: str) -> bool:
-    """Say whether a key is spelled in camelCase, as JavaScript programs do."""
-    return any(letter.isupper() for letter in name)
-
-
-def _letters(name: str) -> str:
-    return re.sub(r"[\W_]", "", name).lower()

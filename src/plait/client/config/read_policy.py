@@ -13,10 +13,11 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from plait._support.suggestions import did_you_mean
 from plait.client.config.document import load_text, parse_json, workspace_of
 from plait.client.config.key_table import Key, KeyTable, read_valid_table
 from plait.client.config.policy import VERDICTS, Policy, PolicyRule, annotation_hint, signed_trait
-from plait.client.config.problems import Location, Problems, did_you_mean
+from plait.client.config.problems import Location, Problems
 from plait.client.config.raw_value import RawValue, RejectedError
 from plait.client.config.value_types import one_of, read_bool, read_text, read_texts
 from plait.client.config.variables import Variables

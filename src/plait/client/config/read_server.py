@@ -9,9 +9,9 @@ from typing import Any, Final, NoReturn, cast
 from urllib.parse import urlsplit
 
 from plait._support.dotenv import DotenvError, parse_dotenv
+from plait._support.suggestions import did_you_mean, nearest
 from plait.client.config.key_table import read_table
 from plait.client.config.keys import server_keys
-from plait.client.config.problems import did_you_mean, nearest
 from plait.client.config.raw_value import RawValue, RejectedError, as_mapping
 from plait.client.config.servers import (
     HttpServer,

@@ -16,8 +16,8 @@ from datetime import timedelta
 from re import Pattern
 from typing import cast
 
+from plait._support.suggestions import did_you_mean
 from plait.client.config.key_table import Key, KeyTable, read_table
-from plait.client.config.problems import did_you_mean
 from plait.client.config.raw_value import UNSET, RawValue, Reader, RejectedError, Unit, Unset
 from plait.client.config.timing import ReconnectPolicy
 

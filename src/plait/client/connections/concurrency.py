@@ -1,4 +1,4 @@
-"""How many calls a server works on at once."""
+"""Limits how many calls a server works on at once."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ class _Slot:
 
 
 class ConcurrencyLimit:
-    """Lets so many tasks in at a time; without a limit, all of them."""
+    """Lets a limited number of tasks in at a time; `None` means no limit."""
 
     def __init__(self, limit: int | None) -> None:
         self._free = asyncio.Semaphore(limit) if limit else None
         self._by_task: dict[asyncio.Task[object] | None, _Slot] = {}
 
     def slot(self) -> AbstractAsyncContextManager[None]:
-        """Hold a slot for the present task."""
+        """Hold a slot for the current task."""
         return nullcontext() if self._free is None else self._slot(self._free)
 
     @asynccontextmanager
@@ -38,7 +38,7 @@ class ConcurrencyLimit:
 
     @asynccontextmanager
     async def released(self, task: asyncio.Task[object] | None) -> AsyncGenerator[None]:
-        """Let another task in while this one waits for something else than the server."""
+        """Give up a task's slot while it waits for something other than the server."""
         slot = self._by_task.get(task)
         if self._free is None or slot is None or not slot.taken:
             yield

@@ -1,4 +1,4 @@
-"""Who a call is made for: whoever brings credentials of their own gets sessions of their own."""
+"""Credentials of a caller: calls with their own credentials get sessions of their own."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import Any
 from plait.client.config.servers import Headers, RemoteServer, ServerConfig, StdioServer
 
 _SALT = secrets.token_bytes(16)
-"""Keys of different processes cannot be compared, so that a leaked one tells nothing."""
+"""Makes keys of different processes incomparable, so that a leaked key reveals nothing."""
 
 PRIVATE_IDLE_SECONDS = 900.0
-"""A session that serves one user or thread is closed after so long without a call."""
+"""How long a session of one user or thread may be idle before it is closed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallerCredentials:
-    """Headers, authentication and environment for some calls, on top of the server's own."""
+    """Headers, authentication and environment of some calls, on top of the server's own."""
 
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     auth: Any = field(default=None, repr=False)
@@ -38,13 +38,13 @@ class CallerCredentials:
         env: Mapping[str, Any] | None = None,
         thread: str | None = None,
     ) -> CallerCredentials | None:
-        """Make one, or `None` where nothing is given."""
+        """Build credentials, or return `None` if all parts are empty."""
         if not headers and not env and auth is None and thread is None:
             return None
         return cls(headers=_texts(headers), auth=auth, env=_texts(env), thread=thread)
 
     def joined(self, other: CallerCredentials | None) -> CallerCredentials:
-        """Return both; what the other says wins."""
+        """Return the union; the other's values win."""
         if other is None:
             return self
         return CallerCredentials(
@@ -56,15 +56,15 @@ class CallerCredentials:
 
     @property
     def key(self) -> str:
-        """A name for these credentials from which they cannot be learned."""
+        """A keyed hash that identifies these credentials without revealing them."""
         headers = sorted((name.lower(), text) for name, text in self.headers.items())
         auth = None if self.auth is None else id(self.auth)
-        told = json.dumps([headers, auth, sorted(self.env.items()), self.thread])
-        text = told.encode("utf-8", "surrogatepass")
-        return hashlib.blake2b(text, key=_SALT, digest_size=16).hexdigest()
+        parts = json.dumps([headers, auth, sorted(self.env.items()), self.thread])
+        data = parts.encode("utf-8", "surrogatepass")
+        return hashlib.blake2b(data, key=_SALT, digest_size=16).hexdigest()
 
     def applied_to(self, server: ServerConfig) -> ServerConfig | None:
-        """Return the server with these credentials, or `None` if they mean nothing to it."""
+        """Return the server with these credentials, or `None` if none apply to it."""
         if isinstance(server, RemoteServer):
             auth = server.auth if self.auth is None else self.auth
             changed: ServerConfig = replace(
@@ -84,12 +84,12 @@ class CallerCredentials:
 def join(
     first: CallerCredentials | None, second: CallerCredentials | None
 ) -> CallerCredentials | None:
-    """Return both of two accesses; what the second says wins."""
+    """Return the union of two credentials; the second's values win."""
     return second if first is None else first.joined(second)
 
 
-def _texts(given: Mapping[str, Any] | None) -> dict[str, str]:
-    return {name: str(value) for name, value in (given or {}).items()}
+def _texts(values: Mapping[str, Any] | None) -> dict[str, str]:
+    return {name: str(value) for name, value in (values or {}).items()}
 
 
 def _joined(own: Headers, more: Mapping[str, str]) -> Headers:
@@ -97,10 +97,10 @@ def _joined(own: Headers, more: Mapping[str, str]) -> Headers:
         return _merged(own, more)
 
     async def joined() -> Mapping[str, str]:
-        made: Any = own()
-        if inspect.isawaitable(made):
-            made = await made
-        return _merged(dict(made), more)
+        headers: Any = own()
+        if inspect.isawaitable(headers):
+            headers = await headers
+        return _merged(dict(headers), more)
 
     return joined if more else own
 

@@ -1,4 +1,4 @@
-"""How long one request may take, and what to say when it takes longer."""
+"""The time limit of one request, and the error when it is exceeded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plait.errors import CallTimeoutError, ListTimeoutError, PlaitError
 class Deadline:
     """A time limit that progress may extend, up to a cap.
 
-    `async with` it, once for each attempt; what takes too long ends with a `TimeoutError`.
+    Enter it with `async with`, once for each attempt; exceeding it raises `TimeoutError`.
     """
 
     def __init__(
@@ -27,9 +27,9 @@ class Deadline:
         self._running = False
         self._extended = False
         self._holds = 0
-        """How many exchanges wait for a person."""
+        """How many exchanges wait for the user."""
         self._left = 0.0
-        """What was left of the limit when the first of them began to wait."""
+        """Seconds that were left when the first of them began to wait."""
 
     @property
     def expired(self) -> bool:
@@ -55,7 +55,7 @@ class Deadline:
             await self._scope.__aexit__(exc_type, exc_val, exc_tb)
 
     def extend(self) -> None:
-        """Start the limit afresh, because the server showed progress."""
+        """Restart the limit, because the server reported progress."""
         scope = self._scope
         if scope is not None and self._running and not scope.expired() and not self._holds:
             self._extended = True
@@ -63,7 +63,7 @@ class Deadline:
 
     @contextmanager
     def held(self) -> Generator[None]:
-        """Stop the clock, because a person has to do something first."""
+        """Stop the clock while the user has to act."""
         scope = self._scope
         if scope is None or not self._running or scope.expired():
             yield
@@ -77,7 +77,7 @@ class Deadline:
         try:
             yield
         finally:
-            # Whoever waited for a person may be long gone, or have begun anew.
+            # The request that waited may have ended meanwhile, or a new attempt begun.
             if scope is self._scope:
                 self._holds -= 1
                 if self._holds == 0 and self._running:
@@ -85,7 +85,7 @@ class Deadline:
                     scope.reschedule(now() + self._left)
 
     def error(self, server: str, tool: str | None, *, sent: bool) -> PlaitError:
-        """Make the error that says which limit was reached."""
+        """Build the error that names the limit that was reached."""
         where = server if tool is None else f"{server}/{tool}"
         text = f"{where}: no answer within {self.seconds:g} s ({self._setting})"
         if self._extended:

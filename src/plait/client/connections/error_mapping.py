@@ -1,4 +1,4 @@
-"""The one edge where failures of the SDK, HTTP and processes become errors of ours."""
+"""Maps failures of the SDK, HTTP and processes to errors of this package."""
 
 from __future__ import annotations
 
@@ -42,25 +42,25 @@ from plait.errors import (
 )
 
 _RESOURCE_NOT_FOUND = -32002
-_FOR_OTHERS = frozenset({-32700, -32600, -32601, -32602, -32603, -32000, -32001})
-"""Codes after which another server may be asked; a code of the server's own is its answer."""
+_RETRYABLE_CODES = frozenset({-32700, -32600, -32601, -32602, -32603, -32000, -32001})
+"""Codes after which another server may be tried; any other code is the server's answer."""
 
 _SESSION_GONE_STATUS = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND})
 _SESSION_GONE_CODES = frozenset({CONNECTION_CLOSED, REQUEST_TIMEOUT, INVALID_REQUEST})
-"""What servers answer to a session id they do not know; the texts differ, these do not."""
+"""How servers answer an unknown session id; the texts differ, the codes do not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error for the caller, and why the session it happened on is of no more use."""
+    """An error for the caller, and whether the session was lost."""
 
     error: PlaitError
     session_lost: str | None = None
-    """The reason, or `None` when the session still stands."""
+    """Why the session was lost, or `None` if it is still open."""
 
 
 def leaf_of(cause: BaseException, exchanges: Exchanges) -> BaseException:
-    """Return the fault at the bottom of a failure: the network's, or whatever was raised first."""
+    """Return the root cause of a failure: the network fault, or the first exception raised."""
     last = exchanges.last
     return last.failure if last is not None and last.failure is not None else first_cause(cause)
 
@@ -68,7 +68,7 @@ def leaf_of(cause: BaseException, exchanges: Exchanges) -> BaseException:
 def with_cause(error: PlaitError, cause: BaseException | None, wire: Wire) -> PlaitError:
     """Return an error with its cause, both without secrets.
 
-    Raise it outside of the handler: what was handled would else be kept as its context.
+    Raise it outside the `except` block, or the handled exception becomes its context.
     """
     if cause is not error:
         error.__cause__ = cause
@@ -89,7 +89,9 @@ def connect_failure(cause: BaseException, exchanges: Exchanges, wire: Wire) -> P
     if reply is not None and (not answered or _by_status(reply.status) is not None):
         return http_error(reply, wire, connecting=True)
     if last is not None and last.failure is not None:
-        return ConnectError(f"{server}: cannot connect: {_said(last.failure, wire)}", server=server)
+        return ConnectError(
+            f"{server}: cannot connect: {_described(last.failure, wire)}", server=server
+        )
     if wire.exit_code is not None:
         text = f"{server}: {_exited(wire, ' before it was ready')}"
         return ConnectError(text, server=server)
@@ -102,24 +104,23 @@ def connect_failure(cause: BaseException, exchanges: Exchanges, wire: Wire) -> P
             code=error.code,
             status=None if reply is None else reply.status,
         )
-    return ConnectError(f"{server}: cannot connect: {_said(error, wire)}", server=server)
+    return ConnectError(f"{server}: cannot connect: {_described(error, wire)}", server=server)
 
 
 def _refusal(error: MCPError, wire: Wire) -> str:
-    said = f"error {error.code}: {wire.redact.excerpt(error.message)}"
+    text = f"error {error.code}: {wire.redact.excerpt(error.message)}"
     try:
         data = UnsupportedProtocolVersionErrorData.model_validate(error.data)
     except ValidationError:
-        return said
-    return f"{said} (the server speaks {wire.redact.excerpt(', '.join(data.supported))})"
+        return text
+    return f"{text} (the server speaks {wire.redact.excerpt(', '.join(data.supported))})"
 
 
 def connect_timeout(seconds: float, wire: Wire | None, server: str) -> ConnectTimeoutError:
     """Explain that the handshake took too long."""
-    words = wire.last_stderr_line() if wire is not None else None
-    said = f"; its last words: {words}" if words else ""
+    stderr = _last_words(wire) if wire is not None else ""
     return ConnectTimeoutError(
-        f"{server}: not ready within {seconds:g} s (connect_timeout){said}", server=server
+        f"{server}: not ready within {seconds:g} s (connect_timeout){stderr}", server=server
     )
 
 
@@ -143,7 +144,7 @@ def request_failure(
         place = ".".join(str(part) for part in first["loc"])
         text = f"{name}: the answer to {method} does not follow MCP: {place}: {first['msg']}"
         return Failure(ProtocolError(wire.redact.excerpt(text, 300), server=wire.server, tool=tool))
-    return _lost(exchange, wire, _said(error, wire), tool=tool)
+    return _lost(exchange, wire, _described(error, wire), tool=tool)
 
 
 def _answered_with_error(
@@ -151,7 +152,7 @@ def _answered_with_error(
 ) -> Failure:
     reply = exchange.reply if exchange is not None else None
     if exchange is not None and exchange.failure is not None:
-        return _lost(exchange, wire, _said(exchange.failure, wire), tool=tool)
+        return _lost(exchange, wire, _described(exchange.failure, wire), tool=tool)
     if reply is not None:
         if _session_is_gone(reply):
             text = f"{_named(wire.server, tool)}: the server has forgotten the session"
@@ -160,11 +161,11 @@ def _answered_with_error(
             )
             return Failure(lost, session_lost="the server has forgotten the session")
         if reply.error_code is None or _by_status(reply.status) is not None:
-            # Where signing in failed, the next session has to tell everybody who asks.
-            unsigned = reply.advice is not None and reply.status == HTTPStatus.UNAUTHORIZED
+            # Where signing in failed, every caller of the next session must get this error.
+            signed_out = reply.advice is not None and reply.status == HTTPStatus.UNAUTHORIZED
             return Failure(
                 http_error(reply, wire, tool=tool, code=error.code),
-                session_lost="the login has ended" if unsigned else None,
+                session_lost="the login has ended" if signed_out else None,
             )
     if error.code == CONNECTION_CLOSED and _was_never_answered(exchange, wire):
         known = wire.ended or wire.exit_code is not None
@@ -180,28 +181,28 @@ def _answered_with_error(
 def _protocol_error(
     error: MCPError, reply: HttpReply | None, wire: Wire, *, method: str, tool: str | None
 ) -> PlaitError:
-    said = wire.redact.excerpt(error.message) or "an error without a text"
+    message = wire.redact.excerpt(error.message) or "an error without a text"
     name = _named(wire.server, tool)
     missing = error.code == _RESOURCE_NOT_FOUND or (
         method == "resources/read" and error.code == INVALID_PARAMS
     )
     if missing:
-        text = f"{name}: {said}"
+        text = f"{name}: {message}"
         return ResourceNotFoundError(text, server=wire.server, tool=tool, code=error.code)
-    # The SDK's own word for an answer that it could not read; whatever was asked has been done.
+    # The SDK reports an unreadable answer with this code; the request has been handled.
     unreadable = error.code == PARSE_ERROR and reply is None
     return ProtocolError(
-        f"{name}: the server answered {method} with error {error.code}: {said}",
+        f"{name}: the server answered {method} with error {error.code}: {message}",
         server=wire.server,
         tool=tool,
         code=error.code,
         status=None if reply is None else reply.status,
-        retryable=error.code in _FOR_OTHERS and not unreadable,
+        retryable=error.code in _RETRYABLE_CODES and not unreadable,
     )
 
 
 def _was_never_answered(exchange: Exchange | None, wire: Wire) -> bool:
-    """Tell the SDK's own "connection closed" from a server that uses the same code."""
+    """Distinguish the SDK's own "connection closed" from a server that uses the same code."""
     if exchange is None:
         return wire.tapped or wire.ended
     return not exchange.answered
@@ -221,21 +222,21 @@ def _lost(
     tool: str | None,
     only_here: bool = False,
 ) -> Failure:
-    """Decide by what is known of the request: it never left, or nobody can tell.
+    """Decide by the exchange: the request was not sent, or its outcome is unknown.
 
     `only_here` means that other requests of the session may still be answered.
     """
     name = _named(wire.server, tool)
     session_lost = None if only_here else reason
-    words = wire.last_stderr_line()
-    said = f" (stderr: {words})" if words else ""
-    never_left = wire.tapped if exchange is None else not exchange.written
-    if never_left:
+    line = wire.last_stderr_line()
+    stderr = f" (stderr: {line})" if line else ""
+    never_sent = wire.tapped if exchange is None else not exchange.written
+    if never_sent:
         kind = SendError if exchange is not None and exchange.failure else ConnectionLostError
-        text = f"{name}: the request was not sent: {reason}{said}"
+        text = f"{name}: the request was not sent: {reason}{stderr}"
         return Failure(kind(text, server=wire.server, tool=tool), session_lost=session_lost)
     text = (
-        f"{name}: the answer was lost: {reason}{said}. It is not known whether the call took "
+        f"{name}: the answer was lost: {reason}{stderr}. It is not known whether the call took "
         "effect; check before doing it again"
     )
     unknown = OutcomeUnknownError(text, server=wire.server, tool=tool)
@@ -250,15 +251,14 @@ def http_error(
     code: int | None = None,
     connecting: bool = False,
 ) -> PlaitError:
-    """Make the error of an HTTP status."""
+    """Build the error for an HTTP status."""
     name = _named(wire.server, tool)
     kind = _by_status(reply.status) or HttpError
     if reply.status == HTTPStatus.NOT_FOUND and (connecting or reply.error_code is None):
         kind = EndpointNotFoundError
-    said = _advice(reply, wire)
     retry_after = seconds_from_retry_after(reply.retry_after)
     error = kind(
-        f"{name}: HTTP {reply.status}{said}",
+        f"{name}: HTTP {reply.status}{_advice(reply, wire)}",
         server=wire.server,
         tool=tool,
         code=code,
@@ -269,14 +269,14 @@ def http_error(
     if reply.status == HTTPStatus.SERVICE_UNAVAILABLE and retry_after is not None:
         error.retry = "always"
     if isinstance(error, HttpError):
-        _add_way_in(error, reply, wire)
+        _add_sign_in_hints(error, reply, wire)
     return error
 
 
-def _add_way_in(error: HttpError, reply: HttpReply, wire: Wire) -> None:
-    """Say which scopes are wanted, and how to get them, where credentials are the matter."""
-    asked = challenge_in(reply.status, reply.challenge)
-    scopes = asked.scopes if asked is not None else ()
+def _add_sign_in_hints(error: HttpError, reply: HttpReply, wire: Wire) -> None:
+    """Add the requested scopes, and how to sign in, to an error about credentials."""
+    challenge = challenge_in(reply.status, reply.challenge)
+    scopes = challenge.scopes if challenge is not None else ()
     if reply.advice is not None:
         scopes = reply.advice.scopes or scopes
         error.login, error.authorization_url = reply.advice.login, reply.advice.address
@@ -284,7 +284,7 @@ def _add_way_in(error: HttpError, reply: HttpReply, wire: Wire) -> None:
 
 
 def _advice(reply: HttpReply, wire: Wire) -> str:
-    """Say what a status means, and what the server said, unless signing in has the better word."""
+    """Explain a status with the advice of the sign-in, else with its meaning and the body."""
     if reply.advice is not None:
         return f": {wire.redact.excerpt(reply.advice.text, 400)}"
     body = wire.redact.excerpt(reply.body)
@@ -314,12 +314,16 @@ def _by_status(status: int) -> type[HttpError] | None:
 
 
 def _exited(wire: Wire, when: str = "") -> str:
-    words = wire.last_stderr_line()
-    return f"{wire.ending()}{when}{f'; its last words: {words}' if words else ''}"
+    return f"{wire.ending()}{when}{_last_words(wire)}"
 
 
-def _said(error: BaseException, wire: Wire) -> str:
-    """Describe a foreign exception in a few words."""
+def _last_words(wire: Wire) -> str:
+    line = wire.last_stderr_line()
+    return f"; its last words: {line}" if line else ""
+
+
+def _described(error: BaseException, wire: Wire) -> str:
+    """Describe an exception of a library in a few words."""
     text = wire.redact.excerpt(str(error))
     name = type(error).__name__
     if isinstance(error, httpx2.TransportError | OSError) and text:

@@ -1,4 +1,8 @@
-"""The hand-over between whoever calls and the loop that owns the connections."""
+"""Runs coroutines on one event loop, from any other loop, from any thread, or without a loop.
+
+Not anyio's blocking portal: its thread is no daemon, so a client that is never closed would keep
+the interpreter alive, and it cannot adopt a loop that is already running.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +26,43 @@ T = TypeVar("T")
 
 _JOIN_SECONDS = 15.0
 
+_CLOSING_SECONDS = 10.0
+"""How long work that was cancelled may take to end."""
+
+
+def run_blocking(
+    work: Callable[[], Coroutine[Any, Any, T]],
+    *,
+    seconds: float,
+    timeout_error: Exception,
+    closing_seconds: float = _CLOSING_SECONDS,
+) -> T:
+    """Run a coroutine function in a loop and thread of its own, and block until it is done.
+
+    Works whether or not a loop runs in this thread. After `seconds`, or on Ctrl-C, the work is
+    cancelled and has `closing_seconds` to end; then `timeout_error` is raised, unless the work
+    returned a value after all.
+    """
+    bridge = LoopBridge()
+    cancellable = _CancellableWork(work)
+    try:
+        loop = bridge.running_loop()
+        future = asyncio.run_coroutine_threadsafe(cancellable.run(), loop)
+        if concurrent.futures.wait([future], seconds).not_done:
+            loop.call_soon_threadsafe(cancellable.cancel)
+            concurrent.futures.wait([future], closing_seconds)
+            if not future.done() or future.cancelled() or future.exception() is not None:
+                raise timeout_error
+        return future.result()
+    finally:
+        bridge.stop(closing_seconds)
+
 
 class LoopBridge:
-    """Runs coroutines on one loop, from any loop, any thread, and from code without a loop.
+    """Runs coroutines on the loop that owns the connections.
 
-    The loop is the caller's after `use_current_loop`; otherwise a thread of its own, started when
-    it is first needed. Context variables travel along.
+    That is the caller's loop after `use_current_loop`, otherwise a loop in a thread of its own,
+    started on first use. Context variables are passed on.
     """
 
     def __init__(self) -> None:
@@ -46,7 +81,7 @@ class LoopBridge:
         return self._thread is not None
 
     def use_current_loop(self) -> None:
-        """Let the connections live in the loop that is running now."""
+        """Own the connections in the loop that is running now."""
         self._loop = asyncio.get_running_loop()
 
     async def run(
@@ -56,7 +91,7 @@ class LoopBridge:
 
         Cancelling the caller cancels the work.
         """
-        loop = self._running_loop()
+        loop = self.running_loop()
         if loop is asyncio.get_running_loop():
             return await work(*args, **kwargs)
         future = asyncio.run_coroutine_threadsafe(work(*args, **kwargs), loop)
@@ -66,7 +101,7 @@ class LoopBridge:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            raise _closed_meanwhile() from None
+            raise _closed_during_call() from None
 
     def run_blocking(
         self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
@@ -74,79 +109,80 @@ class LoopBridge:
         """Run a coroutine function on the owning loop and block until it is done.
 
         Raises:
-            BlockingCallError: This thread runs the owning loop, which could then do nothing.
+            BlockingCallError: This thread runs the owning loop, which would be blocked.
         """
-        loop = self._running_loop()
+        loop = self.running_loop()
         if _loop_of_this_thread() is loop:
             raise BlockingCallError(
                 "a blocking call would stop the event loop that has to answer it: await the "
                 "asynchronous form, or call from another thread (asyncio.to_thread), or do not "
                 "open the client with `async with` in this loop"
             )
-        errand = _CancellableWork(partial(work, *args, **kwargs))
+        cancellable = _CancellableWork(partial(work, *args, **kwargs))
         try:
-            return asyncio.run_coroutine_threadsafe(errand.run(), loop).result()
+            return asyncio.run_coroutine_threadsafe(cancellable.run(), loop).result()
         except concurrent.futures.CancelledError:
-            raise _closed_meanwhile() from None
+            raise _closed_during_call() from None
         except BaseException:
-            # Also Ctrl-C, which may come before there is a future to cancel.
+            # Also for Ctrl-C, which may come before there is a future to cancel.
             with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(errand.cancel)
+                loop.call_soon_threadsafe(cancellable.cancel)
             raise
 
     def bind_callback(
         self, callback: Callable[P, Awaitable[None] | None], *, outlasting: bool = False
     ) -> Callable[P, None]:
-        """Wrap a callback so that it runs in the loop and the context of whoever is here now.
+        """Wrap a callback so that it runs in the caller's current loop and context.
 
-        Where there is no loop here, it runs in the owning one. When the loop that is here has
-        ended, nothing runs any more, unless the callback outlasts it: then the owning one is used.
+        Without a current loop it runs in the owning one. Once the caller's loop has ended, the
+        callback is dropped, or with `outlasting` runs in the owning loop.
         """
-        home = _loop_of_this_thread()
-        context = contextvars.copy_context()
-        return _BoundCallback(callback, home, context, outlasting=outlasting)
+        return _BoundCallback(
+            callback, _loop_of_this_thread(), contextvars.copy_context(), outlasting=outlasting
+        )
 
     def bind_handler(
         self, callback: Callable[P, Coroutine[Any, Any, T]]
     ) -> Callable[P, Coroutine[Any, Any, T]]:
-        """Wrap a callback that answers, so that it runs in the loop and context of who is here now.
+        """Wrap a callback with a result, so that it runs in the caller's current loop and context.
 
-        Where there is no loop here, it runs in the owning one.
+        Without a current loop it runs in the owning one.
         """
-        home = _loop_of_this_thread()
+        target = _loop_of_this_thread()
         context = contextvars.copy_context()
 
-        async def ask(*args: P.args, **kwargs: P.kwargs) -> T:
-            here = asyncio.get_running_loop()
-            if home is None or home is here:
-                return await here.create_task(callback(*args, **kwargs), context=context.copy())
-            answer = context.copy().run(
-                asyncio.run_coroutine_threadsafe, callback(*args, **kwargs), home
+        async def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            current = asyncio.get_running_loop()
+            if target is None or target is current:
+                return await current.create_task(callback(*args, **kwargs), context=context.copy())
+            future = context.copy().run(
+                asyncio.run_coroutine_threadsafe, callback(*args, **kwargs), target
             )
-            return await asyncio.wrap_future(answer)
+            return await asyncio.wrap_future(future)
 
-        return ask
+        return call
 
-    def stop(self) -> None:
+    def stop(self, join_seconds: float = _JOIN_SECONDS) -> None:
         """End the thread, if there is one, and wait for it; the next use starts another."""
-        thread = self._stopping()
+        thread = self._stop_thread()
         if thread is not None and thread is not threading.current_thread():
-            thread.join(_JOIN_SECONDS)
+            thread.join(join_seconds)
 
     async def astop(self) -> None:
-        """Do what `stop` does, without blocking the loop that asks."""
-        thread = self._stopping()
+        """Do what `stop` does, without blocking the current loop."""
+        thread = self._stop_thread()
         if thread is not None:
             await asyncio.wrap_future(thread.ended)
 
-    def _stopping(self) -> _LoopThread | None:
+    def _stop_thread(self) -> _LoopThread | None:
         with self._lock:
             thread, self._thread, self._loop = self._thread, None, None
         if thread is not None:
             thread.loop.call_soon_threadsafe(thread.loop.stop)
         return thread
 
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
+    def running_loop(self) -> asyncio.AbstractEventLoop:
+        """Return the owning loop, starting its thread if there is no loop yet."""
         with self._lock:
             if self._loop is None:
                 self._thread = _LoopThread()
@@ -158,62 +194,62 @@ class LoopBridge:
 
 
 class _CancellableWork(Generic[T]):
-    """Work handed to another loop, which can be called off at any time."""
+    """Work for another loop, which can be cancelled before or after it begins."""
 
     def __init__(self, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
         self._work = work
         self._task: asyncio.Task[Any] | None = None
-        self._called_off = False
+        self._cancelled = False
 
     async def run(self) -> T:
-        if self._called_off:
+        if self._cancelled:
             raise asyncio.CancelledError
         self._task = asyncio.current_task()
         return await self._work()
 
     def cancel(self) -> None:
-        self._called_off = True
+        self._cancelled = True
         if self._task is not None:
             self._task.cancel()
 
 
 class _BoundCallback(Generic[P]):
-    """A callback that finds its way back to the loop it came from."""
+    """A callback that runs in the loop and context it was bound in."""
 
     def __init__(
         self,
         callback: Callable[P, Awaitable[None] | None],
-        home: asyncio.AbstractEventLoop | None,
+        target: asyncio.AbstractEventLoop | None,
         context: contextvars.Context,
         *,
         outlasting: bool,
     ) -> None:
         self._callback = callback
         self._outlasting = outlasting
-        self._home = home
+        self._target = target
         self._context = context
         self._running: set[asyncio.Future[None]] = set()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None:
-        here = asyncio.get_running_loop()
-        home = self._home or here
-        if self._outlasting and not home.is_running():
-            home = here
+        current = asyncio.get_running_loop()
+        target = self._target or current
+        if self._outlasting and not target.is_running():
+            target = current
         context = self._context.copy()
-        if home is here:
-            # At once: later, it would come after the answer it belongs before.
+        if target is current:
+            # At once: scheduled, it would run after the result that it precedes.
             context.run(self._run, *args, **kwargs)
-        elif not home.is_closed():
-            home.call_soon_threadsafe(partial(self._run, *args, **kwargs), context=context)
+        elif not target.is_closed():
+            target.call_soon_threadsafe(partial(self._run, *args, **kwargs), context=context)
 
     def _run(self, *args: P.args, **kwargs: P.kwargs) -> None:
         try:
-            told = self._callback(*args, **kwargs)
-        except Exception:  # boundary: a callback of the user's must not hurt the call
+            result = self._callback(*args, **kwargs)
+        except Exception:  # boundary: a user's callback must not fail the call
             logger.exception("a callback failed")
             return
-        if inspect.isawaitable(told):
-            future = asyncio.ensure_future(told)
+        if inspect.isawaitable(result):
+            future = asyncio.ensure_future(result)
             self._running.add(future)
             future.add_done_callback(self._done)
 
@@ -230,10 +266,10 @@ class _LoopThread(threading.Thread):
         super().__init__(name="plait", daemon=True)
         self.loop = asyncio.new_event_loop()
         self.ended: concurrent.futures.Future[None] = concurrent.futures.Future()
-        self.ended.set_running_or_notify_cancel()  # so that nobody who waits for it can cancel it
+        self.ended.set_running_or_notify_cancel()  # so that no waiter can cancel it
 
     def run(self) -> None:
-        """Run the loop, then end what is left in it."""
+        """Run the loop, then cancel the tasks left in it."""
         asyncio.set_event_loop(self.loop)
         try:
             self.loop.run_forever()
@@ -259,5 +295,5 @@ def _loop_of_this_thread() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def _closed_meanwhile() -> ClientClosedError:
+def _closed_during_call() -> ClientClosedError:
     return ClientClosedError("the client was closed during the call")

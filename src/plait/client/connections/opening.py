@@ -1,4 +1,4 @@
-"""Opening one session: which protocol era, which transport, and what earlier sessions learned."""
+"""Opens one session: chooses protocol era and transport, remembering earlier sessions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _FALLBACK_STATUS = frozenset(
         HTTPStatus.NOT_ACCEPTABLE,
     }
 )
-"""Answers of a server that may know only the older transport."""
+"""Statuses after which the server may know only the older SSE transport."""
 
 
 _SAMPLING_WITH_TOOLS = SamplingCapability(tools=SamplingToolsCapability())
@@ -56,37 +56,37 @@ _SAMPLING_WITH_TOOLS = SamplingCapability(tools=SamplingToolsCapability())
 
 @dataclass(slots=True)
 class ServerMemory:
-    """What earlier sessions found out about a server."""
+    """What earlier sessions learned about a server."""
 
     era: Literal["legacy", "modern"] | None = None
     over_sse: bool = False
     ignored_probe: bool = False
-    """Whether the last question what the server speaks was met with silence."""
+    """Whether the last era probe got no answer."""
 
     def transport(self, server: ServerConfig) -> str:
-        """Name the transport that is really used."""
+        """Return the name of the transport that is in use."""
         return "sse" if self.over_sse else transport_of(server)
 
 
 @dataclass(slots=True)
 class SessionOptions:
-    """How this client introduces itself, and who answers when a server asks something."""
+    """Client info, log level and callbacks of a session."""
 
     client_info: Implementation | None = None
     log_level: LoggingLevel | None = None
     on_message: MessageHandlerFnT | None = None
     on_notification: Callable[[str, object], None] | None = None
-    """Gets method and params of notifications that the SDK tells nobody about."""
+    """Gets method and params of notifications that the SDK does not dispatch."""
     on_log: LoggingFnT | None = None
     on_elicitation: ElicitationFnT | None = None
     on_sampling: SamplingFnT | None = None
     sampling_tools: bool = False
-    """Whether servers may give the model tools."""
+    """Whether servers may pass tools in sampling requests."""
     on_roots: ListRootsFnT | None = None
     extra: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def client_arguments(self, own: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the keyword arguments for the SDK's client; those of the server win."""
+        """Return the keyword arguments of the SDK's client; the server's `own` options win."""
         options = {
             "client_info": self.client_info,
             "log_level": self.log_level,
@@ -96,23 +96,23 @@ class SessionOptions:
             "sampling_callback": self.on_sampling,
             "sampling_capabilities": _SAMPLING_WITH_TOOLS if self.sampling_tools else None,
             "list_roots_callback": self.on_roots,
-            # The catalogue caches for all sessions; a second cache below it could only be stale.
+            # The catalog caches for all sessions; a second cache below it could only be stale.
             "cache": None,
             **self.extra,
             **own,
         }
-        theirs: MessageHandlerFnT | None = own.get("message_handler")
-        if theirs is not None and self.on_message is not None:
-            options["message_handler"] = _both(self.on_message, theirs)
+        own_handler: MessageHandlerFnT | None = own.get("message_handler")
+        if own_handler is not None and self.on_message is not None:
+            options["message_handler"] = _both(self.on_message, own_handler)
         return options
 
 
 def _both(first: MessageHandlerFnT, second: MessageHandlerFnT) -> MessageHandlerFnT:
-    async def hear(message: IncomingMessage) -> None:
+    async def handle(message: IncomingMessage) -> None:
         await first(message)
         await second(message)
 
-    return hear
+    return handle
 
 
 async def enter_client(
@@ -162,7 +162,7 @@ async def _enter(
     memory: ServerMemory,
     options: SessionOptions,
 ) -> Client:
-    # Some older servers ignore what they do not know, and the SDK waits 10 s for their answer.
+    # Some older servers ignore unknown requests, and the SDK waits 10 s for their answer.
     unknown = "legacy" if memory.ignored_probe else "auto"
     era = server.protocol if server.protocol != "auto" else memory.era or unknown
     mode = {"legacy": "legacy", "modern": "auto"}.get(era, era)
@@ -172,7 +172,7 @@ async def _enter(
     except ConnectError as refused:
         if server.protocol != "auto" or memory.era != "legacy" or refused.code is None:
             raise
-        # It answered, but not to the handshake it knew before: ask it again what it speaks.
+        # It answered, but refused the handshake it knew before: probe its era again.
         memory.era = None
         client = await _enter_as(stack, server, wire, "auto", options)
     memory.ignored_probe = False
@@ -184,7 +184,7 @@ async def _enter(
 
 
 async def set_log_level(client: Client, level: LoggingLevel) -> None:
-    """Ask a handshake-era server for log messages, if it has any to give."""
+    """Set the log level of a handshake-era server that declares logging."""
     if client.server_capabilities.logging is not None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", MCPDeprecationWarning)
@@ -204,7 +204,7 @@ async def _enter_as(
             async with AsyncExitStack() as attempt:
                 await attempt.enter_async_context(client)
                 if mode in MODERN_PROTOCOL_VERSIONS:
-                    # The SDK takes a pinned version on trust; ask, so that a dead server is found.
+                    # The SDK does not verify a pinned version; discovery notices a dead server.
                     raw = await _discover(client, mode)
                     client.session.adopt(DiscoverResult.model_validate(raw))
                 stack.push_async_exit(attempt.pop_all())
@@ -217,7 +217,7 @@ async def _enter_as(
 
 
 async def _discover(client: Client, version: str) -> dict[str, Any]:
-    """Ask a modern server what it is, once more if it refuses a version that it then names."""
+    """Discover a modern server; retry once if it refuses a version that it then lists."""
     try:
         return await client.session.send_discover(version)
     except MCPError as error:

@@ -1,4 +1,4 @@
-"""The requests a client makes, each as a function of an open SDK client."""
+"""The requests of a client, each as a function of an open SDK client."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ _CALL_RESULT: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = Ty
 
 _MOST_PAGES = 1000
 _MOST_ROUNDS = 10
-"""How often a server may ask something back during one call."""
+"""How often a server may request input during one call."""
 
 _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 0.25
 
 
 def is_modern(client: Client) -> bool:
-    """Say whether the session has no handshake and no state."""
+    """Return whether the session is of the modern era: no handshake and no state."""
     return client.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
 _listed: WeakSet[ClientSession] = WeakSet()
-"""The sessions in which the tools were listed, so that the SDK knows which arguments to mirror."""
+"""Sessions that have listed tools, so that the SDK knows which arguments to mirror in headers."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputAnswers:
-    """Answers to what a server asked in an earlier round of a call."""
+    """Answers to the input requests of an earlier round of a call."""
 
     responses: types.InputResponses
     request_state: str | None = None
@@ -57,26 +57,25 @@ async def call_tool(
     mirrored: bool = False,
     on_progress: ProgressFnT | None = None,
     meta: types.RequestParamsMeta | None = None,
-    given: InputAnswers | None = None,
+    answers: InputAnswers | None = None,
     hand_back: bool = False,
 ) -> types.CallToolResult:
-    """Call a tool, answering what the server asks back on the way.
+    """Call a tool, answering the server's input requests on the way.
 
-    Not the SDK's own `call_tool`: that one fails after the fact when a result does not match its
-    output schema, and lists all tools after the first call of one it has not seen.
+    Not the SDK's own `call_tool`: that one raises after the fact when a result does not match its
+    output schema, and lists all tools after the first call of an unknown one.
 
-    `mirrored` says that some arguments must go into HTTP headers too (`x-mcp-header`). `given`
-    holds answers to what an earlier call asked.
+    `mirrored` means that some arguments must also be sent as HTTP headers (`x-mcp-header`).
+    `answers` are those to the input requests of an earlier call.
 
     Raises:
-        InputNeededError: The server asks the user something, and `hand_back` leaves it to the
-            caller to find out.
+        InputNeededError: The server requests input from the user, and `hand_back` is set.
     """
     relisted = False
     if mirrored and is_modern(client) and client.session not in _listed:
         await list_tools(client)
-    responses = given.responses if given is not None else None
-    state = given.request_state if given is not None else None
+    responses = answers.responses if answers is not None else None
+    state = answers.request_state if answers is not None else None
     pause = _FIRST_PAUSE_SECONDS
     rounds = 0
     while True:
@@ -94,11 +93,11 @@ async def call_tool(
                 request, _CALL_RESULT, progress_callback=on_progress
             )
         except MCPError as error:
-            if rounds < _MOST_ROUNDS and await _visited(client, error):
+            if rounds < _MOST_ROUNDS and await _visited_urls(client, error):
                 rounds += 1
                 continue
             # https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
-            # A header that mirrors an argument was missing: learn them from the list, once.
+            # A header that mirrors an argument was missing: learn the headers from the list, once.
             if error.code != types.HEADER_MISMATCH or relisted:
                 raise
             relisted = True
@@ -118,30 +117,30 @@ async def call_tool(
         state = result.request_state
 
 
-async def _visited(client: Client, refused: MCPError) -> bool:
-    """Have the user visit the addresses without which a server refuses the call, if that is it."""
+async def _visited_urls(client: Client, refused: MCPError) -> bool:
+    """Handle a URL elicitation error: return whether the user visited all its URLs."""
     # https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation
     if refused.code != types.URL_ELICITATION_REQUIRED:
         return False
     try:
-        wanted = types.ElicitationRequiredErrorData.model_validate(refused.error.data)
+        required = types.ElicitationRequiredErrorData.model_validate(refused.error.data)
     except ValidationError:
         return False
-    for number, params in enumerate(wanted.elicitations):
+    for number, params in enumerate(required.elicitations):
         key = params.elicitation_id or str(number)
         answer = await answer_request(client, key, types.ElicitRequest(params=params))
         if not isinstance(answer, types.ElicitResult) or answer.action != "accept":
             return False
-    return bool(wanted.elicitations)
+    return bool(required.elicitations)
 
 
 async def _answers(
-    client: Client, asked: types.InputRequiredResult, *, hand_back: bool
+    client: Client, result: types.InputRequiredResult, *, hand_back: bool
 ) -> types.InputResponses:
-    """Answer what a modern server asks, with the callbacks that legacy servers would reach."""
-    requests = asked.input_requests or {}
+    """Answer a modern server's input requests with the callbacks for legacy servers."""
+    requests = result.input_requests or {}
     if hand_back and any(isinstance(one, types.ElicitRequest) for one in requests.values()):
-        raise InputNeededError(requests=requests, request_state=asked.request_state)
+        raise InputNeededError(requests=requests, request_state=result.request_state)
     answers: types.InputResponses = {}
     for key, request in requests.items():
         answers[key] = await answer_request(client, key, request)
@@ -151,7 +150,7 @@ async def _answers(
 async def answer_request(
     client: Client, key: str, request: types.InputRequest
 ) -> types.InputResponse:
-    """Answer one question of a modern server with the callback for its kind.
+    """Answer one input request of a modern server with the callback for its kind.
 
     Raises:
         InputRefusedError: The callback refuses.
@@ -160,7 +159,7 @@ async def answer_request(
     context = ClientRequestContext(session=client.session, request_id=key, meta=meta)
     answer = await client.session.dispatch_input_request(context, request)
     if isinstance(answer, types.ErrorData):
-        # An error has no place among the answers, so the call ends here.
+        # An error cannot be sent as an answer, so the call ends here.
         raise InputRefusedError(answer.message, code=answer.code)
     return answer
 
@@ -174,7 +173,7 @@ async def _pages(
     for _ in range(_MOST_PAGES):
         page, cursor = await fetch(cursor)
         items += page
-        if not cursor or cursor in seen:  # a server that repeats a cursor would go on for ever
+        if not cursor or cursor in seen:  # a repeated cursor would never end
             break
         seen.add(cursor)
     return items
@@ -182,13 +181,13 @@ async def _pages(
 
 @dataclass(frozen=True, slots=True)
 class ToolList:
-    """The tools of every page, and what the server said about keeping the list."""
+    """The tools of every page, and the server's caching hints."""
 
     tools: tuple[types.Tool, ...]
     ttl_seconds: float | None = None
-    """For how long the list holds; `None` if the server did not say."""
+    """How long the list may be cached; `None` without a hint."""
     public: bool = False
-    """Whether the list is the same for everyone, whatever their credentials."""
+    """Whether the list is the same for all credentials."""
 
 
 async def list_tools(client: Client) -> ToolList:
@@ -205,7 +204,7 @@ async def list_tools(client: Client) -> ToolList:
     if not is_modern(client):
         return ToolList(tuple(tools))
     # https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
-    # Servers send 0 when nobody gave them a hint to send, so it says nothing.
+    # Servers without a configured hint send 0, so 0 means no hint.
     times = [page.ttl_ms / 1000 for page in hints if page.ttl_ms > 0]
     return ToolList(
         tuple(tools),
@@ -248,7 +247,7 @@ async def ping(client: Client) -> float:
     """Measure one cheap round trip, in seconds."""
     began = time.perf_counter()
     if is_modern(client):
-        # The modern protocol has no ping; asking what the server is costs as little.
+        # The modern protocol has no ping; a discovery request costs as little.
         await client.session.send_discover(client.protocol_version)
     else:
         await client.session.send_ping()

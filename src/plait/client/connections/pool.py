@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -11,6 +10,7 @@ from typing import Any
 from plait._support.clock import Clock
 from plait._support.gather import gather_all
 from plait._support.redact import Redactor
+from plait._support.suggestions import suggest_names
 from plait.client.config.secrets import secret_values
 from plait.client.config.servers import ServerConfig
 from plait.client.connections.connection import ServerConnection
@@ -27,11 +27,11 @@ _EVENTS = 500
 """How many events are remembered."""
 
 _MOST_PRIVATE = 128
-"""Connections with credentials of their own that are kept; the longest unused goes first."""
+"""How many connections with their own credentials are kept; the least recently used go first."""
 
 
 class ConnectionPool:
-    """Holds one connection per server and credentials; they open when they are first used."""
+    """Holds one connection per server and credentials, each opened on first use."""
 
     def __init__(
         self,
@@ -41,14 +41,14 @@ class ConnectionPool:
         on_opened: Callable[[Session], None] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Take the servers, and how to speak to each; `on_opened` gets each session that opens."""
+        """Take servers and the session options of each; `on_opened` gets each new session."""
         self._tasks = TaskSet()
         self._options_for = options_for
         self._on_opened = on_opened
         self._clock = clock
         self._events: deque[Event] = deque(maxlen=_EVENTS)
         self._private: OrderedDict[tuple[str, str, str | None], ServerConnection] = OrderedDict()
-        """By server, credentials and conversation; the longest unused first."""
+        """By server, credentials and thread; the least recently used first."""
         self._warned: set[str] = set()
         self.connections = {name: self._connection(name, one) for name, one in servers.items()}
 
@@ -58,16 +58,18 @@ class ConnectionPool:
         except KeyError:
             raise unknown_server(name, self.connections) from None
 
-    def connection(self, name: str, access: CallerCredentials | None = None) -> ServerConnection:
+    def connection(
+        self, name: str, credentials: CallerCredentials | None = None
+    ) -> ServerConnection:
         """Return the connection of a server for these credentials."""
         shared = self[name]
-        if access is None:
+        if credentials is None:
             return shared
-        key = (name, access.key, access.thread)
+        key = (name, credentials.key, credentials.thread)
         if (private := self._private.get(key)) is None:
-            server = access.applied_to(shared.server)
+            server = credentials.applied_to(shared.server)
             if server is None:
-                self._say_meaningless(name)
+                self._warn_unused(name)
                 return shared
             self._make_room()
             private = self._private[key] = self._connection(name, server)
@@ -75,21 +77,21 @@ class ConnectionPool:
         return private
 
     async def forget_thread(self, thread: str) -> None:
-        """Close the sessions that a conversation has to itself."""
+        """Close the sessions of a conversation."""
         leaving = [self._private.pop(key) for key in list(self._private) if key[2] == thread]
         await gather_all(connection.close() for connection in leaving)
 
-    def _say_meaningless(self, name: str) -> None:
+    def _warn_unused(self, name: str) -> None:
         if name not in self._warned:
             self._warned.add(name)
             logger.warning("%s takes no headers: it is not reached over HTTP", name)
 
     def add(self, name: str, server: ServerConfig) -> None:
-        """Take one more server."""
+        """Add a server."""
         self.connections[name] = self._connection(name, server)
 
     async def remove(self, name: str) -> None:
-        """Close the connections of a server, and forget it."""
+        """Close the connections of a server, and remove it."""
         leaving = [self.connections.pop(name)]
         leaving += [self._private.pop(key) for key in list(self._private) if key[0] == name]
         await gather_all(connection.close() for connection in leaving)
@@ -104,7 +106,7 @@ class ConnectionPool:
         self._tasks.open()
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]], *, name: str) -> None:
-        """Run something beside the connections until it ends or they are closed."""
+        """Run a background task until it ends or the connections are closed."""
         self._tasks.start(work, name=name)
 
     async def close(self) -> None:
@@ -114,13 +116,13 @@ class ConnectionPool:
         await self._tasks.close()
 
     def status(self) -> Status:
-        """Describe every connection as it stands."""
+        """Describe every connection as it is now."""
         servers = {name: one.status() for name, one in self.connections.items()}
         return Status(servers, self.events)
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """What happened to connections lately; the last is the newest."""
+        """Recent events of the connections, the newest last."""
         return tuple(self._events)
 
     def _connection(self, name: str, server: ServerConfig) -> ServerConnection:
@@ -137,14 +139,12 @@ class ConnectionPool:
 
     def _make_room(self) -> None:
         excess = len(self._private) + 1 - _MOST_PRIVATE
-        idle = (key for key, one in self._private.items() if not one.in_flight)
+        idle = (key for key, one in self._private.items() if not one.keeper.in_flight)
         for key in [key for _, key in zip(range(excess), idle, strict=False)]:
             self._tasks.start(self._private.pop(key).close, name=f"plait close {key[0]}")
 
 
 def unknown_server(name: str, known: Iterable[str]) -> UnknownServerError:
-    """Make the error for a server that is not configured, with the nearest names."""
-    names = list(known)
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names) or 'none'}"
+    """Build the error for a server that is not configured, with the nearest names."""
+    hint = suggest_names(name, known)
     return UnknownServerError(f"no server is called {name!r} ({hint})", server=name)

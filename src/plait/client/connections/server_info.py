@@ -1,4 +1,4 @@
-"""What a server said about itself when a session was opened."""
+"""How a server described itself when a session was opened."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from mcp_types import Implementation, ServerCapabilities
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
-    """The server's name, abilities and instructions; empty before the first session."""
+    """The server's name, capabilities and instructions; empty before the first session."""
 
     server_info: Implementation | None = None
-    """Who the server says it is; modern servers need not say."""
+    """Name and version; optional for modern servers."""
     protocol_version: str | None = None
     capabilities: ServerCapabilities | None = None
     instructions: str | None = None
 
     @classmethod
     def of(cls, client: Client | ClientSession) -> Self:
-        """Read them off an open client or session."""
+        """Read them from an open client or session."""
         return cls(
             client.server_info,
             client.protocol_version,
@@ -33,12 +33,12 @@ class ServerInfo:
 
     @property
     def name(self) -> str | None:
-        """The name the server gives itself."""
+        """The server's own name."""
         return None if self.server_info is None else self.server_info.name
 
     @property
     def title(self) -> str | None:
-        """The name the server gives itself, for people."""
+        """The server's display name."""
         return None if self.server_info is None else self.server_info.title
 
     @property

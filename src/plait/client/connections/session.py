@@ -1,4 +1,4 @@
-"""One session with a server, from handshake to the last answer."""
+"""One session with a server, from the handshake to its end."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class Session:
         self._free.set()
         self.wire = Wire(name, redact, self.end)
         self.wire.on_notification = options.on_notification
-        self.wire.on_notifications_lost = self._deafened
+        self.wire.on_notifications_lost = self._notifications_lost
         self.ended = asyncio.Event()
-        """Set when the session is of no more use, by whichever side."""
+        """Set when either side has ended the session."""
         self.in_flight = 0
         self.holders: set[object] = set()
-        """Calls that wait for an answer of the user; no other call may run beside them."""
+        """Calls that wait for the user; no other call may use the session meanwhile."""
         self._listeners = 0
-        self._deaf = False
+        self._no_notifications = False
         self.opened_at = self.last_used = time.monotonic()
         self.connect_seconds: float | None = None
 
@@ -64,7 +64,7 @@ class Session:
         return self._client
 
     def is_of(self, client: ClientSession) -> bool:
-        """Say whether this is the SDK's side of the session."""
+        """Return whether the SDK's session belongs to this one."""
         return self._client is not None and self._client.session is client
 
     async def opened(self) -> None:
@@ -83,7 +83,7 @@ class Session:
             )
 
     def borrowed(self) -> AbstractContextManager[Client]:
-        """Use the client; a session that is borrowed is not closed under the borrower."""
+        """Use the client; the session is not closed while it is borrowed."""
         return _Loan(self._lend, self._take_back)
 
     def _lend(self) -> Client:
@@ -100,43 +100,43 @@ class Session:
 
     @property
     def in_use(self) -> bool:
-        """Whether a request is under way, or somebody listens."""
+        """Whether a request is under way, or a listener is attached."""
         return self.in_flight > 0 or self._listeners > 0
 
     @contextmanager
     def listened_to(self) -> Generator[None]:
-        """Keep the session from idling away; one on which nothing can be heard any more is ended.
+        """Keep the session from idling; end it if notifications can no longer arrive.
 
-        Unlike a request that is under way, this delays no end.
+        Unlike a request that is under way, a listener does not delay closing.
         """
         self._listeners += 1
-        if self._deaf:
-            self._deafened()
+        if self._no_notifications:
+            self._notifications_lost()
         try:
             yield
         finally:
             self._listeners -= 1
             self.last_used = time.monotonic()
 
-    def _deafened(self) -> None:
-        self._deaf = True
+    def _notifications_lost(self) -> None:
+        self._no_notifications = True
         if self._listeners:
             self.wire.end("the server can no longer be heard")
 
     def end(self) -> None:
-        """Declare the session of no more use; calls under way may still finish."""
+        """Mark the session as ended; calls under way may still finish."""
         self.ended.set()
         self._leave.set()
 
     def abort(self) -> None:
-        """End the session and whatever still runs on it, or the attempt to open it."""
+        """End the session with its requests, or the attempt to open it."""
         self._free.set()
         self.end()
         if self._opening is not None and not self._opening.expired():
             self._opening.reschedule(asyncio.get_running_loop().time())
 
     async def live(self) -> None:
-        """Open the session, hold it until it ends, and close it; no failure of it is raised."""
+        """Open the session, hold it until it ends, and close it; failures are kept, not raised."""
         try:
             async with AsyncExitStack() as stack:
                 await self._open(stack)
@@ -165,7 +165,7 @@ class Session:
         except TimeoutError:
             self._failure = connect_timeout(limit, self.wire, self.wire.server)
         except PlaitError as error:
-            self._memory.ignored_probe = False  # it said something, or is not there at all
+            self._memory.ignored_probe = False  # it answered, or cannot be reached at all
             self._failure = error
         finally:
             self._opening = None
@@ -175,7 +175,7 @@ class Session:
 
 
 class _Loan(AbstractContextManager[Client]):
-    """A session in use; every call has one, and a generator would cost it five times as much."""
+    """A borrowed session; a class, since a generator would cost every call five times as much."""
 
     __slots__ = ("_lend", "_take_back")
 

@@ -1,4 +1,4 @@
-"""Keeping a session open: when to open one, when to wait, and when to give up for a while."""
+"""Keeps one server's session open: when to open one, when to wait, when to back off."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from functools import partial
 
 from mcp.client import ClientSession
 
-from plait._support.clock import Clock, SystemClock
+from plait._support.clock import Clock
 from plait._support.redact import Redactor
 from plait.client.config.oauth import may_ask_person
 from plait.client.config.servers import RemoteOptions, ServerConfig, connect_seconds_of
@@ -36,20 +36,20 @@ from plait.errors import CircuitOpenError, ClientClosedError, PlaitError
 logger = logging.getLogger("plait.client.connections")
 
 _GRACE_SECONDS = 0.5
-"""How much longer than an attempt its caller waits, so that it is told the real reason."""
+"""How much longer than an attempt its caller waits, so that it gets the real reason."""
 
-_LONGEST_ASKED_SECONDS = 600.0
-"""A server that asks for more patience than this is tried again all the same."""
+_LONGEST_RETRY_AFTER_SECONDS = 600.0
+"""The longest `Retry-After` that is respected."""
 
 _PROOF_SECONDS = 5.0
-"""A session that was in use for this long counts as having worked."""
+"""A session that was in use for this long counts as proven."""
 
 
 class SessionKeeper:
     """Holds one server's session open, and opens another when it ends.
 
-    Everything here runs in the loop that owns the connections. `keep` is the only task that
-    decides; callers wait for it, so there is never more than one attempt under way.
+    Runs in the loop that owns the connections. Only the `keep` task opens sessions; callers wait
+    for it, so there is never more than one attempt under way.
     """
 
     def __init__(
@@ -61,18 +61,17 @@ class SessionKeeper:
         options: SessionOptions,
         redact: Redactor,
         on_event: Callable[[Event], None],
-        on_opened: Callable[[Session], None] | None = None,
-        clock: Clock | None = None,
+        on_opened: Callable[[Session], None] | None,
+        clock: Clock,
     ) -> None:
         self.name = name
         self.server = server
-        self.tool_count: int | None = None
         self._tasks = tasks
         self._options = options
         self._redact = redact
         self._on_event = on_event
         self._on_opened = on_opened
-        self._clock = clock or SystemClock()
+        self._clock = clock
         self._memory = ServerMemory()
         self._condition = Condition()
         self._since: datetime = self._clock.now()
@@ -84,7 +83,7 @@ class SessionKeeper:
         self._sessions: set[Session] = set()
         self._quiet = asyncio.Event()
         self._quiet.set()
-        self._facts = ServerInfo()
+        self._info = ServerInfo()
         self._opened_count = 0
         self._error: PlaitError | None = None
         self._next_try: float | None = None
@@ -95,9 +94,14 @@ class SessionKeeper:
         return self._opened_count
 
     @property
-    def facts(self) -> ServerInfo:
-        """What the server said about itself when the last session was opened."""
-        return self._facts
+    def info(self) -> ServerInfo:
+        """How the server described itself when the last session was opened."""
+        return self._info
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection was closed for good."""
+        return self._condition.state == "closed"
 
     @property
     def in_flight(self) -> int:
@@ -106,23 +110,33 @@ class SessionKeeper:
 
     @property
     def session(self) -> Session | None:
-        """The last session there was, open or not."""
+        """The last session, open or not."""
         return self._session
 
     @property
     def ready_session(self) -> Session | None:
-        """The open session, if nobody has to wait for it."""
+        """The open session, or `None` if a caller has to wait for one."""
         session = self._session
         if session is None or self._condition.state != "ready" or session.ended.is_set():
             return None
         return session
 
-    async def wait_for_session(self) -> Session:
-        """Return the open session, waiting for one while there is hope.
+    async def wait_for_session(self, *, unreserved: bool = False) -> Session:
+        """Return the open session, waiting while one may still be opened.
+
+        An `unreserved` session is one that no paused call has to itself.
 
         Raises:
             PlaitError: Why there is none.
         """
+        session = await self._wait_for_session()
+        while unreserved and session.holders:
+            self._dropped = session
+            session.end()
+            session = await self._wait_for_session()
+        return session
+
+    async def _wait_for_session(self) -> Session:
         limit = connect_seconds_of(self.server)
         began = self._clock.monotonic()
         waited = 0.0
@@ -131,13 +145,13 @@ class SessionKeeper:
             if (session := self.ready_session) is not None:
                 return session
             if self._condition.state == "ready":
-                pass  # it has ended just now, and another one comes
-            elif fresh and self._lacks_login() and not self._asks_person:
-                # Somebody may have signed in elsewhere; finding out costs one request.
+                pass  # it has just ended, and another one is being opened
+            elif fresh and self._lacks_login() and not self._prompts_user:
+                # The user may have signed in elsewhere; finding out costs one request.
                 self._signal("cured")
             elif not self._worth_waiting(limit - waited):
-                raise self._refusal(limit, fresh=fresh)
-            self.want()
+                raise self._no_session_error(limit, fresh=fresh)
+            self.request_session()
             fresh = False
             changed = self._changed
             self._waiting += 1
@@ -145,7 +159,7 @@ class SessionKeeper:
                 async with asyncio.timeout(limit + _GRACE_SECONDS - waited):
                     await changed.wait()
             except TimeoutError:
-                raise self._refusal(limit) from None
+                raise self._no_session_error(limit) from None
             finally:
                 self._waiting -= 1
             waited = self._clock.monotonic() - began
@@ -154,19 +168,19 @@ class SessionKeeper:
         return self._error is not None and self._error.kind == "auth"
 
     @property
-    def _asks_person(self) -> bool:
-        """Whether an attempt may open a browser, which is done only when a caller wants one."""
+    def _prompts_user(self) -> bool:
+        """Whether an attempt may open a browser, which only happens when a caller waits."""
         return isinstance(self.server, RemoteOptions) and may_ask_person(self.server.auth)
 
     def _worth_waiting(self, seconds: float) -> bool:
-        """Say whether a session may still come within this time."""
+        """Return whether a session may still open within this time."""
         next_try = self.next_try_seconds
         return (
             seconds > 0 and may_wait(self._condition) and (next_try is None or next_try < seconds)
         )
 
-    def _refusal(self, limit: float, *, fresh: bool = False) -> PlaitError:
-        """Explain why there is no session; `fresh` callers have not waited for an attempt."""
+    def _no_session_error(self, limit: float, *, fresh: bool = False) -> PlaitError:
+        """Explain why there is no session; a `fresh` caller has not waited for an attempt."""
         if self._condition.state == "closed":
             return ClientClosedError("the client is closed; its tools can no longer be called")
         last, wait = self._error, self.next_try_seconds
@@ -185,12 +199,12 @@ class SessionKeeper:
         refusal.__cause__ = last
         return refusal
 
-    def not_ready_within(self, seconds: float) -> PlaitError:
-        """Explain that a session is still being opened."""
+    def not_ready_error(self, seconds: float) -> PlaitError:
+        """Explain that no session was opened within this time."""
         return self._error or connect_timeout(seconds, None, self.name)
 
-    def want(self) -> None:
-        """Ask for a session, without waiting for it."""
+    def request_session(self) -> None:
+        """Have a session opened, without waiting for it."""
         if not self._keeping and self._condition.state != "closed":
             self._keeping = True
             self._tasks.start(self.keep, name=f"plait keep {self.name}")
@@ -204,37 +218,28 @@ class SessionKeeper:
         self._signal("rested")
 
     def reserve(self, client: ClientSession, holder: object) -> None:
-        """Leave the session to a call that waits for the user: the next call opens another."""
+        """Reserve the session for a call that waits for the user: the next call opens another."""
         for session in self._sessions:
             if session.is_of(client):
                 session.holders.add(holder)
 
     def release(self, holder: object) -> None:
-        """Let everyone use the session of a call that waited."""
+        """Give the session of a paused call back."""
         for session in self._sessions:
             session.holders.discard(holder)
 
-    async def wait_for_unreserved_session(self) -> Session:
-        """Return an open session that no waiting call has to itself.
-
-        Raises:
-            PlaitError: Why there is none.
-        """
-        while True:
-            session = await self.wait_for_session()
-            if not session.holders:
-                return session
-            self._dropped = session
-            session.end()
-
     def note_lost_login(self, session: Session, error: PlaitError) -> None:
-        """Remember that a session ends for want of a login."""
+        """Note that a session ends because its login has ended."""
         self._error = error
-        if self._asks_person:
+        if self._prompts_user:
             self._dropped = session
+
+    def mark_proven(self) -> None:
+        """Note that the session answered a request after the handshake."""
+        self._signal("proven")
 
     async def keep(self) -> None:
-        """Hold a session open while it is wanted, and heal it; runs until closed."""
+        """Hold a session open while it is needed, and reopen it when lost; runs until closed."""
         while True:
             changed = self._changed
             match self._condition.state:
@@ -264,7 +269,7 @@ class SessionKeeper:
             self._refused(error)
             return
         self._opened_count += 1
-        self._facts = ServerInfo.of(session.client)
+        self._info = ServerInfo.of(session.client)
         self._note("opened", f"session {self._opened_count}")
         self._signal("opened")
         if self._on_opened is not None:
@@ -284,7 +289,7 @@ class SessionKeeper:
                 self._quiet.set()
 
     async def _hold(self) -> None:
-        """Wait until the session ends, or has been idle for long enough."""
+        """Wait until the session ends, or has been idle for too long."""
         session = self._session
         if session is None:
             return
@@ -300,8 +305,8 @@ class SessionKeeper:
                     session.end()
                     return
         if session is self._dropped:
-            left = "left to a call that waits for an answer"
-            self._note("dropped", left if session.holders else "closed to be opened again")
+            reserved = "left to a call that waits for an answer"
+            self._note("dropped", reserved if session.holders else "closed to be opened again")
             self._signal("idled")
         elif self._condition.state == "ready":
             if session.last_used - session.opened_at > _PROOF_SECONDS:
@@ -318,16 +323,16 @@ class SessionKeeper:
         return max(0.0, session.last_used + limit - self._clock.monotonic())
 
     async def _rest(self) -> None:
-        """Pause before the next attempt, unless somebody closes or hurries."""
+        """Pause before the next attempt; closing or a waiting caller cuts the pause short."""
         changed = self._changed
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.next_try_seconds):
                 await changed.wait()
         self._next_try = None
-        self._signal("idled" if self._lacks_login() and self._asks_person else "rested")
+        self._signal("idled" if self._lacks_login() and self._prompts_user else "rested")
 
     async def close(self) -> None:
-        """End every session, and whatever runs on them, within the time allowed for closing."""
+        """End every session, and what runs on them, within the time allowed for closing."""
         self._signal("closed")
         for session in list(self._sessions):
             session.abort()
@@ -351,8 +356,8 @@ class SessionKeeper:
 
     def _pause_seconds(self) -> float:
         pause = self.server.reconnect.delay_seconds(doublings_of(self._condition))
-        asked = self._error.retry_after if self._error is not None else None
-        return pause if asked is None else max(pause, min(asked, _LONGEST_ASKED_SECONDS))
+        retry_after = self._error.retry_after if self._error is not None else None
+        return max(pause, min(retry_after or 0.0, _LONGEST_RETRY_AFTER_SECONDS))
 
     def _note(self, kind: str, detail: str) -> None:
         logger.info("%s: %s: %s", self.name, kind, detail)
@@ -360,14 +365,14 @@ class SessionKeeper:
 
     @property
     def next_try_seconds(self) -> float | None:
-        """Seconds until the next attempt, while one is waited for."""
+        """Seconds until the next attempt, while one is scheduled."""
         if self._next_try is None:
             return None
         return max(0.0, self._next_try - self._clock.monotonic())
 
     def status(self) -> ServerStatus:
-        """Describe the connection as it stands."""
-        session, facts = self._session, self._facts
+        """Describe the connection as it is now."""
+        session, info = self._session, self._info
         wire = session.wire if session is not None else None
         return ServerStatus(
             name=self.name,
@@ -376,9 +381,8 @@ class SessionKeeper:
             since=self._since,
             required=self.server.required,
             breaker=breaker_of(self._condition),
-            protocol_version=facts.protocol_version,
-            server_info=facts.identity,
-            tool_count=self.tool_count,
+            protocol_version=info.protocol_version,
+            server_info=info.identity,
             error=self._error,
             next_try_seconds=self.next_try_seconds,
             pid=wire.pid if wire is not None and not wire.ended else None,

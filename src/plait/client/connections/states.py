@@ -1,4 +1,4 @@
-"""The life of a connection, as a pure state machine.
+"""The states of a connection, as a pure state machine.
 
 ```text
           wanted              opened
@@ -29,16 +29,16 @@ Signal = Literal[
 ]
 """What can happen to a connection.
 
-`cured` means that what made the last attempt fail may have been fixed meanwhile.
+`cured` means that the reason for the last failure may be gone.
 
-`proven` is the first answer after the handshake. A session that is lost before it counts as a
-refusal, so that a server that dies at once is not started in a tight loop.
+`proven` is the first answer after the handshake. A session that is lost before counts as refused,
+so that a server that dies at once is not restarted in a tight loop.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Where a connection stands."""
+    """The state of a connection, and its recent failures."""
 
     state: State = "idle"
 
@@ -48,13 +48,13 @@ class Condition:
     """Refusals in a row."""
 
     attended: int = 0
-    """Those of them that a caller waited for; only these open the circuit breaker."""
+    """Refusals that a caller waited for; only these open the circuit breaker."""
 
     tripped_at: int | None = None
-    """How many failures there were when the breaker opened; `None` while it is closed."""
+    """The number of failures when the breaker opened; `None` while it is closed."""
 
     final: bool = False
-    """Whether the last refusal was of a kind that waiting does not cure."""
+    """Whether waiting cannot cure the last refusal."""
 
 
 _PROVEN: Final = Condition("ready", proven=True)
@@ -68,10 +68,10 @@ def step(
     final: bool = False,
     attended: bool = False,
 ) -> Condition:
-    """Return where the connection stands after a signal; one out of place changes nothing.
+    """Return the condition after a signal; a signal that does not apply changes nothing.
 
-    With `refused`, `final` says that waiting does not cure it, and `attended` that a caller
-    waited for the attempt.
+    With `refused`, `final` means that waiting cannot cure it, and `attended` that a caller waited
+    for the attempt.
     """
     state = condition.state
     match signal:
@@ -119,10 +119,10 @@ def _refused(
 
 
 def doublings_of(condition: Condition) -> int:
-    """Say how often the pause before the next attempt has doubled.
+    """Return how often the pause before the next attempt has doubled.
 
-    Pauses grow from the first delay on, anew when a caller comes to wait, and anew when the
-    breaker opens.
+    Pauses start again from the first delay when a caller begins to wait, and when the breaker
+    opens.
     """
     if condition.tripped_at is not None:
         return condition.failures - condition.tripped_at
@@ -130,7 +130,7 @@ def doublings_of(condition: Condition) -> int:
 
 
 def breaker_of(condition: Condition) -> Breaker:
-    """Say whether calls go through: `open` refuses them, `half-open` is a probe under way."""
+    """Return the breaker's state: `open` refuses calls, `half-open` is a probe under way."""
     if condition.state == "failed":
         return "open"
     if condition.tripped_at is not None:
@@ -145,10 +145,10 @@ def breaker_of(condition: Condition) -> Breaker:
 
 
 def may_wait(condition: Condition) -> bool:
-    """Say whether a caller without a session should wait for one."""
+    """Return whether a caller without a session should wait for one."""
     return condition.state != "closed" and breaker_of(condition) == "closed"
 
 
 def may_hurry(condition: Condition) -> bool:
-    """Say whether a caller may cut the pause short: nobody has waited for an attempt yet."""
+    """Return whether a caller may cut the pause short: no caller has waited for an attempt yet."""
     return condition.state == "waiting" and condition.attended == 0 and may_wait(condition)

@@ -1,10 +1,10 @@
-"""What a client knows of its servers, as plain values."""
+"""The status of a client's servers, as plain values."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
@@ -23,17 +23,12 @@ class Event:
 
     def to_dict(self) -> dict[str, Any]:
         """Describe the event as plain data."""
-        return {
-            "at": self.at.isoformat(),
-            "server": self.server,
-            "kind": self.kind,
-            "detail": self.detail,
-        }
+        return {**asdict(self), "at": self.at.isoformat()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerStatus:
-    """One server, as it stands now."""
+    """The status of one server."""
 
     name: str
     transport: str
@@ -49,12 +44,12 @@ class ServerStatus:
     next_try_seconds: float | None = None
     pid: int | None = None
     sessions: int = 0
-    """Sessions opened so far; more than one means that the connection was healed."""
+    """Sessions opened so far; more than one means that the connection was reopened."""
     in_flight: int = 0
     connect_seconds: float | None = None
     """How long the last session took to open."""
     repaired: tuple[str, ...] = ()
-    """What was wrong with the server's answers."""
+    """What was repaired in the server's answers."""
     noise_lines: int = 0
     stderr_tail: tuple[str, ...] = field(default=(), repr=False)
 
@@ -70,38 +65,27 @@ class ServerStatus:
 
     @property
     def needs_auth(self) -> bool:
-        """Whether the server wants credentials that it did not get."""
+        """Whether the server asks for credentials."""
         return self.error is not None and self.error.kind == "auth" and self.state != "ready"
 
     def to_dict(self) -> dict[str, Any]:
         """Describe the server as plain data."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
         return {
-            "name": self.name,
-            "transport": self.transport,
-            "state": self.state,
+            **values,
             "since": self.since.isoformat(),
-            "required": self.required,
-            "breaker": self.breaker,
-            "protocol_version": self.protocol_version,
             "server_info": None if self.server_info is None else dict(self.server_info),
-            "tool_count": self.tool_count,
             "last_error": self.last_error,
             "error": None if self.error is None else self.error.to_dict(),
             "needs_auth": self.needs_auth,
-            "next_try_seconds": self.next_try_seconds,
-            "pid": self.pid,
-            "sessions": self.sessions,
-            "in_flight": self.in_flight,
-            "connect_seconds": self.connect_seconds,
             "repaired": list(self.repaired),
-            "noise_lines": self.noise_lines,
             "stderr_tail": list(self.stderr_tail),
         }
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """All servers of a client, and what happened to them lately."""
+    """All servers of a client, and their recent events."""
 
     servers: Mapping[str, ServerStatus]
     events: tuple[Event, ...] = ()
@@ -111,7 +95,7 @@ class Status:
 
     @property
     def failures(self) -> Mapping[str, PlaitError]:
-        """The servers that cannot be used now, and why."""
+        """The servers that cannot be used now, with their errors."""
         return {
             name: server.error
             for name, server in self.servers.items()
@@ -120,7 +104,7 @@ class Status:
 
     @property
     def summary(self) -> str:
-        """One line: how many servers are ready, and which are not and why."""
+        """One line: the number of servers by state, and the reasons for failures."""
         counts = Counter(server.state for server in self.servers.values())
         states = ", ".join(f"{count} {state}" for state, count in counts.most_common())
         why = "; ".join(str(error) for error in self.failures.values())

@@ -1,4 +1,4 @@
-"""Where the tasks of all connections live, for as long as the client is open."""
+"""The background tasks of all connections of one client."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ logger = logging.getLogger("plait.client.connections")
 class TaskSet:
     """Tasks of one loop that end together.
 
-    Not a task group of anyio, which must be left by the task that entered it: a client is opened
-    and closed from wherever its user likes.
+    Not an anyio task group, which must be left by the task that entered it: a client may be opened
+    and closed by different tasks.
     """
 
     def __init__(self) -> None:
@@ -32,11 +32,11 @@ class TaskSet:
         return self._opened
 
     def open(self) -> None:
-        """Let tasks be started."""
+        """Allow tasks to be started."""
         self._opened = True
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]], *, name: str) -> None:
-        """Run something until it ends or all is closed; if it raises, no sibling suffers."""
+        """Run a task until it ends or the set is closed; an exception in it is only logged."""
         if not self._opened:
             raise ClientClosedError("the client is closed")
         scope = anyio.CancelScope()
@@ -46,7 +46,7 @@ class TaskSet:
         task.add_done_callback(self._scopes.pop)
 
     async def close(self) -> None:
-        """Cancel what is left, and wait for it, even if the caller is cancelled."""
+        """Cancel the remaining tasks, and wait for them even if the caller is cancelled."""
         self._opened = False
         cancelled: asyncio.CancelledError | None = None
         for scope in self._scopes.values():
@@ -66,5 +66,5 @@ async def _contained(
     try:
         with scope:
             await work()
-    except Exception:  # boundary: one connection must not take the others along
+    except Exception:  # boundary: one connection must not end the others
         logger.exception("a task of a connection failed")

@@ -1,1 +1,1 @@
-"""Ways to reach one server, and the repairing of what servers send."""
+"""Transports to one server, and the repair of its results."""

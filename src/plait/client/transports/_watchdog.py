@@ -1,4 +1,4 @@
-"""A process that outlives its parent just long enough to stop the parent's children.
+"""A process that stops the children of its parent when the parent ends.
 
 Run as a script with `python -I -S`, so it imports nothing of this package. It reads lines
 `+<pgid>` and `-<pgid>` from its standard input. When that ends, or when its parent is gone, every
@@ -20,7 +20,7 @@ def processes() -> dict[int, tuple[int, int]]:
     """Map each process id to its parent and its group; empty where there is no /proc."""
     found: dict[int, tuple[int, int]] = {}
     try:
-        names = os.listdir("/proc")  # noqa: PTH208  # it imports as little as it can
+        names = os.listdir("/proc")  # noqa: PTH208  # it imports as little as possible
     except OSError:
         return found
     for name in names:
@@ -48,7 +48,7 @@ def members(groups: set[int]) -> set[int]:
 
 
 def send(groups: set[int], pids: set[int], signum: int) -> None:
-    """Signal groups and single processes; those that are gone do not matter."""
+    """Signal groups and single processes; ignore those that are gone."""
     for group in groups:
         with contextlib.suppress(OSError):
             os.killpg(group, signum)
@@ -58,7 +58,7 @@ def send(groups: set[int], pids: set[int], signum: int) -> None:
 
 
 def stop(groups: set[int]) -> None:
-    """Ask the groups to end, then end them."""
+    """Send SIGTERM to the groups, then SIGKILL."""
     pids = members(groups)
     send(groups, pids, signal.SIGTERM)
     deadline = time.monotonic() + _GRACE_SECONDS
@@ -68,7 +68,7 @@ def stop(groups: set[int]) -> None:
 
 
 def main() -> None:
-    """Keep the list until the parent is gone."""
+    """Keep the list of groups until the parent ends."""
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)
     parent = int(sys.argv[1])

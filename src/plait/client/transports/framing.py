@@ -1,7 +1,7 @@
-"""JSON-RPC messages out of the lines that servers really write.
+"""Finds JSON-RPC messages in the lines that servers write.
 
-A line may hold a banner, a byte order mark, half of another line, bytes that are no UTF-8, or two
-messages. What is a message is found; the rest is noise.
+A line may hold a banner, a byte order mark, half of another line, invalid UTF-8, or two messages.
+What is not a message is noise.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from pydantic import ValidationError
 _BOM = b"\xef\xbb\xbf"
 _DECODER = json.JSONDecoder()
 _MOST_FAILURES = 64
-"""How many places of a noisy line are tried in vain as the start of a message."""
+"""How many positions of a noisy line are tried as the start of a message."""
 
 _SIGN = '{"jsonrpc"'
-"""How nearly all messages start."""
+"""The start of nearly all messages."""
 
 _PADDING = "\ufeff \t\r\n\0"
-"""What may stand around a message without being noise."""
+"""Characters around a message that are not noise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Framed:
-    """The messages of one line, and whether there was anything else in it."""
+    """The messages of one line, and whether it held anything else."""
 
     messages: tuple[JSONRPCMessage, ...]
     noise: bool = False
@@ -66,14 +66,14 @@ def _search(text: str) -> Framed:
         try:
             value, position = _DECODER.raw_decode(text, start)
             value = _encodable(value) if surrogates else value
-            found = [message for one in _batch(value) if (message := _message(one)) is not None]
+            found = [message for item in _batch(value) if (message := _message(item)) is not None]
         except (ValueError, RecursionError):
             position = start + 1
         if not found:
             failures += 1
             noise = True
             if failures >= _MOST_FAILURES:
-                # Where there is so much else, only what looks like a message is worth a try.
+                # In so much noise, only try what looks like a message.
                 sign = text.find(_SIGN, position)
                 if sign < 0:
                     break
@@ -92,7 +92,7 @@ def _next_start(text: str, position: int) -> int | None:
 
 
 def _encodable(value: object) -> object:
-    """Replace halves of surrogate pairs, which JSON can write and UTF-8 cannot."""
+    """Replace lone surrogates, which JSON can encode and UTF-8 cannot."""
     return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 

@@ -1,4 +1,4 @@
-"""The parent's side of the watchdog: children die with this process, even when it is killed."""
+"""Runs the watchdog, so that children end with this process even when it is killed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WATCHDOG = Path(__file__).with_name("_watchdog.py")
 
 
 class Guardian:
-    """Runs one watchdog process for as long as there are children to guard."""
+    """Runs one watchdog process while there are children to watch."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -25,25 +25,25 @@ class Guardian:
         self._owner_pid = os.getpid()
 
     def watch(self, group: int) -> None:
-        """Have a process group stopped when this process is gone."""
+        """Have a process group stopped when this process ends."""
         with self._lock:
             if self._owner_pid != os.getpid():
-                # A forked copy of this process: the parent's watchdog is not ours to write to.
+                # In a forked process the watchdog belongs to the parent.
                 self._groups, self._watchdog, self._owner_pid = set(), None, os.getpid()
             self._groups.add(group)
-            if self._watchdog is not None and self._tell(f"+{group}\n"):
+            if self._watchdog is not None and self._send(f"+{group}\n"):
                 return
             self._start()
 
     def unwatch(self, group: int) -> None:
-        """Forget a process group; the last one ends the watchdog."""
+        """Stop watching a process group; the last one ends the watchdog."""
         with self._lock:
             self._groups.discard(group)
             if self._watchdog is None:
                 return
             if not self._groups:
                 self._stop()
-            elif not self._tell(f"-{group}\n"):
+            elif not self._send(f"-{group}\n"):
                 self._start()
 
     def _start(self) -> None:
@@ -59,9 +59,9 @@ class Guardian:
         except OSError as error:
             logger.warning("children will not be stopped if this process is killed: %s", error)
             return
-        self._tell("".join(f"+{group}\n" for group in sorted(self._groups)))
+        self._send("".join(f"+{group}\n" for group in sorted(self._groups)))
 
-    def _tell(self, text: str) -> bool:
+    def _send(self, text: str) -> bool:
         watchdog = self._watchdog
         if watchdog is None or watchdog.stdin is None or watchdog.poll() is not None:
             return False
@@ -76,8 +76,7 @@ class Guardian:
         watchdog, self._watchdog = self._watchdog, None
         if watchdog is None:
             return
-        # Nothing is left for it to do, so it need not be asked politely. Killing it first means
-        # that a start in its place never sees two.
+        # Killed at once: it has nothing left to do, and a new one must not run beside it.
         watchdog.kill()
         if watchdog.stdin is not None:
             with contextlib.suppress(OSError):

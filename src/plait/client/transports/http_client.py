@@ -1,15 +1,16 @@
 """The HTTP client under the HTTP transports.
 
-In the SDK a network fault in one request tears down the whole session, and the status, headers
-and body of an error answer are lost. This client notes them on the exchange they belong to, and
-turns a fault into an answer that fails that one request.
+In the SDK a network fault in one request ends the whole session, and status, headers and body of
+an error response are lost. This client records them on their exchange, and turns a fault into a
+response that fails only that request.
 """
 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any, cast
@@ -19,11 +20,10 @@ from mcp.client.streamable_http import MAX_RECONNECTION_ATTEMPTS
 
 from plait._support.threads import in_thread
 from plait.client.config.secrets import secrets_in_headers
-from plait.client.config.servers import HttpServer, SseServer
-from plait.client.transports.auth import auth_of
+from plait.client.config.servers import HttpServer, RemoteOptions, SseServer
 from plait.client.transports.auth.challenge import ADVICE, SignInNeededError
+from plait.client.transports.auth.choose import auth_of
 from plait.client.transports.auth.oauth import OAuthAuth
-from plait.client.transports.headers import headers_of
 from plait.client.transports.library_logs import redacted_library_logs
 from plait.client.transports.redirects import (
     MOST_REDIRECTS,
@@ -48,13 +48,25 @@ _NEVER_COMPLETE = (
 """Faults after which the server cannot have received the whole request."""
 
 _NOTIFICATION_SECONDS = 5.0
-"""The SDK sends one message at a time, so a notification nobody answers would hold up the rest."""
+"""The SDK sends one message at a time, so an unanswered notification would block the rest."""
 
 _LONGEST_BODY = 4000
 _LONGEST_READ = 64_000
-"""How much of an error's body is looked at for secrets."""
+"""How much of an error's body is searched for secrets."""
 _FAULT_CODE = -32000
 _SESSION_HEADER = "mcp-session-id"
+
+
+async def headers_of(server: RemoteOptions, wire: Wire) -> dict[str, str]:
+    """Return the current headers; a function is called, and the secrets in its result hidden."""
+    if not callable(server.headers):
+        return dict(server.headers)
+    result = server.headers()
+    if inspect.isawaitable(result):
+        result = await result
+    headers = dict(cast("Mapping[str, str]", result))
+    wire.hide(secrets_in_headers(headers))
+    return headers
 
 
 @asynccontextmanager
@@ -69,25 +81,25 @@ async def open_http_client(
         # In a thread: it reads the certificates of the machine.
         client = await in_thread(httpx2.AsyncClient, headers=headers, timeout=timeout, auth=auth)
     else:
-        make = server.http_client_factory
-        made: object = await in_thread(make, headers=headers, timeout=timeout, auth=auth)
-        if not isinstance(made, httpx2.AsyncClient):
+        factory = server.http_client_factory
+        result: object = await in_thread(factory, headers=headers, timeout=timeout, auth=auth)
+        if not isinstance(result, httpx2.AsyncClient):
             raise ConfigError(
-                f"{wire.server}: the HTTP client factory returned {type(made).__module__}."
-                f"{type(made).__name__}; it must return an httpx2.AsyncClient",
+                f"{wire.server}: the HTTP client factory returned {type(result).__module__}."
+                f"{type(result).__name__}; it must return an httpx2.AsyncClient",
                 server=wire.server,
             )
-        client = made
+        client = result
     if isinstance(auth, OAuthAuth):
         auth.attach(client.send)
-    # `send` is the one door every request goes through, auth flows and redirects included.
+    # Every request goes through `send`, also those of auth flows and redirects.
     setattr(client, "send", _Send(client, wire, server))  # noqa: B010
     async with client:
         yield client
 
 
 class _Send:
-    """`AsyncClient.send`, with a memory."""
+    """`AsyncClient.send`, which records what happens to each exchange."""
 
     def __init__(
         self, client: httpx2.AsyncClient, wire: Wire, server: HttpServer | SseServer
@@ -97,19 +109,19 @@ class _Send:
         self._wire = wire
         self._server = server
         self._origin = origin_of(httpx2.URL(server.url))
-        self._notices = _Notices(wire)
+        self._notifications = _NotificationStream(wire)
 
     async def __call__(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         exchange = current_exchange()
         if callable(self._server.headers) and origin_of(request.url) == self._origin:
-            # Asked every time: what a function returns, such as a token, may change.
+            # Called every time: its result, such as a token, may change.
             request.headers.update(await headers_of(self._server, self._wire))
         if request.method == "DELETE":
-            return await self._farewell(request, **options)
+            return await self._end_session(request, **options)
         if request.method == "GET" and _SESSION_HEADER in request.headers:
-            return await self._notices.opened(self._answered(request, **options))
+            return await self._notifications.opened(self._send_signed_in(request, **options))
         if request.method != "POST" or exchange is None:
-            return await self._answered(request, **options)
+            return await self._send_signed_in(request, **options)
         if exchange.request_id is None:
             timeout = cast("dict[str, float]", request.extensions.get("timeout", {}))
             request.extensions = {
@@ -119,7 +131,7 @@ class _Send:
         response: httpx2.Response | None = None
         try:
             exchange.written = True
-            response = await self._answered(request, **options)
+            response = await self._send_signed_in(request, **options)
             if not response.is_success:
                 exchange.reply = self._wire.reply = await reply_from(response, self._wire)
                 return _whole(response, exchange.reply)
@@ -134,9 +146,9 @@ class _Send:
         return response
 
     async def _send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Send, and go on where the same origin says so; any other never hears of it.
+        """Send, following redirects within the same origin only.
 
-        Whatever the client's own rule is: it would take the configured headers along.
+        The client's own redirect handling is off: it would forward the configured headers.
         """
         options["follow_redirects"] = False
         followed = 0
@@ -155,24 +167,24 @@ class _Send:
     async def _send_once(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         before = dict(request.headers)
         try:
-            # Here too: the SDK sends in the context of whoever makes the request.
+            # Here too: the SDK sends in the context of the requesting task.
             with redacted_library_logs(self._wire):
                 return await self._plain_send(request, **options)
         finally:
-            # What is there only now was put in by an auth object: the user's, or for a URL's user.
+            # Headers that appear only now were added by an auth object, or from the URL's userinfo.
             added = dict(request.headers.items() - before.items())
             if added:
                 self._wire.hide(secrets_in_headers(added))
 
-    async def _answered(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Send; where nobody can sign in, the refusal says what to do about it."""
+    async def _send_signed_in(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Send; if signing in is needed, return a response with the advice."""
         try:
             return await self._send(request, **options)
         except SignInNeededError as needed:
             return needed.response(request)
 
-    async def _farewell(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """End the session on the server, if there is still one to end."""
+    async def _end_session(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """End the session on the server, if it is still open."""
         if not self._wire.ended:
             with contextlib.suppress(httpx2.TransportError, PlaitError, SignInNeededError):
                 response = await self._send(request, **options)
@@ -184,19 +196,19 @@ class _Send:
     def _failed(
         self, request: httpx2.Request, exchange: Exchange, fault: httpx2.RequestError | PlaitError
     ) -> httpx2.Response:
-        """Answer one request with its fault, so that the session survives it.
+        """Return a response for a fault, so that only this request fails, not the session.
 
-        An error of our own comes from signing in, which precedes the request.
+        A `PlaitError` comes from signing in, before the request was sent.
         """
         exchange.failure = fault
         exchange.written = not isinstance(fault, (*_NEVER_COMPLETE, PlaitError))
-        said = f"{type(fault).__name__}: {self._wire.redact(str(fault))}"
-        body = {"jsonrpc": "2.0", "id": None, "error": {"code": _FAULT_CODE, "message": said}}
+        text = f"{type(fault).__name__}: {self._wire.redact(str(fault))}"
+        body = {"jsonrpc": "2.0", "id": None, "error": {"code": _FAULT_CODE, "message": text}}
         return httpx2.Response(503, request=request, json=body)
 
 
 class _NotedStream(httpx2.AsyncByteStream):
-    """An answer that arrives in pieces; notes when no further piece can come."""
+    """A streamed response; records when it has ended."""
 
     def __init__(self, inner: Any, exchange: Exchange) -> None:
         self._inner = inner
@@ -213,10 +225,10 @@ class _NotedStream(httpx2.AsyncByteStream):
         await self._inner.aclose()
 
 
-class _Notices:
-    """The stream on which a server says what it was not asked, opened again when it ends.
+class _NotificationStream:
+    """Watches the stream of server notifications, which the SDK reopens when it ends.
 
-    The SDK gives up on it after a few failures in a row, and tells nobody; this one counts along.
+    The SDK silently gives up after a few failures in a row; this class counts them too.
     """
 
     def __init__(self, wire: Wire) -> None:
@@ -224,16 +236,16 @@ class _Notices:
         self._worked = False
         self._failures = 0
 
-    async def opened(self, answer: Awaitable[httpx2.Response]) -> httpx2.Response:
-        """Wait for the stream."""
+    async def opened(self, pending: Awaitable[httpx2.Response]) -> httpx2.Response:
+        """Wait for the stream to open."""
         try:
-            response = await answer
+            response = await pending
         except httpx2.RequestError:
             self.failed()
             raise
         if response.is_success:
             self._worked = True
-            response.stream = _NoticeStream(response.stream, self)
+            response.stream = _NotificationBytes(response.stream, self)
         else:
             self.failed()
         return response
@@ -243,18 +255,18 @@ class _Notices:
         self._failures = 0
 
     def failed(self) -> None:
-        """Note that it broke, or was refused; a server that never had one is none the worse."""
+        """Note that it broke or was refused; a server without such a stream loses nothing."""
         self._failures += 1
         if self._worked and self._failures >= MAX_RECONNECTION_ATTEMPTS:
             self._wire.lose_notifications()
 
 
-class _NoticeStream(httpx2.AsyncByteStream):
-    """What arrives on the stream; silence for a while is an end like any other."""
+class _NotificationBytes(httpx2.AsyncByteStream):
+    """The bytes of the stream; a read timeout counts as its end."""
 
-    def __init__(self, inner: Any, notices: _Notices) -> None:
+    def __init__(self, inner: Any, notifications: _NotificationStream) -> None:
         self._inner = inner
-        self._notices = notices
+        self._notifications = notifications
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
@@ -263,26 +275,26 @@ class _NoticeStream(httpx2.AsyncByteStream):
         except httpx2.ReadTimeout:
             pass
         except httpx2.RequestError:
-            self._notices.failed()
+            self._notifications.failed()
             raise
-        self._notices.ended()
+        self._notifications.ended()
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
 
 async def reply_from(response: httpx2.Response, wire: Wire) -> HttpReply:
-    """Keep what is worth knowing of an answer that is not a success."""
+    """Record the relevant parts of an error response."""
     try:
         await response.aread()
         body = response.text
     except httpx2.RequestError:
-        body = ""  # the status stands, whatever became of its text
+        body = ""  # the status is known, even if the body is lost
     return HttpReply(
         status=response.status_code,
         retry_after=response.headers.get("retry-after"),
         challenge=response.headers.get("www-authenticate"),
-        # Hidden before it is cut: half of a secret would not be found.
+        # Redacted before it is cut: half of a secret would not be found.
         body=wire.redact(body[:_LONGEST_READ])[:_LONGEST_BODY],
         error_code=_error_code(body) if _is_json(response) else None,
         had_session=_SESSION_HEADER in response.request.headers,
@@ -291,7 +303,7 @@ async def reply_from(response: httpx2.Response, wire: Wire) -> HttpReply:
 
 
 def _whole(response: httpx2.Response, reply: HttpReply) -> httpx2.Response:
-    """Return an answer whose body can be read, though it broke off on the way."""
+    """Return a response whose body can be read, even if it was cut off."""
     try:
         _ = response.content
     except httpx2.ResponseNotRead:

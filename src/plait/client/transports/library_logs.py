@@ -1,7 +1,7 @@
-"""Keeping secrets out of what the libraries below write to their own logs about a session.
+"""Redacts the log records of HTTP and MCP libraries about a session.
 
-They write whole URLs at the level of information, and headers at that of debugging. Other users of
-the same libraries in this process are left alone.
+They log whole URLs at info level, and headers at debug level. Records of other users of the same
+libraries in this process are not changed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _wire: ContextVar[Wire | None] = ContextVar("plait_wire", default=None)
 
 
 def _hide(record: logging.LogRecord) -> bool:
-    """Take the secrets of the session out of a record; every record may pass."""
+    """Redact a record of the session; every record passes the filter."""
     wire = _wire.get()
     if wire is None:
         return True
@@ -42,13 +42,13 @@ def _hide(record: logging.LogRecord) -> bool:
 
 @contextmanager
 def redacted_library_logs(wire: Wire) -> Generator[None]:
-    """Hide what the wire hides, in this task and those that it starts meanwhile."""
+    """Redact library logs with the wire's redactor, in this task and those it starts."""
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(_hide)
     token = _wire.set(wire)
     try:
         yield
     finally:
-        # A generator that is closed by the collector ends in another context.
+        # A generator closed by the garbage collector ends in another context.
         with contextlib.suppress(ValueError):
             _wire.reset(token)

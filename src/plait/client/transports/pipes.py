@@ -1,4 +1,4 @@
-"""Reading lines from a child, and writing to it, without limits that bite."""
+"""Reads lines of any length from a child process, and writes to its pipe."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CHUNK_BYTES = 256 * 1024
 
 
 class ByteSource(Protocol):
-    """Something bytes can be read from."""
+    """A source of bytes."""
 
     async def read(self, n: int = -1, /) -> bytes:
         """Return up to `n` bytes, or nothing at the end."""
@@ -54,10 +54,10 @@ class LineReader:
 
 
 class PipeWriter:
-    """Writes to a pipe, and knows afterwards how much of it was read.
+    """Writes to a pipe, and knows how much of it was read.
 
-    A message is queued whole: a caller that is cancelled while the pipe is full does not leave
-    half a line behind.
+    A message is queued as a whole: a caller that is cancelled while the pipe is full leaves no
+    partial line.
     """
 
     def __init__(self, fd: int) -> None:
@@ -72,7 +72,7 @@ class PipeWriter:
         self._consumed_at_end: int | None = None
 
     async def send(self, data: bytes) -> int:
-        """Write everything, waiting while the pipe is full; return where its last byte stands.
+        """Write everything, waiting while the pipe is full; return the offset of the last byte.
 
         Raises:
             anyio.BrokenResourceError: The reader is gone.
@@ -90,13 +90,13 @@ class PipeWriter:
         return end
 
     def consumed_bytes(self) -> int:
-        """Say how many of the bytes written so far the reader has taken out of the pipe."""
+        """Return how many of the written bytes the reader has taken out of the pipe."""
         if self._consumed_at_end is not None:
             return self._consumed_at_end
         return self._written_bytes - self._unread_bytes()
 
     def close(self) -> None:
-        """Stop writing; the file descriptor itself belongs to whoever made it."""
+        """Stop writing; closing the file descriptor is up to its owner."""
         if self._fd is not None:
             self._consumed_at_end = self.consumed_bytes()
             self._loop.remove_writer(self._fd)
@@ -131,7 +131,7 @@ class PipeWriter:
         self._moved.set()
 
     def _unread_bytes(self) -> int:
-        """Ask the kernel what is left in the pipe; zero where it cannot tell."""
+        """Return the number of unread bytes in the pipe; zero where the system cannot tell."""
         if self._fd is None or not sys.platform.startswith("linux"):
             return 0
         import fcntl  # noqa: PLC0415  # POSIX only

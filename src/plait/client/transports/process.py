@@ -1,4 +1,4 @@
-"""A child process that is never left behind."""
+"""Child processes in their own process group, always terminated and reaped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from plait.client.transports.guardian import guardian
 from plait.client.transports.pipes import PipeWriter
 
 _STDIN_GRACE_SECONDS = 1.0
-"""How long a server may take to end by itself once its input is closed."""
+"""How long a server may take to exit once its input is closed."""
 
 _TERM_GRACE_SECONDS = 2.0
 
@@ -35,14 +35,14 @@ _KILL_BIT = 1 << (signal.SIGKILL - 1) if os.name == "posix" else 0
 
 @dataclass(slots=True)
 class Child:
-    """A running child and its pipes; it leads a process group of its own."""
+    """A running child, leader of its own process group, and its pipes."""
 
     process: asyncio.subprocess.Process
     stdin: PipeWriter
     stdout: asyncio.StreamReader
     stderr: asyncio.StreamReader | None
-    vitals: int | None
-    """A descriptor of its `/proc` status, where there is one."""
+    status_fd: int | None
+    """A descriptor of its `/proc` status, where available."""
 
     @property
     def pid(self) -> int:
@@ -50,15 +50,15 @@ class Child:
         return self.process.pid
 
     def is_doomed(self) -> bool:
-        """Say whether the process is dead, or has been killed and only does not know it yet.
+        """Return whether the process is dead, or has a pending SIGKILL.
 
-        What is written to such a process may still be taken out of the pipe, by a thread that
-        dies on its way back from the kernel; nobody could tell afterwards that it was not run.
+        A dying thread may still read from the pipe on its way back from the kernel; afterwards a
+        request could not be told from one that was run.
         """
-        if self.vitals is None:
+        if self.status_fd is None:
             return self.process.returncode is not None
         try:
-            status = os.pread(self.vitals, _STATUS_BYTES, 0)
+            status = os.pread(self.status_fd, _STATUS_BYTES, 0)
         except OSError:
             return True
         pending = (int(mask, 16) for mask in _PENDING_SIGNALS.findall(status))
@@ -69,23 +69,23 @@ class Child:
 async def running_child(
     command: Sequence[str], *, env: Mapping[str, str], cwd: str | None, stderr: int | None
 ) -> AsyncGenerator[Child]:
-    """Start a program in its own process group, and leave no process of it behind.
+    """Start a program in its own process group, and terminate the whole group at the end.
 
-    `stderr` is `subprocess.PIPE`, `subprocess.DEVNULL`, or `None` to share ours.
+    `stderr` is `subprocess.PIPE`, `subprocess.DEVNULL`, or `None` to inherit ours.
 
     Raises:
         OSError: The program cannot be started.
     """
     async with AsyncExitStack() as stack:
-        # The pipes are ours and not asyncio's: its `wait` returns only when all of them are
-        # closed, which a grandchild that keeps one open would prevent.
+        # Own pipes instead of asyncio's: its `wait` returns only when all of them are closed,
+        # which a grandchild that keeps one open would prevent.
         stdin_read, stdin_write = _pipe(stack)
         stdout_read, stdout_write = _pipe(stack)
-        theirs = [stdin_read, stdout_write]
+        child_ends = [stdin_read, stdout_write]
         stderr_read = None
         if stderr == asyncio.subprocess.PIPE:
             stderr_read, stderr_write = _pipe(stack)
-            theirs.append(stderr_write)
+            child_ends.append(stderr_write)
             stderr = stderr_write.fileno()
         process = await asyncio.create_subprocess_exec(
             *command,
@@ -96,15 +96,15 @@ async def running_child(
             cwd=cwd,
             start_new_session=True,  # and so a process group of its own
         )
-        # From here on nothing may leave without ending the process, not even a cancellation.
+        # From here on every exit, also a cancellation, must end the process.
         stack.push_async_callback(_end, process, stdin_write)
-        vitals: int | None = None
+        status_fd: int | None = None
         with anyio.CancelScope(shield=True):
             await in_thread(guardian.watch, process.pid)
-            vitals = await in_thread(_open_vitals, process.pid)
-        if vitals is not None:
-            stack.callback(os.close, vitals)
-        for end in theirs:
+            status_fd = await in_thread(_open_status, process.pid)
+        if status_fd is not None:
+            stack.callback(os.close, status_fd)
+        for end in child_ends:
             end.close()
         stdin = PipeWriter(stdin_write.fileno())
         stack.callback(stdin.close)
@@ -113,7 +113,7 @@ async def running_child(
             stdin,
             await _reader(stack, stdout_read),
             None if stderr_read is None else await _reader(stack, stderr_read),
-            vitals,
+            status_fd,
         )
 
 
@@ -135,9 +135,9 @@ async def _reader(stack: AsyncExitStack, pipe: io.FileIO) -> asyncio.StreamReade
 
 
 async def _end(process: asyncio.subprocess.Process, stdin: io.FileIO) -> None:
-    """Close its input, wait for it to end by itself, then ask, then insist; and reap it."""
+    """Close its input, then send SIGTERM, then SIGKILL, with a grace period each; and reap it."""
     with anyio.CancelScope(shield=True):
-        family = await in_thread(_descendants, process.pid)
+        descendants = await in_thread(_descendants, process.pid)
         stdin.close()
         for signum, grace in (
             (None, _STDIN_GRACE_SECONDS),
@@ -150,15 +150,15 @@ async def _end(process: asyncio.subprocess.Process, stdin: io.FileIO) -> None:
                 async with asyncio.timeout(grace):
                     await process.wait()
                     break
-        # The leader is gone; what it started may not be, in its group or out of it.
+        # The leader is gone, but its descendants may not be, in its group or outside.
         signal_group(process.pid, signal.SIGKILL)
-        for pid in family:
+        for pid in descendants:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         await in_thread(guardian.unwatch, process.pid)
 
 
-def _open_vitals(pid: int) -> int | None:
+def _open_status(pid: int) -> int | None:
     try:
         return os.open(f"/proc/{pid}/status", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -166,7 +166,7 @@ def _open_vitals(pid: int) -> int | None:
 
 
 def _descendants(pid: int) -> set[int]:
-    """Find the children of a process, and theirs; empty where there is no /proc."""
+    """Find the descendants of a process; empty where there is no /proc."""
     found: set[int] = set()
     for listing in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):
@@ -177,6 +177,6 @@ def _descendants(pid: int) -> set[int]:
 
 
 def signal_group(group: int, signum: int) -> None:
-    """Signal a process group; one that is gone does not matter."""
+    """Signal a process group; ignore one that is gone."""
     with contextlib.suppress(OSError):
         os.killpg(group, signum)

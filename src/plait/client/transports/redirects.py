@@ -1,6 +1,6 @@
-"""Redirects of an MCP endpoint: within its origin they are followed, elsewhere never.
+"""Redirects of an MCP endpoint, which are followed only within its origin.
 
-Everything on a request, its headers, cookies, session id and body, was meant for one origin.
+Headers, cookies, session id and body of a request are meant for one origin.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _SAME_METHOD = frozenset(
         HTTPStatus.PERMANENT_REDIRECT,
     }
 )
-"""What is asked again as it was. Browsers turn a POST into a GET after the first two; the message
-would be lost with it. 303 means that, so it is not followed."""
+"""Statuses after which the same method is repeated. Browsers turn a POST into a GET after the first
+two, which would lose the message; 303 requires that, so it is not followed."""
 
 
 def origin_of(url: httpx2.URL) -> Origin:
-    """Return what must be equal for two addresses to be the same server."""
+    """Return scheme, host and port, which identify a server."""
     return url.scheme, url.host, url.port
 
 
 def shown_origin(url: httpx2.URL) -> str:
-    """Write an origin for a person."""
+    """Format an origin for error messages."""
     host = f"[{url.host}]" if ":" in url.host else url.host
     return f"{url.scheme}://{host}" + ("" if url.port is None else f":{url.port}")
 
@@ -54,7 +54,7 @@ def redirected(
         headers.pop("cookie", None)  # the redirect may have set another
     following = httpx2.Request(
         request.method,
-        # Credentials in a `Location` are somebody else's; those of the configuration stay.
+        # Keep the configured credentials, never those in a `Location`.
         url.copy_with(userinfo=request.url.userinfo),
         headers=headers,
         stream=request.stream,
@@ -65,7 +65,7 @@ def redirected(
 
 
 def refused_redirect(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-    """Return the answer without the address in it, so that nobody follows it, and say why."""
+    """Return the response without its `Location`, so that it is not followed, with the reason."""
     url = _location(response)
     here = shown_origin(request.url)
     if url is None:
@@ -78,8 +78,8 @@ def refused_redirect(request: httpx2.Request, response: httpx2.Response) -> http
             "headers and credentials meant for this one; if it is the right server, put its "
             "address into the configuration"
         )
-    said = {ADVICE: Advice(text=advice)}
-    return httpx2.Response(response.status_code, request=request, extensions=said)
+    extensions = {ADVICE: Advice(text=advice)}
+    return httpx2.Response(response.status_code, request=request, extensions=extensions)
 
 
 def _location(response: httpx2.Response) -> httpx2.URL | None:

@@ -1,4 +1,4 @@
-"""Servers on the older HTTP+SSE transport: a stream of events down, a POST for each message up."""
+"""The older HTTP+SSE transport: one event stream to receive, one POST per message to send."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _EVENT_STREAM = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
 
 
 class _SseWrite(BorrowedStream):
-    """Posts each message to the endpoint that the server named."""
+    """Posts each message to the endpoint from the server's first event."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class _SseWrite(BorrowedStream):
         self._received = received
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Post one message; a refusal becomes the answer to the request."""
+        """Post one message; an error status becomes the response to the request."""
         body = item.message.model_dump(by_alias=True, mode="json", exclude_unset=True)
         response = await self._client.post(self._endpoint, json=body)
         if response.is_success:
@@ -60,10 +60,10 @@ class _SseWrite(BorrowedStream):
 async def open_sse(
     server: SseServer, wire: Wire
 ) -> AsyncGenerator[tuple[MemoryObjectReceiveStream[Received], _SseWrite]]:
-    """Open the event stream, learn where to post, and yield the two streams.
+    """Open the event stream, learn the endpoint, and yield the two streams.
 
     Raises:
-        ConnectError: The answer is no event stream, or names an endpoint elsewhere.
+        ConnectError: The response is no event stream, or names an endpoint on another origin.
     """
     send, receive = anyio.create_memory_object_stream[Received](math.inf)
     async with (
@@ -106,7 +106,7 @@ async def _read_events(
     *,
     task_status: TaskStatus[str],
 ) -> None:
-    """Hand on every message until the stream ends; the first event names the endpoint."""
+    """Pass on every message until the stream ends; the first event names the endpoint."""
     with received:
         try:
             async for event in source:
@@ -122,11 +122,11 @@ async def _read_events(
         wire.end("the event stream ended")
 
 
-def _endpoint(url: str, named: str, wire: Wire) -> str:
-    """Resolve where to post; another origin would be handed our credentials."""
+def _endpoint(url: str, endpoint: str, wire: Wire) -> str:
+    """Resolve the endpoint; another origin must not get our credentials."""
     here = httpx2.URL(url)
     try:
-        there = here.join(named)
+        there = here.join(endpoint)
     except (httpx2.InvalidURL, ValueError):
         raise ConnectError(
             f"{wire.server}: the server names an endpoint that is no address", server=wire.server

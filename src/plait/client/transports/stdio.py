@@ -1,4 +1,4 @@
-"""Servers that are programs on this machine: MCP on their standard input and output."""
+"""The stdio transport: MCP on the standard input and output of a child process."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ from plait.errors import ConfigError, ConnectError
 logger = logging.getLogger("plait.client.transports.stdio")
 
 _EXIT_GRACE_SECONDS = 0.5
-"""How long to wait for the exit code and the last words of a process whose output has ended."""
+"""How long to wait for exit code and stderr of a process whose output has ended."""
 
 _ORPHAN_GRACE_SECONDS = 5.0
-"""How long the children of a process that has ended, a wrapper perhaps, may finish their calls."""
+"""How long the children of an ended process, such as a wrapper, may finish their calls."""
 
 _LONGEST_LINE = 4000
 _LONGEST_READ = 64_000
-"""How much of a line is looked at for secrets."""
+"""How much of a line is searched for secrets."""
 
 
 class _StdioWrite(BorrowedStream):
-    """The child's standard input, one message a line."""
+    """The child's standard input, one message per line."""
 
     def __init__(self, child: Child) -> None:
         self._child = child
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Write one message in the task of whoever sends it."""
+        """Write one message in the sender's task."""
         text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
         exchange = current_exchange()
         if self._child.is_doomed():
@@ -67,16 +67,16 @@ class _StdioWrite(BorrowedStream):
 
 
 class _StdioRead(MessageSource):
-    """The child's standard output, as the messages it holds."""
+    """The child's standard output, as messages."""
 
     def __init__(self, lines: LineReader, wire: Wire, server: StdioServer) -> None:
         self._lines = lines
         self._wire = wire
         self._server = server
-        self._found: deque[JSONRPCMessage] = deque()
+        self._messages: deque[JSONRPCMessage] = deque()
 
     async def __anext__(self) -> SessionMessage:
-        while not self._found:
+        while not self._messages:
             line = await self._lines.next_line()
             if line is None:
                 raise StopAsyncIteration
@@ -87,8 +87,8 @@ class _StdioRead(MessageSource):
             )
             if framed.noise:
                 self._note_noise(line)
-            self._found.extend(framed.messages)
-        return SessionMessage(self._found.popleft())
+            self._messages.extend(framed.messages)
+        return SessionMessage(self._messages.popleft())
 
     def _note_noise(self, line: bytes) -> None:
         self._wire.noise_lines += 1
@@ -122,10 +122,10 @@ async def open_stdio(
             anyio.create_task_group() as tasks,
         ):
             wire.pid = child.pid
-            last_stderr_line = anyio.Event()
-            tasks.start_soon(_keep_stderr, child, wire, last_stderr_line)
+            stderr_ended = anyio.Event()
+            tasks.start_soon(_keep_stderr, child, wire, stderr_ended)
             tasks.start_soon(_watch_exit, child, wire)
-            wire.before_end = partial(_settle, child, wire, last_stderr_line)
+            wire.before_end = partial(_find_end_reason, child, wire, stderr_ended)
             try:
                 yield _StdioRead(LineReader(child.stdout), wire, server), _StdioWrite(child)
             finally:
@@ -138,7 +138,7 @@ async def open_stdio(
 
 
 def _resolved(server: StdioServer, env: dict[str, str], wire: Wire) -> str:
-    """Find the program on the child's own search path."""
+    """Find the program on the child's `PATH`."""
     if os.sep in server.command:
         return server.command
     found = shutil.which(server.command, path=env.get("PATH", os.defpath))
@@ -170,32 +170,32 @@ def _stderr_of(server: StdioServer) -> int | None:
             return asyncio.subprocess.PIPE
 
 
-async def _keep_stderr(child: Child, wire: Wire, last_stderr_line: anyio.Event) -> None:
+async def _keep_stderr(child: Child, wire: Wire, stderr_ended: anyio.Event) -> None:
     if child.stderr is not None:
         lines = LineReader(child.stderr)
         while (line := await lines.next_line()) is not None:
-            # Hidden before it is cut: half of a secret would not be found.
+            # Redacted before it is cut: half of a secret would not be found.
             text = wire.redact(line[:_LONGEST_READ].decode("utf-8", "replace").rstrip("\r"))
             wire.stderr.append(text[:_LONGEST_LINE])
             logger.debug("%s: %s", wire.server, text[:_LONGEST_LINE])
-    last_stderr_line.set()
+    stderr_ended.set()
 
 
 async def _watch_exit(child: Child, wire: Wire) -> None:
-    """Retire the session of a process that has ended, though its children may still answer."""
+    """End the session of an ended process, though its children may still answer."""
     wire.exit_code = await child.process.wait()
-    await asyncio.sleep(0)  # what it wrote last is read first
+    await asyncio.sleep(0)  # its last output is read first
     wire.end("the server ended")
     await asyncio.sleep(_ORPHAN_GRACE_SECONDS)
     signal_group(child.pid, signal.SIGKILL)
 
 
-async def _settle(child: Child, wire: Wire, last_stderr_line: anyio.Event) -> None:
-    """Find out why the output ended, and which requests were never read."""
+async def _find_end_reason(child: Child, wire: Wire, stderr_ended: anyio.Event) -> None:
+    """Find out why the output ended, and which requests the process never read."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_EXIT_GRACE_SECONDS):
             wire.exit_code = await child.process.wait()
-            await last_stderr_line.wait()
+            await stderr_ended.wait()
     consumed = child.stdin.consumed_bytes()
     for exchange in wire.pending.values():
         if exchange.end_offset > consumed:

@@ -1,4 +1,4 @@
-"""The stream interface of the SDK, for ends that belong to somebody else."""
+"""Bases for streams with the SDK's interface."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from mcp.shared.message import SessionMessage
 
 
 class BorrowedStream:
-    """An end of a connection; closing it does nothing, its transport does that."""
+    """A stream that its transport closes; closing it here does nothing."""
 
     async def aclose(self) -> None:
-        """Leave the connection to the transport's own ending."""
+        """Leave closing to the transport."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -27,7 +27,7 @@ class BorrowedStream:
 
 
 class MessageSource(BorrowedStream):
-    """A receiving end; subclasses say where the next message comes from."""
+    """A receiving stream; subclasses implement `__anext__`."""
 
     async def __anext__(self) -> SessionMessage:
         """Return the next message, or end the iteration."""

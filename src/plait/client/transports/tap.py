@@ -1,4 +1,4 @@
-"""The two ends of a session's streams, tapped: exchanges are noted and answers are repaired."""
+"""Taps both streams of a session: records exchanges and repairs results."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ if TYPE_CHECKING:
 logger = logging.getLogger("plait.client.transports")
 
 _LONGEST_ID = 20
-"""Digits in an id that could be a number of ours."""
+"""Digits in an id that could be one of our numbers."""
 
 _HANDSHAKE_VERSION = "2025-11-25"
-"""What the SDK validates handshake-era answers against, whichever version was agreed on."""
+"""The version the SDK validates handshake-era results against, whichever was negotiated."""
 
-_UNTOLD = frozenset({"notifications/cancelled", "notifications/roots/list_changed"})
-"""Notifications that the SDK acts on by itself, or does not know from a server."""
+_UNDISPATCHED = frozenset({"notifications/cancelled", "notifications/roots/list_changed"})
+"""Notifications that the SDK handles by itself, or does not expect from a server."""
 
 StreamT = TypeVar("StreamT", bound="ReadStream[Any] | WriteStream[Any]")
 
 
 class _Tapped(Generic[StreamT]):
-    """An end of a session's streams with somebody listening."""
+    """One of a session's two streams, with a tap."""
 
     def __init__(self, inner: StreamT, wire: Wire) -> None:
         self._inner = inner
         self._wire = wire
 
     async def aclose(self) -> None:
-        """Close this end."""
+        """Close the stream."""
         await self._inner.aclose()
 
     async def __aenter__(self) -> Self:
@@ -63,10 +63,10 @@ class _Tapped(Generic[StreamT]):
 
 
 class TappedWrite(_Tapped["WriteStream[SessionMessage]"]):
-    """The sending end: notes each message before it goes out."""
+    """The sending stream: records each message before it is sent."""
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Send one message, in a context that knows its exchange."""
+        """Send one message, in a context with its exchange."""
         exchange = _exchange_of(item)
         if exchange.request_id is not None:
             self._wire.pending[exchange.request_id] = exchange
@@ -77,7 +77,7 @@ class TappedWrite(_Tapped["WriteStream[SessionMessage]"]):
 
 
 class TappedRead(_Tapped["ReadStream[SessionMessage | Exception]"]):
-    """The receiving end: repairs each answer, and tells when nothing more can come."""
+    """The receiving stream: repairs each result, and reports the end of the stream."""
 
     @property
     def last_context(self) -> contextvars.Context | None:
@@ -102,19 +102,19 @@ class TappedRead(_Tapped["ReadStream[SessionMessage | Exception]"]):
         self._wire.last_received = time.monotonic()
         if isinstance(item, SessionMessage):
             self._settle(item)
-            self._overhear(item)
+            self._dispatch_notification(item)
         return item
 
-    def _overhear(self, item: SessionMessage) -> None:
+    def _dispatch_notification(self, item: SessionMessage) -> None:
         message = item.message
-        tell = self._wire.on_notification
-        if tell is None or not isinstance(message, JSONRPCNotification):
+        callback = self._wire.on_notification
+        if callback is None or not isinstance(message, JSONRPCNotification):
             return
-        # A modern server ends with it a stream that this client has asked for.
-        asked = self._wire.pending.get(_cancelled_id(item) or "")
-        ours = asked is not None and asked.method == "subscriptions/listen"
-        if message.method in _UNTOLD and not ours:
-            tell(message.method, message.params)
+        # A modern server also cancels the subscription stream that this client has opened.
+        cancelled = self._wire.pending.get(_cancelled_id(item) or "")
+        ours = cancelled is not None and cancelled.method == "subscriptions/listen"
+        if message.method in _UNDISPATCHED and not ours:
+            callback(message.method, message.params)
 
     def _settle(self, item: SessionMessage) -> None:
         message = item.message
@@ -123,15 +123,14 @@ class TappedRead(_Tapped["ReadStream[SessionMessage | Exception]"]):
         exchange = self._wire.pending.pop(_coerced(message.id), None)
         if exchange is None:
             return
-        # An error after the answer's stream has ended is the SDK's own, and no server's.
+        # An error after the response stream has ended comes from the SDK, not the server.
         exchange.answered = isinstance(message, JSONRPCResponse) or not exchange.stream_ended
         if isinstance(message, JSONRPCResponse):
             try:
                 repaired = repair_result(exchange.method, message.result, exchange.version)
-            except Exception as error:  # boundary: no answer, however odd, may end the session
+            except Exception as error:  # boundary: no result, however odd, may end the session
                 safe = without_secrets(error, self._wire.redact)
-                said = "%s: an answer could not be repaired"
-                logger.error(said, self._wire.server, exc_info=safe)
+                logger.error("%s: a result could not be repaired", self._wire.server, exc_info=safe)
                 return
             message.result = repaired.result
             exchange.notes = repaired.notes
@@ -162,7 +161,7 @@ def _cancelled_id(item: SessionMessage) -> RequestId | None:
 
 
 def _coerced(request_id: RequestId) -> RequestId:
-    """Undo what some servers do: send back the id 7 as "7"."""
+    """Convert the id "7" back to 7: some servers return numbers as strings."""
     if isinstance(request_id, str) and request_id.isascii() and len(request_id) < _LONGEST_ID:
         return int(request_id) if request_id.isdecimal() else request_id
     return request_id

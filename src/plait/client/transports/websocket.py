@@ -1,4 +1,4 @@
-"""Servers on a WebSocket: one JSON-RPC message a text frame, subprotocol `mcp`."""
+"""The WebSocket transport: one JSON-RPC message per text frame, subprotocol `mcp`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from websockets.typing import Subprotocol
 
 from plait.client.config.servers import WebSocketServer
 from plait.client.transports.framing import parse_message
-from plait.client.transports.headers import headers_of
+from plait.client.transports.http_client import headers_of
 from plait.client.transports.redirects import origin_of, shown_origin
 from plait.client.transports.streams import BorrowedStream, MessageSource
 from plait.client.transports.wire import HttpReply, Wire, current_exchange
@@ -28,11 +28,11 @@ _CLOSE_SECONDS = 2.0
 class _Connect(connect):
     """Opens a socket; a redirect is followed only within its origin.
 
-    The library would take every header along that is not known to hold credentials.
+    The library would forward every header that is not known to hold credentials.
     """
 
     def process_redirect(self, exc: Exception) -> Exception | str:
-        """Return where to go, or the error that says why not."""
+        """Return the new address, or the error that explains the refusal."""
         here = httpx2.URL(self.uri)
         target = super().process_redirect(exc)
         if isinstance(target, Exception):
@@ -47,7 +47,7 @@ class _Connect(connect):
 
 
 class _OtherOriginError(InvalidHandshake):
-    """The server sends us elsewhere."""
+    """The server redirects to another origin."""
 
 
 class _SocketWrite(BorrowedStream):
@@ -71,23 +71,23 @@ class _SocketWrite(BorrowedStream):
 
 
 class _SocketRead(MessageSource):
-    """Receives frames, as the messages they hold."""
+    """Receives frames as messages."""
 
     def __init__(self, socket: ClientConnection, wire: Wire) -> None:
         self._socket = socket
         self._wire = wire
-        self._found: deque[JSONRPCMessage] = deque()
+        self._messages: deque[JSONRPCMessage] = deque()
 
     async def __anext__(self) -> SessionMessage:
-        while not self._found:
+        while not self._messages:
             try:
                 frame = await self._socket.recv()
             except ConnectionClosed:
                 raise StopAsyncIteration from None
             framed = parse_message(frame)
             self._wire.noise_lines += framed.noise
-            self._found.extend(framed.messages)
-        return SessionMessage(self._found.popleft())
+            self._messages.extend(framed.messages)
+        return SessionMessage(self._messages.popleft())
 
 
 @asynccontextmanager
@@ -139,5 +139,5 @@ async def open_websocket(
         async with socket:
             yield _SocketRead(socket, wire), _SocketWrite(socket)
     finally:
-        # A goodbye that is cancelled would leave the connection open.
+        # A cancelled closing handshake would leave the connection open.
         socket.transport.abort()

@@ -1,7 +1,7 @@
-"""What is known of one session's wire: its exchanges, its process, and how it ended.
+"""Records one session's wire: its exchanges, its process, and how it ended.
 
-The MCP SDK reports a lost connection, a 401 and a full disk with the same error. The facts it
-drops are written down here while they pass, and errors are made from them.
+The MCP SDK reports a lost connection, a 401 and a full disk with the same error. The details that
+it drops are recorded here, and error mapping uses them.
 """
 
 from __future__ import annotations
@@ -17,47 +17,47 @@ from plait._support.redact import Redactor
 RequestId = str | int
 
 Hold = Callable[[], AbstractContextManager[object]]
-"""Makes a context during which time does not count."""
+"""Creates a context during which a deadline does not run."""
 
 _STDERR_LINES = 50
 _NOTES = 50
-"""How many repaired answers one session remembers."""
+"""How many repair notes one session keeps."""
 _HIDDEN = 20
-"""How many tokens that came and went stay hidden."""
+"""How many replaced tokens stay hidden."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """Why an exchange was refused on our side, and the way out."""
+    """Why this client refused an exchange, and how to fix it."""
 
     text: str
     scopes: tuple[str, ...] = ()
-    """What the server asks for."""
+    """The scopes the server requests."""
     login: str | None = None
     """The command that signs in."""
     address: str | None = None
-    """Where a person was sent."""
+    """The authorization URL the user was sent to."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpReply:
-    """An HTTP answer that was not a success."""
+    """An HTTP response with an error status."""
 
     status: int
     retry_after: str | None
     challenge: str | None
     body: str
     error_code: int | None
-    """The code of the JSON-RPC error in the body; `None` if it was no MCP server that answered."""
+    """The JSON-RPC error code in the body; `None` if no MCP server answered."""
     had_session: bool
     """Whether the request carried a session id."""
     advice: Advice | None = None
-    """What to do about it, where signing in was tried."""
+    """How to fix it, where signing in was tried."""
 
 
 @dataclass(slots=True)
 class Exchange:
-    """One message that was sent, and what became of it."""
+    """One message that was sent, and its outcome."""
 
     method: str
     request_id: RequestId | None
@@ -72,7 +72,7 @@ class Exchange:
     answered: bool = False
 
     stream_ended: bool = False
-    """Whether the HTTP answer ended, so that an error after it is the SDK's and no server's."""
+    """Whether the HTTP response ended, so that a later error comes from the SDK."""
 
     reply: HttpReply | None = None
 
@@ -80,13 +80,13 @@ class Exchange:
     """The network fault that ended it."""
 
     notes: tuple[str, ...] = ()
-    """What was repaired in its answer."""
+    """What was repaired in its result."""
 
     end_offset: int = 0
-    """Where on a pipe its last byte stands."""
+    """The offset of its last byte on the pipe."""
 
     held: Hold = nullcontext
-    """Stops the clock of the operation it belongs to."""
+    """Stops the deadline of its operation."""
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ class Exchanges:
 
     all: list[Exchange] = field(default_factory=list[Exchange])
     held: Hold = nullcontext
-    """Stops the clock of the operation while a person has to do something first."""
+    """Stops the deadline of the operation while the user has to act."""
 
     @property
     def last(self) -> Exchange | None:
@@ -104,11 +104,11 @@ class Exchanges:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Everything that was repaired on the way."""
+        """All repair notes of the exchanges."""
         return tuple(note for exchange in self.all for note in exchange.notes)
 
     def may_have_run(self) -> bool:
-        """Say whether the last request may have reached the server's code."""
+        """Return whether the last request may have reached the server's code."""
         last = self.last
         return last is not None and last.written and last.reply is None
 
@@ -118,15 +118,15 @@ _current: ContextVar[Exchange | None] = ContextVar("plait_exchange", default=Non
 
 
 def watched_exchanges(held: Hold = nullcontext) -> AbstractContextManager[Exchanges]:
-    """Collect the exchanges that the block causes, in this task and those it starts.
+    """Collect the exchanges of the block, in this task and those it starts.
 
-    `held` is entered while a person has to do something before they can go on.
+    `held` is entered while the user has to act before they can continue.
     """
     return _Watch(Exchanges(held=held))
 
 
 class _Watch(AbstractContextManager[Exchanges]):
-    """A block whose exchanges are collected; a class, since every call has one."""
+    """Collects exchanges; a class, since every call has one."""
 
     __slots__ = ("_exchanges", "_token")
 
@@ -144,7 +144,7 @@ class _Watch(AbstractContextManager[Exchanges]):
 
 
 def clock_held() -> AbstractContextManager[object]:
-    """Stop the clock of whatever is being sent in this context, while a person is waited for."""
+    """Stop the deadline of the exchange in this context, while the user has to act."""
     exchange = _current.get()
     return nullcontext() if exchange is None else exchange.held()
 
@@ -156,7 +156,7 @@ def current_exchange() -> Exchange | None:
 
 @contextmanager
 def sending(exchange: Exchange) -> Generator[None]:
-    """Make an exchange current; if it is a request, tell whoever watches about it."""
+    """Make an exchange current, and collect it if it is a request."""
     watching = _watching.get()
     if watching is not None and exchange.request_id is not None:
         watching.all.append(exchange)
@@ -181,23 +181,23 @@ class Wire:
         self.notes: deque[str] = deque(maxlen=_NOTES)
         self.noise_lines = 0
         self.tapped = False
-        """Whether requests are noted here; those to an object in this process are not."""
+        """Whether exchanges are recorded; those with an in-process server are not."""
         self.last_received = 0.0
-        """When the server last sent anything, on the monotonic clock."""
+        """When the server last sent a message, on the monotonic clock."""
         self.pid: int | None = None
         self.exit_code: int | None = None
         self.end_reason: str | None = None
         self.reply: HttpReply | None = None
-        """The last HTTP answer that was not a success, whichever request it answered."""
+        """The last HTTP error response, of any request."""
         self.before_end: Callable[[], Awaitable[None]] | None = None
-        """What a transport still has to find out once its stream has ended."""
+        """Called once the stream has ended, to find out why."""
         self.on_notification: Callable[[str, object], None] | None = None
-        """Gets method and params of what servers announce and the SDK tells nobody."""
+        """Gets method and params of notifications that the SDK does not dispatch."""
         self.on_notifications_lost: Callable[[], None] | None = None
         self._on_end = on_end
 
     def hide(self, secrets: Iterable[str]) -> None:
-        """Hide these values too in whatever is quoted from now on."""
+        """Redact these values too from now on."""
         new = [secret for secret in dict.fromkeys(secrets) if secret not in self._hidden]
         if new:
             self._hidden.extend(new)
@@ -209,18 +209,18 @@ class Wire:
         return self.end_reason is not None
 
     def end(self, reason: str) -> None:
-        """Note that nothing more can arrive; the first reason stands."""
+        """Record that nothing more can arrive; the first reason is kept."""
         if self.end_reason is None:
             self.end_reason = reason
             self._on_end()
 
     def lose_notifications(self) -> None:
-        """Note that answers may come, but nothing that was not asked for."""
+        """Report that notifications can no longer arrive, though responses may."""
         if self.on_notifications_lost is not None:
             self.on_notifications_lost()
 
     def ending(self) -> str:
-        """Say how the wire ended, as far as is known."""
+        """Describe how the wire ended."""
         if self.exit_code is None:
             return self.end_reason or "the connection was closed"
         killed = self.exit_code < 0
@@ -228,6 +228,6 @@ class Wire:
         return f"the server {how}"
 
     def last_stderr_line(self) -> str | None:
-        """Return the last line the server wrote to its standard error, without secrets."""
+        """Return the last line of the server's standard error, without secrets."""
         line = next((line for line in reversed(self.stderr) if line.strip()), None)
         return None if line is None else self.redact.excerpt(line)

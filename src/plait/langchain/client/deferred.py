@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Any, Final
 
 import mcp_types as types
@@ -12,6 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from typing_extensions import override
 
 from plait._support.exception_groups import one_line
+from plait._support.suggestions import nearest
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.deferral import Split, definition_text
@@ -241,7 +241,7 @@ class _CallRunner(ToolRunner):
     async def _find(self, name: str, run: Mapping[str, Any]) -> Tool:
         tools = {tool.name: tool for tool in await self._selection.list_tools(run)}
         if name not in tools:
-            near = get_close_matches(name, tools, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"search with {self._search_name}"
+            meant = nearest(name, tools)
+            hint = f"did you mean {meant!r}?" if meant else f"search with {self._search_name}"
             raise ToolNotFoundError(f"there is no tool {name!r}: {hint}", tool=name)
         return tools[name]

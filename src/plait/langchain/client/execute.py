@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any, cast
 
 from langchain_core.messages import ToolMessage
 
+from plait._support.suggestions import suggest_names
 from plait.errors import ToolNotFoundError
 from plait.langchain.client.client import MultiServerMCPClient
 from plait.langchain.tools.blocks import Block, text_block
@@ -40,8 +40,7 @@ async def execute_tool(
     found = [tool for tool in tools if name in {tool.name, tool.full_name}]
     if not found:
         names = [tool.name for tool in tools]
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names) or 'none'}"
+        hint = suggest_names(name, names)
         raise ToolNotFoundError(f"there is no tool {name!r} ({hint})", tool=name)
     runner = client.runner(handle_tool_errors=False)
     config = {"configurable": dict(context or {})}

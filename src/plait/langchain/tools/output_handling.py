@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Literal, Self, cast
 
+from plait._support.suggestions import did_you_mean
 from plait.client.calls.content import StructuredRoute
-from plait.client.config.problems import did_you_mean
 from plait.errors import ConfigError
 
 Route = Literal["content", "artifact"]

@@ -92,8 +92,8 @@ async def test_the_session_of_a_conversation_ends_after_a_quarter_of_an_hour_wit
     pool = ConnectionPool({"shop": server}, lambda _: SessionOptions(), clock=_Ahead(15 * 60 - 0.5))
     pool.open()
     private, shared = pool.connection("shop", CallerCredentials(thread="1")), pool["shop"]
-    await shared.wait_for_session()
-    await private.wait_for_session()
+    await shared.keeper.wait_for_session()
+    await private.keeper.wait_for_session()
 
     await eventually(lambda: private.status().state == "idle")
 
@@ -106,7 +106,7 @@ async def test_the_session_of_a_conversation_stays_open_until_then() -> None:
     pool = ConnectionPool({"shop": server}, lambda _: SessionOptions(), clock=_Ahead(14 * 60))
     pool.open()
     private = pool.connection("shop", CallerCredentials(thread="1"))
-    await private.wait_for_session()
+    await private.keeper.wait_for_session()
     await wait_all_tasks_blocked()
 
     assert private.status().state == "ready"

@@ -10,11 +10,10 @@ import httpx2
 from plait.client.config.oauth import OAuth
 from plait.client.config.servers import RemoteOptions
 from plait.client.transports.auth.httpx_auth import HttpxAuth
-from plait.client.transports.auth.keychain import Keychain, key_for
+from plait.client.transports.auth.keychain import Keychain, key_for, store_of
 from plait.client.transports.auth.oauth import OAuthAuth
 from plait.client.transports.auth.prompts import prompt_for
 from plait.client.transports.auth.provider_object import auth_from_provider, is_provider
-from plait.client.transports.auth.stores.choose import store_of
 from plait.errors import ConfigError
 
 OnSecrets = Callable[[Iterable[str]], None]

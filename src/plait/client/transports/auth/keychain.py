@@ -11,13 +11,40 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from mcp.shared.auth_utils import resource_url_from_server_url
 
 from plait.client.config.oauth import OAuth
-from plait.client.transports.auth.stores.login import Login, LoginKey
-from plait.client.transports.auth.stores.port import TokenStore
+from plait.client.transports.auth.stores.file import FileTokenStore
+from plait.client.transports.auth.stores.keyring import KeyringTokenStore
+from plait.client.transports.auth.stores.login import Login, LoginKey, TokenStore
+from plait.client.transports.auth.stores.memory import MemoryTokenStore
+from plait.errors import ConfigError
 
 _locks: WeakKeyDictionary[
     asyncio.AbstractEventLoop, WeakValueDictionary[LoginKey, asyncio.Lock]
 ] = WeakKeyDictionary()
 """Callers in one loop queue here, so that only one of them waits for the store's lock."""
+
+
+_MEMORY = MemoryTokenStore()
+"""One for the process, so that the sessions of a server share their login."""
+
+
+def store_of(store: object) -> TokenStore:
+    """Return the store with this name, or the object itself if it is a store.
+
+    Raises:
+        ConfigError: It is neither.
+    """
+    match store:
+        case "file" | None:
+            return FileTokenStore()
+        case "keyring":
+            return KeyringTokenStore()
+        case "memory":
+            return _MEMORY
+        case TokenStore():
+            return store
+        case _:
+            kind = type(store).__name__
+            raise ConfigError(f'oauth: "store" is a {kind}; give "file", "keyring" or a TokenStore')
 
 
 def key_for(settings: OAuth, url: str) -> LoginKey:

@@ -13,7 +13,7 @@ from plait.client.config.oauth import OAuth
 from plait.client.config.secrets import secret_values
 from plait.client.config.servers import HttpServer, ServerConfig, SseServer
 from plait.client.transports.auth.challenge import SignInNeededError, challenge_from
-from plait.client.transports.auth.keychain import Keychain, key_for
+from plait.client.transports.auth.keychain import Keychain, key_for, store_of
 from plait.client.transports.auth.oauth import OAuthAuth, exchange
 from plait.client.transports.auth.probe import probing
 from plait.client.transports.auth.prompts import OpenPrompt, prompt_in_browser
@@ -23,7 +23,6 @@ from plait.client.transports.auth.provider_object import (
     is_provider,
 )
 from plait.client.transports.auth.revoke import RevocationError, revoke
-from plait.client.transports.auth.stores.choose import store_of
 from plait.client.transports.auth.stores.file import FileTokenStore
 from plait.client.transports.auth.stores.login import Login
 from plait.client.transports.http_client import open_http_client

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from plait import ConfigError
 from plait.client import FileTokenStore, KeyringTokenStore, MemoryTokenStore, TokenStore
-from plait.client.transports.auth.stores.choose import store_of
+from plait.client.transports.auth.keychain import store_of
 from plait.client.transports.auth.stores.file import token_folder
 from plait.client.transports.auth.stores.login import (
     Login,

@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from plait._support.threads import in_thread
-from plait.client.transports.auth.stores.lockfile import lock_file, private_folder
+from plait.client.transports.auth.stores.locks import lock_file, private_folder
 from plait.client.transports.auth.stores.login import (
     Login,
     LoginKey,

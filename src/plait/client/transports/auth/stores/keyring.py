@@ -8,7 +8,7 @@ from typing import Any
 
 from plait._support.threads import in_thread
 from plait.client.transports.auth.stores.file import token_folder
-from plait.client.transports.auth.stores.lockfile import lock_file
+from plait.client.transports.auth.stores.locks import lock_file
 from plait.client.transports.auth.stores.login import (
     Login,
     LoginKey,

@@ -6,8 +6,9 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast, runtime_checkable
 
 _AHEAD_SECONDS: Final = 60.0
 """Renewing this long before the end leaves time for a call that has just begun."""
@@ -91,6 +92,31 @@ class Login:
     def is_over(self, now: float) -> bool:
         """Say whether the access token has ended."""
         return self.expires_at is not None and now >= self.expires_at
+
+
+@runtime_checkable
+class TokenStore(Protocol):
+    """Keeps logins; it is used from several loops, threads and processes at once."""
+
+    async def load(self, key: LoginKey) -> Login | None:
+        """Return the login of this key, if there is one."""
+        ...
+
+    async def save(self, login: Login) -> None:
+        """Keep a login in place of the one before.
+
+        Raises:
+            PlaitError: It cannot be kept; the one before is still there.
+        """
+        ...
+
+    async def forget(self, key: LoginKey) -> None:
+        """Drop the login of this key, if there is one."""
+        ...
+
+    def locked(self, key: LoginKey) -> AbstractAsyncContextManager[None]:
+        """Keep everybody else from renewing the same login while the context is open."""
+        ...
 
 
 def text_from_login(login: Login) -> str:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from plait.client.transports.auth.stores.lock_wait import until
+from plait.client.transports.auth.stores.locks import wait_for_lock
 from plait.client.transports.auth.stores.login import Login, LoginKey
 
 
@@ -34,7 +34,7 @@ class MemoryTokenStore:
     async def locked(self, key: LoginKey) -> AsyncGenerator[None]:
         """Wait for whoever renews the login in another loop."""
         lock = self._locks[key]
-        await until(lambda: lock.acquire(blocking=False), "another thread renews the login")
+        await wait_for_lock(lambda: lock.acquire(blocking=False), "another thread renews the login")
         try:
             yield
         finally:

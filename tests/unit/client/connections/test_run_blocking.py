@@ -1,4 +1,4 @@
-"""Blocking runs: bounded, cancelled properly, and in the context of whoever asks."""
+"""Blocking runs are bounded, cancelled properly, and in the context of the caller."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from contextvars import ContextVar
 
 import pytest
 
-from plait.agents.blocking import run_bounded
+from plait.client.connections.loop_bridge import run_blocking
 from plait.errors import AgentTimeoutError
 
+_LATE = AgentTimeoutError("the run took longer than 0.01 s")
 _WHO: ContextVar[str] = ContextVar("who", default="nobody")
 
 
-def test_the_work_runs_in_the_context_of_whoever_asks() -> None:
+def test_the_work_runs_in_the_context_of_the_caller() -> None:
     async def work() -> tuple[str, str]:
         return _WHO.get(), threading.current_thread().name
 
     token = _WHO.set("ann")
     try:
-        assert run_bounded(work, seconds=30) == ("ann", "plait agent")
+        assert run_blocking(work, seconds=30, timeout_error=_LATE) == ("ann", "plait")
     finally:
         _WHO.reset(token)
 
@@ -31,7 +32,7 @@ def test_an_error_of_the_work_is_raised_as_it_is() -> None:
         raise LookupError("no")
 
     with pytest.raises(LookupError, match="no"):
-        run_bounded(work, seconds=30)
+        run_blocking(work, seconds=30, timeout_error=_LATE)
 
 
 def test_work_that_takes_too_long_is_cancelled() -> None:
@@ -44,7 +45,7 @@ def test_work_that_takes_too_long_is_cancelled() -> None:
             cancelled.set()
 
     with pytest.raises(AgentTimeoutError, match=r"longer than 0\.01 s"):
-        run_bounded(work, seconds=0.01)
+        run_blocking(work, seconds=0.01, timeout_error=_LATE)
 
     assert cancelled.is_set()
 
@@ -57,7 +58,7 @@ def test_work_that_ends_with_a_result_when_it_is_called_off_is_not_lost() -> Non
             return "partial"
         return "whole"
 
-    assert run_bounded(work, seconds=0.01) == "partial"
+    assert run_blocking(work, seconds=0.01, timeout_error=_LATE) == "partial"
 
 
 def test_work_that_cannot_be_stopped_is_left_behind() -> None:
@@ -67,7 +68,7 @@ def test_work_that_cannot_be_stopped_is_left_behind() -> None:
         stuck.wait()  # a library that blocks the loop
 
     with pytest.raises(AgentTimeoutError):
-        run_bounded(work, seconds=0.01, closing_seconds=0.01)
+        run_blocking(work, seconds=0.01, closing_seconds=0.01, timeout_error=_LATE)
 
     stuck.set()
 
@@ -83,6 +84,6 @@ def test_ctrl_c_cancels_the_work_and_goes_on_to_the_caller() -> None:
             cancelled.set()
 
     with pytest.raises(KeyboardInterrupt):
-        run_bounded(work, seconds=30)
+        run_blocking(work, seconds=30, timeout_error=_LATE)
 
     assert cancelled.is_set()

@@ -1,0 +1,56 @@
+"""Suggests known names for one that does not exist."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that was probably meant, in the same spelling style if possible."""
+    names = list(known)
+    same_style = [one for one in names if is_camel_case(one) == is_camel_case(name)]
+    for group in (same_style, names):
+        by_letters = {_letters(one): one for one in group}
+        close = difflib.get_close_matches(_letters(name), by_letters, n=1, cutoff=0.7)
+        if close:
+            return by_letters[close[0]]
+    return None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """Suggest the nearest known name, or return `None` if none is near."""
+    meant = nearest(name, known)
+    return f'did you mean "{meant}"?' if meant else None
+
+
+def nearest_names(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:
+    """Return the known names that are similar or contain each other, the likeliest first."""
+    by_letters: dict[str, str] = {}
+    for one in known:
+        by_letters.setdefault(_letters(one), one)
+    letters = _letters(name)
+    close = difflib.get_close_matches(letters, by_letters, n=most, cutoff=0.6)
+    parts = [one for one in by_letters if letters and one and (letters in one or one in letters)]
+    return [by_letters[one] for one in dict.fromkeys([*close, *parts])][:most]
+
+
+def suggest_names(name: str, known: Iterable[str], *, most_listed: int = 12) -> str:
+    """Suggest the nearest names, or list the known ones if none is near."""
+    names = list(known)
+    if close := [repr(one) for one in nearest_names(name, names)]:
+        return f"did you mean {' or '.join(filter(None, [', '.join(close[:-1]), close[-1]]))}?"
+    if not names:
+        return "there are none"
+    listed = ", ".join(names[:most_listed])
+    return f"there are: {listed}{', …' if len(names) > most_listed else ''}"
+
+
+def is_camel_case(name: str) -> bool:
+    """Return whether a name is spelled in camelCase."""
+    return any(letter.isupper() for letter in name)
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[\W_]", "", name).casefold()
