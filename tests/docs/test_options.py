@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import itertools
 import re
+from pathlib import Path
 
 import pytest
 
 import plait
 import plait.client
 import plait.langchain
-from plait import ConfigError, MultiServerMCPClient, read_config
+from plait import ConfigError, MultiServerMCPClient, Toolbox, read_config
 from plait.client.config.key_table import camel_case
 from plait.client.config.keys import CLIENT_KEYS, server_keys
+from plait.client.options import CLIENT_OPTIONS, ClientOptions, ToolboxOptions
 from plait.langchain.client.loading import convert_mcp_tool_to_langchain_tool, load_mcp_tools
 from plait.langchain.client.middleware import MCPToolsMiddleware
 from plait.langchain.client.settings import LangChainOptions
+from tests.docs.language_server import hover_texts
 from tests.docs.pages import ROOT
 
 OPTIONS = (ROOT / "docs" / "reference" / "options.md").read_text()
 MIGRATION = (ROOT / "docs" / "migration.md").read_text()
 ROW = re.compile(
     r"^\| `(?P<name>\w+)` \| .+ \| .+ \| (?P<json>`\w+`|\*Python\*) "
-    r"\| (?P<also>[a-z, ]*) ?\| .+ \|$",
+    r"\| (?P<also>[a-z, ]*) ?\| (?P<text>.+) \|$",
     re.MULTILINE,
 )
 ROWS = {found["name"]: found for found in ROW.finditer(OPTIONS)}
@@ -70,9 +75,75 @@ def parameters_of(function: object) -> set[str]:
     return set(inspect.signature(function).parameters) - {"self"}
 
 
+def sentences_of(*options: type) -> dict[str, str]:
+    """Return the docstring below each field of these classes."""
+    found: dict[str, str] = {}
+    for each in options:
+        (definition,) = ast.parse(inspect.getsource(each)).body
+        assert isinstance(definition, ast.ClassDef)
+        for field, text in itertools.pairwise(definition.body):
+            match field, text:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str(sentence))),
+                ):
+                    found[name] = sentence
+                case _:
+                    pass
+    return found
+
+
 def test_every_option_of_the_client_has_a_row() -> None:
     assert set(ROWS) == set(LangChainOptions.__annotations__)
     assert "`connections`" in OPTIONS
+
+
+def test_every_option_has_a_reader_and_every_reader_an_option() -> None:
+    names = set(LangChainOptions.__annotations__)
+
+    assert CLIENT_KEYS.spellings == names | {camel_case(name) for name in names}
+
+
+def test_an_option_has_the_same_sentence_in_the_code_and_on_the_page() -> None:
+    sentences = sentences_of(ClientOptions, LangChainOptions)
+
+    assert set(sentences) == set(LangChainOptions.__annotations__)
+    for name, sentence in sentences.items():
+        assert ROWS[name]["text"].startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("client", "options"),
+    [
+        (MultiServerMCPClient, (ClientOptions, LangChainOptions)),
+        (Toolbox, (ClientOptions, ToolboxOptions)),
+    ],
+)
+def test_an_editor_shows_a_sentence_for_the_client_and_for_each_option(
+    client: type, options: tuple[type, ...], tmp_path: Path
+) -> None:
+    sentences = sentences_of(*options)
+    arguments = "".join(f"    {name}=None,\n" for name in sentences)
+    name = client.__name__
+    program = f"from plait import {name}\n\n{name}(\n    {{}},\n{arguments})\n"
+    places = {f"{name}=": sentence for name, sentence in sentences.items()}
+    first_line = (client.__doc__ or "").partition("\n")[0]
+
+    shown = hover_texts(program, [f"{name}(", *places], tmp_path)
+
+    assert first_line in shown[f"{name}("]
+    assert {place for place, sentence in places.items() if sentence not in shown[place]} == set()
+
+
+def test_the_page_has_the_options_of_a_toolbox() -> None:
+    section = OPTIONS.partition("## Options of `Toolbox`")[2].partition("\n## ")[0]
+    sentences = sentences_of(ToolboxOptions)
+
+    assert {*sentences, *CLIENT_OPTIONS} == set(ToolboxOptions.__annotations__)
+    for name, sentence in sentences.items():
+        assert re.search(rf"^\| `{name}` \|.*\| {re.escape(sentence)} \|$", section, re.MULTILINE)
+    for name in LangChainOptions.__annotations__.keys() - CLIENT_OPTIONS:
+        assert f"`{name}`" in section
 
 
 @pytest.mark.parametrize("name", ROWS)

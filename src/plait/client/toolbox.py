@@ -70,10 +70,11 @@ class Toolbox:
     """
 
     def __init__(self, servers: ConfigSource, **options: Unpack[ToolboxOptions]) -> None:
-        on_log = options.pop("on_log", None)
-        on_elicitation = options.pop("on_elicitation", None)
+        # No variable here has the name of an option: editors would show it instead of the option.
+        log_callback = options.pop("on_log", None)
+        elicitation_callbacks = options.pop("on_elicitation", None)
         sampling = Sampling.of(options.pop("on_sampling", None))
-        follow_tools = options.pop("follow_tools", True)
+        follows = options.pop("follow_tools", True)
         self.config: ClientConfig = read_config(servers)
         self._options: dict[str, Any] = {**self.config.options, **read_options(options)}
         warn_about_unused(self._options)
@@ -85,7 +86,7 @@ class Toolbox:
         self._reported: set[str] = set()
         counter = self._options.get("token_counter")
         self.deferral = DeferralPlan(self._options.get("defer"), self._servers, counter=counter)
-        callbacks = ServerCallbacks.of(self._options, on_log)
+        callbacks = ServerCallbacks.of(self._options, log_callback)
         call_settings = call_settings_from(self._options, self.config.default_tool_timeout)
         self._lifecycle = Lifecycle(
             partial(
@@ -93,7 +94,7 @@ class Toolbox:
                 self._servers,
                 identity=identity_from(
                     self._options,
-                    on_elicitation=on_elicitation,
+                    on_elicitation=elicitation_callbacks,
                     receives_logs=callbacks.on_message is not None,
                 ),
                 callbacks=callbacks,
@@ -103,7 +104,7 @@ class Toolbox:
                 ),
                 call_settings=call_settings,
                 sampling=sampling,
-                follow_tools=follow_tools,
+                follow_tools=follows,
             )
         )
         self.calls = CallPipeline(

@@ -1,4 +1,4 @@
-"""Reading an object key by key with the help of a table of the keys that are known."""
+"""Reading an object key by key, with a table of the known keys."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from plait.client.config.raw_value import UNSET, RawValue, Reader, RejectedError
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key that may be written: what it is called, how it is read, and where the value goes."""
+    """A key: its name, its reader, and the field that takes the value."""
 
     name: str
-    """In snake_case; the camelCase spelling is understood too."""
+    """In snake_case; camelCase is accepted too."""
 
     read: Reader
 
     target: str
-    """The field that takes the value; a dot leads into `timeouts`."""
+    """The field that takes the value; `timeouts.x` is a field of `timeouts`."""
 
     aliases: tuple[str, ...] = ()
-    """Further spellings."""
+    """Other names of the key."""
 
     unit: Unit | None = None
-    """The unit that the name itself tells; without one, the spelling decides."""
+    """The unit of a number; without one, the spelling decides (see `unit_of`)."""
 
     takes_null: bool = False
     """Whether null means something other than the default."""
 
     @property
     def spellings(self) -> frozenset[str]:
-        """Every way to write the key."""
+        """All spellings of the key."""
         names = (self.name, *self.aliases)
         return frozenset(names) | {camel_case(name) for name in names}
 
@@ -50,10 +50,10 @@ class KeyTable:
         ignored: Iterable[str] = (),
         misplaced: Mapping[str, str] | None = None,
     ) -> None:
-        """Keep the keys by spelling.
+        """Index the keys by spelling.
 
-        `noun` says in messages what the object is, `ignored` keys belong to somebody else, and
-        `misplaced` ones are known but mean nothing here, each with the reason.
+        `noun` names the object in messages, `ignored` keys belong to other programs, and
+        `misplaced` keys are known but have no meaning here, each with the reason.
         """
         self.noun = noun
         self.ignored = frozenset(ignored)
@@ -62,11 +62,11 @@ class KeyTable:
 
     @property
     def spellings(self) -> frozenset[str]:
-        """Every way to write a key that has a meaning."""
+        """All spellings of all keys."""
         return frozenset(self._keys)
 
     def find(self, spelling: str) -> Key | None:
-        """Return the key that is written this way."""
+        """Return the key with this spelling."""
         return self._keys.get(spelling)
 
     def flag(self, spelling: str, entry: RawValue) -> None:
@@ -123,7 +123,7 @@ def read_valid_table(
 
 
 def unit_of(spelling: str) -> Unit:
-    """Say what a bare number means under a key: camelCase keys are in milliseconds."""
+    """Return the unit of a bare number: milliseconds under camelCase keys, else seconds."""
     return "milliseconds" if is_camel_case(spelling) else "seconds"
 
 

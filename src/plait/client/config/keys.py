@@ -1,4 +1,4 @@
-"""Every key that a server or a client may have, in one table."""
+"""The keys of servers and the options of clients, each with the function that reads its value."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from plait.client.config.budgets import read_call_budget, read_result_budget
 from plait.client.config.deferral import read_deferral, read_server_deferral
 from plait.client.config.key_table import Key, KeyTable
 from plait.client.config.oauth import read_auth
+from plait.client.config.raw_value import Reader
 from plait.client.config.read_policy import policy_from_raw
 from plait.client.config.servers import TransportName
 from plait.client.config.value_types import (
@@ -39,7 +40,7 @@ from plait.client.config.value_types import (
 )
 
 _LEGACY_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-"""They are agreed on in the handshake, so one of them cannot be asked for."""
+"""Negotiated in the handshake, so a configuration cannot choose one."""
 
 _LOG_LEVELS = (
     *("debug", "info", "notice", "warning"),
@@ -128,92 +129,83 @@ _KEYS: Final[dict[TransportName, tuple[Key, ...]]] = {
 }
 
 STRUCTURE_KEYS = frozenset({"transport", "type", "disabled", "enabled"})
-"""Keys of a server that decide how, and whether, the others are read."""
+"""Keys of a server that decide whether and how the others are read."""
 
 EDITOR_KEYS = frozenset(
     {"alwaysAllow", "autoApprove", "dev", "gallery", "source", "version", "$schema"}
     | {"comment", "description", "displayName", "icon", "icons", "id", "label", "name"}
     | {"note", "notes", "title", "_comment", "//"}
 )
-"""Keys of a server that other programs keep for themselves, and that limit nothing."""
+"""Keys of a server that belong to other programs, and do not restrict anything."""
 
-_FLAGS = (
-    "throw_on_load_error",
-    "prefix_tool_name_with_server_name",
-    "tool_name_prefix",
-    "use_standard_content_blocks",
-    "validate_arguments",
-    "resources_as_tools",
-    "sanitize",
-)
-
-_HOOKS = (
-    "before_tool_call",
-    "after_tool_call",
-    "before_fallback",
-    "tool_filter",
-    "token_counter",
-    "on_approval",
-    "on_message",
-    "on_progress",
-    "on_initialized",
-    "on_cancelled",
-    "on_prompts_list_changed",
-    "on_resources_list_changed",
-    "on_resources_updated",
-    "on_roots_list_changed",
-    "on_tools_list_changed",
-)
-
-_OBJECTS = (
-    "cache",
-    "callbacks",
-    "client_info",
-    "handle_tool_errors",
-    "observers",
-    "result_cache",
-    "roots",
-    "sampling",
-    "tool_interceptors",
-)
-
-_OPTIONS = (
-    Key("default_tool_timeout", read_optional_seconds, "default_tool_timeout"),
-    Key("tool_timeouts", read_seconds_by_tool, "tool_timeouts"),
-    Key("additional_tool_name_prefix", read_any_text, "additional_tool_name_prefix"),
-    Key("output_handling", read_output_handling, "output_handling"),
-    Key("include", read_patterns, "include"),
-    Key("exclude", read_patterns, "exclude"),
-    Key("on_connection_error", function_or(one_of("throw", "ignore")), "on_connection_error"),
-    Key("on_collision", one_of("prefix", "error"), "on_collision"),
-    Key("on_auth_error", one_of("interrupt", "raise"), "on_auth_error"),
-    Key("fallbacks", read_text_map, "fallbacks"),
-    Key("profile", one_of("default", "openai", "openai_strict", "anthropic", "gemini"), "profile"),
-    Key("tool_overrides", read_data_map, "tool_overrides"),
-    Key("lockfile", read_lockfile_path, "lockfile"),
-    Key("lock", one_of("off", "warn", "block"), "lock"),
-    Key("log_level", one_of(*_LOG_LEVELS), "log_level"),
-    Key("result_budget", read_result_budget, "result_budget"),
-    Key("call_budget", read_call_budget, "call_budget"),
-    Key("policy", policy_from_raw, "policy"),
-    Key("defer", read_deferral, "defer"),
-    *(Key(name, read_bool, name) for name in _FLAGS),
-    *(Key(name, read_function, name) for name in _HOOKS),
-    *(Key(name, read_data, name) for name in _OBJECTS),
-)
+_OPTION_READERS: Final[dict[str, Reader]] = {
+    "include": read_patterns,
+    "exclude": read_patterns,
+    "tool_filter": read_function,
+    "tool_overrides": read_data_map,
+    "tool_name_prefix": read_bool,
+    "prefix_tool_name_with_server_name": read_bool,
+    "additional_tool_name_prefix": read_any_text,
+    "on_collision": one_of("prefix", "error"),
+    "throw_on_load_error": read_bool,
+    "defer": read_deferral,
+    "lockfile": read_lockfile_path,
+    "lock": one_of("off", "warn", "block"),
+    "sanitize": read_bool,
+    "cache": read_data,
+    "default_tool_timeout": read_optional_seconds,
+    "tool_timeouts": read_seconds_by_tool,
+    "validate_arguments": read_bool,
+    "policy": policy_from_raw,
+    "on_approval": read_function,
+    "fallbacks": read_text_map,
+    "before_fallback": read_function,
+    "result_cache": read_data,
+    "result_budget": read_result_budget,
+    "token_counter": read_function,
+    "call_budget": read_call_budget,
+    "on_connection_error": function_or(one_of("throw", "ignore")),
+    "on_message": read_function,
+    "on_progress": read_function,
+    "on_initialized": read_function,
+    "on_tools_list_changed": read_function,
+    "on_prompts_list_changed": read_function,
+    "on_resources_list_changed": read_function,
+    "on_resources_updated": read_function,
+    "on_cancelled": read_function,
+    "on_roots_list_changed": read_function,
+    "log_level": one_of(*_LOG_LEVELS),
+    "client_info": read_data,
+    "roots": read_data,
+    "observers": read_data,
+    "profile": one_of("default", "openai", "openai_strict", "anthropic", "gemini"),
+    "resources_as_tools": read_bool,
+    "tool_interceptors": read_data,
+    "before_tool_call": read_function,
+    "after_tool_call": read_function,
+    "handle_tool_errors": read_data,
+    "on_auth_error": one_of("interrupt", "raise"),
+    "output_handling": read_output_handling,
+    "use_standard_content_blocks": read_bool,
+    "callbacks": read_data,
+    "sampling": read_data,
+}
+"""A reader for every option in `ClientOptions` and `LangChainOptions`; a test compares them."""
 
 SERVER_LISTS = ("mcpServers", "mcp_servers", "servers")
-"""The keys under which whole configurations keep their servers."""
+"""The keys that hold the servers in a configuration."""
 
 CLIENT_KEYS = KeyTable(
-    _OPTIONS, noun="client", ignored=(*SERVER_LISTS, "inputs", "$schema", "version", "_comment")
+    (Key(name, read, name) for name, read in _OPTION_READERS.items()),
+    noun="client",
+    ignored=(*SERVER_LISTS, "inputs", "$schema", "version", "_comment"),
 )
-"""The options that may stand beside the servers."""
+"""The options of a client, in a file or passed to its constructor."""
 
 
 @cache
 def server_keys(transport: TransportName | None) -> KeyTable:
-    """Return the keys of a server on this transport, or of any server while it is not known."""
+    """Return the keys of a server with this transport, or with any while it is not known."""
     everywhere = {
         spelling: key for keys in _KEYS.values() for key in keys for spelling in key.spellings
     }
@@ -229,7 +221,7 @@ def server_keys(transport: TransportName | None) -> KeyTable:
 
 
 def known_spellings() -> frozenset[str]:
-    """Return every key that may be written anywhere in a configuration."""
+    """Return every key that a configuration may have."""
     return server_keys(None).spellings | CLIENT_KEYS.spellings | STRUCTURE_KEYS | set(SERVER_LISTS)
 
 

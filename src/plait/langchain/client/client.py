@@ -65,8 +65,9 @@ class MultiServerMCPClient:
         self._server_list = ServerList(connections)
         config = self._server_list.config
         merged: dict[str, Any] = {**config.options, **own}
-        callbacks = cast("Callbacks", merged.get("callbacks") or Callbacks())
-        self.callbacks = callbacks.with_options(merged)
+        # No variable here has the name of an option: editors would show it instead of the option.
+        base = cast("Callbacks", merged.get("callbacks") or Callbacks())
+        self.callbacks = base.with_options(merged)
         # Log messages and progress reach `callbacks` through `on_log` and the tools.
         shared = CLIENT_OPTIONS - {"on_message", "on_progress"}
         toolbox_options: dict[str, Any] = {

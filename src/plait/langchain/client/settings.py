@@ -33,7 +33,7 @@ class LangChainOptions(ClientOptions, total=False):
     handle_tool_errors: bool | None
     """Turn failures into messages that the model reads; `False` raises them."""
     on_auth_error: Literal["interrupt", "raise"] | None
-    """Missing credentials interrupt a graph with a checkpointer, or raise."""
+    """Missing credentials interrupt a graph with a checkpointer, and are a message elsewhere."""
     output_handling: HandlingLayer
     """Which content the model reads, and which only the program gets."""
     use_standard_content_blocks: bool | None
