@@ -69,7 +69,7 @@ def test_servers_are_added_listed_and_removed_in_an_empty_folder() -> None:
     assert "mcp_MailTools" in plait("servers").stdout
     assert plait("remove", "mcp_MailTools").exit_code == 0
     gone = plait("remove", "mcp_MailTools")
-    assert (gone.exit_code, gone.stderr) == (4, "there is no mcp_MailTools\n")
+    assert (gone.exit_code, gone.stderr) == (4, "no server mcp_MailTools\n")
 
 
 def test_entries_that_cannot_be_used_are_named() -> None:
@@ -79,7 +79,7 @@ def test_entries_that_cannot_be_used_are_named() -> None:
     result = plait("servers")
 
     assert result.exit_code == 4
-    assert "left out: bad: its url is a int, not a text" in result.stderr
+    assert "skipped: bad: its url is a int, not a text" in result.stderr
 
 
 def test_an_address_is_that_of_one_server() -> None:

@@ -109,7 +109,7 @@ async def test_where_nobody_can_be_asked_the_call_is_refused_and_says_why(guarde
 
     ((status, text),) = answers_of(state)
     assert status == "error"
-    assert "nobody to ask" in text
+    assert "no one can be asked" in text
     assert guarded.ledger() == []
 
 
