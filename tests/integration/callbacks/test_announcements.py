@@ -21,7 +21,7 @@ from plait import (
 from plait.client import ServerInfo
 from plait.testing import eventually
 from tests.integration.callbacks.conftest import Servers
-from tests.integration.callbacks.talking import KINDS, LEGACY, Notebook, talking
+from tests.integration.callbacks.server_events import KINDS, LEGACY, Notebook, notifying_server
 from tests.servers import everything_stdio_config
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
@@ -52,7 +52,7 @@ async def test_changed_lists_are_told_once_each(era: str, servers: Servers) -> N
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_server_that_was_killed_is_heard_again(kind: str) -> None:
     notes = Notebook()
-    with talking(kind) as server:
+    with notifying_server(kind) as server:
         async with Toolbox(
             {"server": server.config},
             **list_callbacks(notes),

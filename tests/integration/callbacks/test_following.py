@@ -17,7 +17,7 @@ from plait import (
 from plait.client import ResourceUpdate
 from plait.testing import eventually
 from tests.integration.callbacks.conftest import Servers
-from tests.integration.callbacks.talking import KINDS, talking
+from tests.integration.callbacks.server_events import KINDS, notifying_server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
@@ -37,7 +37,7 @@ async def followers(box: Toolbox, uri: str) -> int:
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_updates_come_one_by_one_and_go_on_after_the_server_was_killed(kind: str) -> None:
-    with talking(kind) as server:
+    with notifying_server(kind) as server:
         async with (
             Toolbox({"server": server.config}) as box,
             asyncio.timeout(30),

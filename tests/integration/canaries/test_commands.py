@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from plait.testing import free_port
-from tests.integration.canaries.looking import canary, found_in
 from tests.integration.canaries.mirror import Mirror
+from tests.integration.canaries.search import canary, found_in
 from tests.integration.canaries.test_processes import telling
 from tests.nursery import python
 

@@ -30,13 +30,13 @@ from plait.client.calls.tool_call import ToolCall
 from plait.client.connections.credentials import CallerCredentials
 from plait.errors import HttpError
 from plait.testing import ScriptedChatModel, free_port, tool_call
-from tests.integration.canaries.looking import (
+from tests.integration.canaries.mirror import Mirror, Mode
+from tests.integration.canaries.search import (
     canary,
     found_in,
     texts_of,
     texts_of_records,
 )
-from tests.integration.canaries.mirror import Mirror, Mode
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 

@@ -12,13 +12,13 @@ from plait import OAuth, PlaitError, Toolbox
 from plait.client import MemoryTokenStore
 from plait.client.transports.auth.keychain import key_for
 from plait.client.transports.auth.stores.login import Login
-from tests.integration.canaries.looking import (
+from tests.integration.canaries.mirror import Mirror
+from tests.integration.canaries.search import (
     canary,
     found_in,
     texts_of,
     texts_of_records,
 )
-from tests.integration.canaries.mirror import Mirror
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 

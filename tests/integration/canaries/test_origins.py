@@ -14,8 +14,8 @@ from websockets.sync.server import ServerConnection, serve
 
 from plait import ConnectError, OAuth, PlaitError, Toolbox
 from plait.errors import HttpError
-from tests.integration.canaries.looking import canary
 from tests.integration.canaries.mirror import Mirror
+from tests.integration.canaries.search import canary
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from plait import MultiServerMCPClient, PlaitError, Toolbox
-from tests.integration.canaries.looking import (
+from tests.integration.canaries.search import (
     canary,
     found_in,
     texts_of,
@@ -22,7 +22,7 @@ from tests.integration.canaries.looking import (
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
-TELLING = str(Path(__file__).with_name("telling_server.py"))
+LEAKING = str(Path(__file__).with_name("leaking_server.py"))
 
 SECRETS = {
     "AWS_SECRET_ACCESS_KEY",
@@ -57,7 +57,7 @@ def telling(mode: str, *args: str, **more: Any) -> dict[str, Any]:
     """Return the configuration of a server that tells everything."""
     return {
         "command": sys.executable,
-        "args": ["-S", TELLING, mode, *args],
+        "args": ["-S", LEAKING, mode, *args],
         "protocol": "legacy",
         "default_tool_timeout": 1.0,
         "reconnect": {"max_attempts": 1},

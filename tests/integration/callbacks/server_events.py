@@ -17,7 +17,7 @@ KINDS = ("stdio legacy", "stdio modern", "http legacy", "http modern")
 
 
 @dataclass(frozen=True)
-class Talker:
+class NotifyingServer:
     """A server under test, called `server` in every client."""
 
     config: dict[str, Any]
@@ -26,14 +26,14 @@ class Talker:
 
 
 @contextmanager
-def talking(kind: str) -> Generator[Talker]:
+def notifying_server(kind: str) -> Generator[NotifyingServer]:
     """Start a server, or say how it is started."""
     era: dict[str, Any] = {"legacy_only": True} if kind in LEGACY else {"modern_only": True}
     if kind.startswith("stdio"):
-        yield Talker(stdio_config(**era), killed)
+        yield NotifyingServer(stdio_config(**era), killed)
         return
     with fault_server("http", **era) as server:
-        yield Talker({"url": server.url}, lambda _: server.restart())
+        yield NotifyingServer({"url": server.url}, lambda _: server.restart())
 
 
 def killed(box: Toolbox) -> None:
