@@ -13,7 +13,6 @@ from plait.agents.model_config import ModelConfig
 from plait.agents.model_names import NamedModel, named_model
 from plait.agents.registry import REGISTRY
 from plait.errors import ConfigError
-from plait.models.choose import Clues, FoundModel, find_model
 from plait.models.endpoints import (
     OPENAI_URL,
     Endpoint,
@@ -25,7 +24,15 @@ from plait.models.endpoints import (
     origin_of,
     with_version,
 )
-from plait.models.providers import ANTHROPIC, OPENAI, OPENROUTER_KEY, PROVIDERS
+from plait.models.providers import (
+    ANTHROPIC,
+    OPENAI,
+    OPENROUTER_KEY,
+    PROVIDERS,
+    Clues,
+    FoundModel,
+    find_model,
+)
 
 _MODEL_KEY: Final = "PLAIT_MODEL_API_KEY"
 """The key for an endpoint that `--model` names; no other key is sent there."""

@@ -14,7 +14,7 @@ from plait.client.config.secrets import secrets_in_headers
 from plait.client.config.timing import ReconnectPolicy
 from plait.client.config.urls import public_url
 from plait.errors import DiscoveryError, GatewayError, PlaitError
-from plait.models.connections import certificates
+from plait.models.endpoints import certificates
 
 _RETRYABLE = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses after which the same request may succeed."""

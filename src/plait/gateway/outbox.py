@@ -19,7 +19,7 @@ from plait.client.config.timing import ReconnectPolicy
 from plait.errors import OutboxError
 from plait.gateway.http import may_come_right, reason_of
 from plait.gateway.outbox_store import OutboxEntry, OutboxStore
-from plait.models.connections import certificates
+from plait.models.endpoints import certificates
 
 try:
     import fcntl

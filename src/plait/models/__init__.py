@@ -1,1 +1,1 @@
-"""Which models there are: providers, and endpoints on this machine."""
+"""Models: providers, endpoints on this machine, and scripts that stand in for a model."""

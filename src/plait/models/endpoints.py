@@ -1,9 +1,12 @@
-"""Endpoints that speak OpenAI's protocol: checking their URLs, and finding one on this machine."""
+"""OpenAI-compatible endpoints: their URLs, HTTP clients and models, and Ollama on this machine."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import ipaddress
+import os
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, cast
@@ -16,22 +19,22 @@ OPENAI_URL: Final = "https://api.openai.com/v1"
 _OLLAMA_PORT = 11434
 
 _BOUND_TO_ALL = frozenset({"0.0.0.0", "::", ""})  # noqa: S104
-"""What `OLLAMA_HOST` says to listen everywhere, which is no address to connect to."""
+"""Values of `OLLAMA_HOST` that bind to all interfaces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """An endpoint that was found."""
+    """A detected endpoint."""
 
     base_url: str
     """With the path of the protocol's version: `http://127.0.0.1:11434/v1`."""
 
     models: tuple[str, ...]
-    """The models that can write text; at least one."""
+    """The models that generate text; at least one."""
 
 
 def is_loopback(url: str) -> bool:
-    """Say whether a URL leads to this machine."""
+    """Return whether a URL is on this machine."""
     host = urlsplit(url).hostname or ""
     if host == "localhost":
         return True
@@ -42,15 +45,15 @@ def is_loopback(url: str) -> bool:
 
 
 def origin_of(url: str) -> str:
-    """Return scheme, host and port: the part of a URL that holds no secret."""
+    """Return scheme, host and port of a URL, without secrets."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def endpoint_fault(url: str, *, secret: bool) -> str | None:
-    """Say what is wrong with the URL of an endpoint, without quoting it.
+    """Return what is wrong with the URL of an endpoint, without quoting it.
 
-    With `secret`, requests carry a key: such a URL must be `https`, unless it is of this machine.
+    With `secret`, requests carry a key: the URL must be `https`, except on this machine.
     """
     try:
         parts = urlsplit(url)
@@ -60,7 +63,7 @@ def endpoint_fault(url: str, *, secret: bool) -> str | None:
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         return "it is not an http or https URL"
     if parts.username or parts.password:
-        return "it holds a user or a password; the key has a setting of its own"
+        return "it contains a user or a password; set the key separately"
     if parts.query or parts.fragment:
         return "it has a query or a fragment"
     if secret and parts.scheme == "http" and not is_loopback(url):
@@ -69,20 +72,20 @@ def endpoint_fault(url: str, *, secret: bool) -> str | None:
 
 
 def with_version(base_url: str) -> str:
-    """Return the base URL without a slash at its end, and with `/v1` where it has no path."""
+    """Return the base URL without a trailing slash, and with `/v1` if it has no path."""
     trimmed = base_url.rstrip("/")
     return trimmed if urlsplit(trimmed).path else f"{trimmed}/v1"
 
 
 def writing_models(names: list[str]) -> tuple[str, ...]:
-    """Leave out the models that only embed."""
+    """Remove embedding models."""
     return tuple(name for name in names if "embed" not in name.lower())
 
 
 def ollama_url(host: str | None) -> str | None:
-    """Return where Ollama would be, from the value of `OLLAMA_HOST`; `None` if not on this machine.
+    """Return the URL of Ollama from the value of `OLLAMA_HOST`; `None` if not on this machine.
 
-    Ollama takes many spellings: `127.0.0.1`, `:8080`, `0.0.0.0:8080`, `http://localhost:8080`.
+    Ollama accepts many forms: `127.0.0.1`, `:8080`, `0.0.0.0:8080`, `http://localhost:8080`.
     """
     text = (host or "").strip()
     try:
@@ -96,12 +99,12 @@ def ollama_url(host: str | None) -> str | None:
 
 
 async def find_ollama(host: str | None = None, *, timeout_seconds: float = 0.5) -> Endpoint | None:
-    """Look for an Ollama on this machine that has a model; `host` is as in `OLLAMA_HOST`."""
+    """Find Ollama with a model on this machine; `host` is the value of `OLLAMA_HOST`."""
     url = ollama_url(host)
     if url is None:
         return None
     try:
-        # Proxies are not for this machine.
+        # No proxy on this machine.
         async with asyncio.timeout(timeout_seconds), httpx2.AsyncClient(trust_env=False) as client:
             response = await client.get(f"{url}/api/tags")
             body: object = response.json() if response.is_success else None
@@ -113,14 +116,14 @@ async def find_ollama(host: str | None = None, *, timeout_seconds: float = 0.5) 
 
 
 def may_look_for_ollama(environ: Mapping[str, str]) -> bool:
-    """Say whether Ollama may be looked for: unless `PLAIT_NO_OLLAMA` is set, and not to 0."""
+    """Return whether to look for Ollama: not if `PLAIT_NO_OLLAMA` is set, except to 0."""
     return environ.get("PLAIT_NO_OLLAMA", "").strip() in ("", "0")
 
 
 async def list_models(
     base_url: str, key: str | None = None, *, timeout_seconds: float = 5.0
 ) -> tuple[str, ...]:
-    """Ask an endpoint for the models that can write text; none if it does not say."""
+    """List the models of an endpoint that generate text; empty on failure."""
     headers = {} if key is None else {"Authorization": f"Bearer {key}"}
     try:
         async with (
@@ -136,12 +139,62 @@ async def list_models(
 
 
 def texts_at(items: object, key: str) -> list[str]:
-    """Collect the texts under a key of the objects in a list; anything else is left out."""
+    """Return the strings under a key of the objects in a list; skip anything else."""
     if not isinstance(items, list):
         return []
-    found = [
+    values = [
         cast("dict[str, object]", item).get(key)
         for item in cast("list[object]", items)
         if isinstance(item, dict)
     ]
-    return [text for text in found if isinstance(text, str)]
+    return [text for text in values if isinstance(text, str)]
+
+
+_LIST_SECONDS = 10.0
+"""Timeout for listing the models of an endpoint."""
+
+
+def provider_client(base_url: str | None) -> httpx2.AsyncClient:
+    """Make an HTTP client for a provider; the caller closes it.
+
+    This is cheap: certificates, the slow part, are read once.
+    """
+    # No proxy on this machine.
+    outside = base_url is None or not is_loopback(base_url)
+    return httpx2.AsyncClient(verify=certificates(), trust_env=outside, follow_redirects=True)
+
+
+def certificates() -> ssl.SSLContext:
+    """Return the SSL context, cached by `SSL_CERT_FILE` and `SSL_CERT_DIR`: reading it is slow."""
+    return _certificates(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+
+@functools.lru_cache(maxsize=8)
+def _certificates(file: str | None, folder: str | None) -> ssl.SSLContext:  # noqa: ARG001
+    return httpx2.create_ssl_context()
+
+
+async def context_tokens(base_url: str, model: str, key: str | None = None) -> int | None:
+    """Return the context length of a model from its endpoint; `None` if unknown."""
+    origin = base_url.rstrip("/").removesuffix("/v1")
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    try:
+        client = await asyncio.to_thread(provider_client, base_url)
+        async with asyncio.timeout(_LIST_SECONDS), client:
+            response = await client.get(f"{origin}/v1/models", headers=headers)
+            body: object = response.json() if response.is_success else None
+    except (httpx2.RequestError, httpx2.InvalidURL, TimeoutError, ValueError):
+        return None
+    return _length_of(model, body)
+
+
+def _length_of(model: str, body: object) -> int | None:
+    listed = cast("Mapping[str, object]", body).get("data") if isinstance(body, Mapping) else None
+    for item in cast("list[object]", listed) if isinstance(listed, list) else []:
+        if not isinstance(item, Mapping):
+            continue
+        entry = cast("Mapping[str, object]", item)
+        length = entry.get("max_model_len")
+        if entry.get("id") == model and isinstance(length, int) and length > 0:
+            return length
+    return None

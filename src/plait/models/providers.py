@@ -1,11 +1,13 @@
-"""The providers whose keys say that a model can be had, and the model to take of each."""
+"""Providers of models, and how a model is found when none is named."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Final
+
+from plait.models.endpoints import Endpoint, is_loopback
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,16 +15,16 @@ class Provider:
     """One provider of models."""
 
     name: str
-    """As LangChain spells it: the first half of `provider:model`."""
+    """The name in LangChain: the first half of `provider:model`."""
 
     key_variable: str
     """The environment variable that holds the key."""
 
     model: str
-    """The model to use when none is named: a small one, since it is asked often."""
+    """The default model; a small one, since it is used often."""
 
     package: str | None
-    """The package without which LangChain cannot reach it; `None` where plait can by itself."""
+    """The package that LangChain needs for it; `None` if plait needs none."""
 
 
 ANTHROPIC: Final = Provider(
@@ -37,12 +39,12 @@ OPENAI: Final = Provider(
 )
 
 PROVIDERS: Final = (ANTHROPIC, OPENAI)
-"""In the order in which their keys count."""
+"""In order of precedence of their keys."""
 
 OPENROUTER_KEY: Final = "OPENROUTER_API_KEY"
 
 _SECRETS: Final = (
-    *(one.key_variable for one in PROVIDERS),
+    *(provider.key_variable for provider in PROVIDERS),
     "ANTHROPIC_AUTH_TOKEN",
     OPENROUTER_KEY,
     "PLAIT_MODEL_API_KEY",
@@ -50,11 +52,77 @@ _SECRETS: Final = (
 
 
 def keys_in(environ: Mapping[str, str]) -> list[str]:
-    """Return the keys of providers that an environment holds, so that they can be hidden."""
+    """Return the provider keys in an environment, for redaction."""
     return [key for name in _SECRETS if (key := environ.get(name, "").strip())]
 
 
 def installed_packages() -> frozenset[str]:
-    """Return the packages that providers need and this environment has."""
-    needed = {one.package for one in PROVIDERS if one.package is not None}
+    """Return the installed packages of providers."""
+    needed = {provider.package for provider in PROVIDERS if provider.package is not None}
     return frozenset(package for package in needed if find_spec(package) is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clues:
+    """What a model can be found by."""
+
+    keys: frozenset[str] = frozenset()
+    """The names of providers whose keys are set."""
+
+    openai_url: str | None = None
+    """`OPENAI_BASE_URL`."""
+
+    endpoint: Endpoint | None = None
+    """A detected endpoint, such as a running Ollama."""
+
+    lacking: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Why a provider cannot be used, by its name: `langchain-anthropic is not installed`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundModel:
+    """A usable model, and the reason for choosing it."""
+
+    reason: str
+    """One clause: `ANTHROPIC_API_KEY is set`."""
+
+    provider: Provider | None = None
+    """`None` for an endpoint without a key."""
+
+    model: str | None = None
+    """`None` if only the endpoint knows its models."""
+
+    base_url: str | None = None
+    """`None` for the API of the provider."""
+
+
+def find_model(clues: Clues) -> tuple[FoundModel | None, tuple[str, ...]]:
+    """Return the first usable model, and notes about keys and URLs that are not used."""
+    notes: list[str] = []
+    for provider in PROVIDERS:
+        if provider.name not in clues.keys:
+            continue
+        if missing := clues.lacking.get(provider.name):
+            notes.append(f"{provider.key_variable} is not used, since {missing}")
+            continue
+        base_url = clues.openai_url if provider is OPENAI else None
+        found = FoundModel(
+            reason=f"{provider.key_variable} is set",
+            provider=provider,
+            model=None if base_url else provider.model,
+            base_url=base_url,
+        )
+        return found, tuple(notes)
+    if clues.openai_url is not None:
+        if is_loopback(clues.openai_url):
+            reason = "OPENAI_BASE_URL is on this machine"
+            return FoundModel(reason=reason, base_url=clues.openai_url), tuple(notes)
+        notes.append("OPENAI_BASE_URL is not used, since OPENAI_API_KEY is not set")
+    if clues.endpoint is not None:
+        found = FoundModel(
+            reason="Ollama runs on this machine",
+            model=clues.endpoint.models[0],
+            base_url=clues.endpoint.base_url,
+        )
+        return found, tuple(notes)
+    return None, tuple(notes)

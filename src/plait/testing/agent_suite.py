@@ -1,6 +1,6 @@
-"""What every engine of agents must do, as tests to inherit.
+"""The test suite for engines of agents, to inherit from.
 
-An engine outside of this repository is held to them by a class of its own::
+An engine outside of this repository is tested by a class of its own::
 
     class TestMyEngine(LiveAgentSuite):
         @pytest.fixture
@@ -38,23 +38,23 @@ from plait.traces.messages.usage import UsageMetadata
 from plait.traces.read import read_trace
 
 Play: TypeAlias = "Sequence[Say | Refuse | Hang]"
-"""What the model does, turn by turn."""
+"""The turns of the model."""
 
 Reach: TypeAlias = Literal["in-process", "stdio", "http"]
-"""How the server is reached."""
+"""The transport to the server."""
 
 PROCESSES: tuple[Reach, ...] = ("stdio", "http")
 
 
 class AgentStage(Protocol):
-    """Sets an engine up with a model that does what a test wants."""
+    """Sets up an engine with a scripted model."""
 
     slowness_seconds: float
     """How long a run of a few turns may take until its last call, on a busy machine."""
 
     @property
     def spent(self) -> UsageMetadata:
-        """What the model's API reported for the last run, in all."""
+        """The total usage that the model's API reported for the last run."""
         ...
 
     async def run(
@@ -102,7 +102,7 @@ def served(
     stdio: Callable[..., dict[str, object]] = stdio_config,
     http: Callable[..., ServerProcess] = fault_server,
 ) -> Generator[tuple[dict[str, Any], ServerProcess | None]]:
-    """Have a fault server that keeps sessions; gives the servers of a run, and the process."""
+    """Run a fault server with sessions; yields the servers of a run, and the process."""
     match reach:
         case "in-process":
             run = Run(parse([f"--state-dir={state}"]))
@@ -119,7 +119,7 @@ class AgentSuite:
     """For every engine; a subclass has a fixture `stage`."""
 
     served = staticmethod(served)
-    """Has servers for a run; a subclass may start them in another way."""
+    """Starts the servers of a run; a subclass may replace it."""
 
     @pytest.mark.parametrize("reach", PROCESSES)
     async def test_the_same_script_gives_the_same_messages(
@@ -147,7 +147,7 @@ class AgentSuite:
         assert without_ids(result) == RAW_TRACE
 
     async def test_the_turn_limit_is_exact(self, stage: AgentStage, tmp_path: Path) -> None:
-        """The calls of the last turn are made, and nothing is said in the model's name."""
+        """The calls of the last turn are made, and no text is added."""
         again = Say("Once more.", calls=(Call("echo", {"text": "two"}),))
         config = AgentConfig(max_turns=2)
 
@@ -198,15 +198,15 @@ class AgentSuite:
     async def test_a_server_that_is_killed_comes_back(
         self, stage: AgentStage, reach: Reach, tmp_path: Path
     ) -> None:
-        """The model notices nothing, and the trace tells of it."""
+        """The model sees no error, and the trace records it."""
         ask = Say("Who are you?", calls=(Call("pid"),))
-        heard: list[TraceEvent] = []
+        events: list[TraceEvent] = []
 
         with self.served(reach, tmp_path) as (servers, process):
 
             def listen(event: TraceEvent) -> None:
-                heard.append(event)
-                if isinstance(event, ToolReturned) and _count(heard) == 1:
+                events.append(event)
+                if isinstance(event, ToolReturned) and _count(events) == 1:
                     os.kill(int(event.content), signal.SIGKILL)
                     if process is not None:
                         process.restart()
@@ -218,7 +218,7 @@ class AgentSuite:
         assert first != second
         assert "!" not in second
         assert result.final_response == ANSWER.text
-        assert [event.server for event in heard if isinstance(event, Healed)] == ["faults"]
+        assert [event.server for event in events if isinstance(event, Healed)] == ["faults"]
 
     async def test_a_denied_call_is_refused_with_the_same_words(
         self, stage: AgentStage, tmp_path: Path
@@ -229,10 +229,10 @@ class AgentSuite:
             {"tool": "pay", "when": {"amount": "2"}, "do": "deny", "reason": "too much"},
             {"tool": "pay", "do": "ask", "reason": "it is a lot"},
         ]
-        asked: list[Mapping[str, Any]] = []
+        approved: list[Mapping[str, Any]] = []
 
         def approve(request: Any) -> bool:
-            asked.append(request.arguments)
+            approved.append(request.arguments)
             return request.arguments["amount"] == 3
 
         options = {"policy": {"default": "allow", "rules": rules}, "on_approval": approve}
@@ -251,10 +251,10 @@ class AgentSuite:
             "pay ! faults/pay: the user did not approve this call. It was not sent.",
         ]
         assert sorted((tmp_path / "ledger").read_text().split()) == ["1", "3"]
-        assert sorted(asked, key=lambda one: one["amount"]) == [{"amount": 3}, {"amount": 4}]
+        assert sorted(approved, key=lambda call: call["amount"]) == [{"amount": 3}, {"amount": 4}]
 
     async def test_an_empty_answer_is_an_answer(self, stage: AgentStage) -> None:
-        """It is not taken for a failure, and nothing is made up in its place."""
+        """It is not treated as a failure, and not replaced."""
         result = await stage.run([Say("")], ASK)
 
         assert outline(result.trace_messages) == ["AI: "]
@@ -281,12 +281,12 @@ class AgentSuite:
 
 @pytest.mark.anyio
 class LiveAgentSuite(AgentSuite):
-    """For engines that ask a model."""
+    """For engines that use a model."""
 
     async def test_secrets_that_a_tool_gives_away_are_not_in_the_trace(
         self, stage: AgentStage, tmp_path: Path
     ) -> None:
-        """What the server was given is hidden, also where arguments and answers quote it."""
+        """Secrets of the server are redacted, also in arguments and answers."""
         trace = tmp_path / "trace.jsonl"
         secrets = ("canary-of-a-header", "canary-of-a-variable")
         asks = (Call("headers"), Call("env", {"name": "VAULT"}), Call("echo", {"text": secrets[1]}))
@@ -314,7 +314,7 @@ class LiveAgentSuite(AgentSuite):
     async def test_a_refusal_of_the_provider_ends_the_run_and_keeps_the_trace(
         self, stage: AgentStage, tmp_path: Path
     ) -> None:
-        """What had been said is in the trace; the key that was sent is nowhere."""
+        """The trace has the earlier messages; the key is nowhere."""
         trace = tmp_path / "trace.jsonl"
         play = [LOOK, Refuse(status=401, message="no")]
 
@@ -336,10 +336,10 @@ _CALL_ID = re.compile(r"\(call_id: (?P<result>[^)]*)\) ---|   Call ID: (?P<call>
 
 
 def outline(messages: Iterable[Message]) -> list[str]:
-    """Write messages as lines that are the same in every engine.
+    """Format messages as lines that are the same in every engine.
 
-    `AI: text -> tool({...})` is what the model said and asked for, `tool = text` what a tool
-    answered, and `tool ! text` how it failed; which tool that was is known by the id of its call.
+    `AI: text -> tool({...})` is a model turn with its calls, `tool = text` a result, and
+    `tool ! text` an error; the tool is found by the id of its call.
     """
     names: dict[str, str] = {}
     lines: list[str] = []
@@ -350,19 +350,18 @@ def outline(messages: Iterable[Message]) -> list[str]:
             thought = f"({message.thinking}) " if message.thinking else ""
             lines.append(f"AI: {thought}{message.text}" + (f" -> {wishes}" if wishes else ""))
         elif message.tool_results:
-            lines += [
-                f"{names.get(one.tool_use_id, '?')} {'!' if one.is_error else '='} {one.content}"
-                for one in message.tool_results
-            ]
+            for result in message.tool_results:
+                mark = "!" if result.is_error else "="
+                lines.append(f"{names.get(result.tool_use_id, '?')} {mark} {result.content}")
         else:
             lines.append(f"{message.role}: {message.text}")
     return lines
 
 
 def without_ids(result: AgentResult) -> str:
-    """Return the raw trace with the ids of calls numbered in the order in which they come."""
+    """Return the raw trace with the call ids numbered in order."""
     text = result.raw_trace
-    ids = [found["result"] or found["call"] for found in _CALL_ID.finditer(text)]
+    ids = [match["result"] or match["call"] for match in _CALL_ID.finditer(text)]
     for number, call_id in enumerate(dict.fromkeys(ids), 1):
         text = text.replace(call_id, f"c{number}")
     return text

@@ -1,6 +1,6 @@
-"""What every backend of the reasoning server must do, as tests to inherit.
+"""The test suite for backends of the reasoning server, to inherit from.
 
-A backend outside of this repository is held to them by a class of its own::
+A backend outside of this repository is tested by a class of its own::
 
     class TestMyBackend(WaitingCompleterSuite):
         @pytest.fixture
@@ -24,23 +24,23 @@ from plait.testing.llm.turns import Hang, Refuse
 from plait.testing.processes import eventually
 
 _SECONDS = 30.0
-"""How long a test may wait, on a machine that is busy with others."""
+"""Timeout of a test, on a busy machine."""
 
 StageTurn: TypeAlias = "str | Refuse | Hang"
-"""The model says a text, refuses, or never answers."""
+"""The model returns a text, refuses, or never answers."""
 
 Play: TypeAlias = Sequence[StageTurn] | Callable[[str], StageTurn]
-"""Turns in order, or a function from the text of the user."""
+"""Turns in order, or a function of the user text."""
 
 
 class Stage(Protocol):
-    """Sets a backend up with a model that does what a test wants."""
+    """Sets up a backend with a scripted model."""
 
-    asked: list[tuple[str, str]]
-    """The system text and the user text of everything that reached the model."""
+    requests: list[tuple[str, str]]
+    """The system text and the user text of each request to the model."""
 
     def completer(self, play: Play) -> AbstractAsyncContextManager[Completer]:
-        """Open a completer whose model plays these turns, and close it in the end."""
+        """Open a completer whose model plays these turns; closed with the context."""
         ...
 
 
@@ -67,13 +67,13 @@ class CompleterSuite:
 
     async def test_an_answer_is_returned_as_it_was_said(self, stage: Stage) -> None:
         """Nothing is trimmed, mended or re-encoded."""
-        said = "  `fenced`, “quoted”, \\n, 日本語 and 🧵\n\tlast line  "
+        text = "  `fenced`, “quoted”, \\n, 日本語 and 🧵\n\tlast line  "
 
-        async with stage.completer([said]) as completer:
+        async with stage.completer([text]) as completer:
             completion = await completer.complete(prompt())
 
         assert isinstance(completion, Completion)
-        assert completion.text == said
+        assert completion.text == text
 
     async def test_the_texts_reach_the_model_unchanged(self, stage: Stage) -> None:
         """The system text stays the system's, the user's the user's."""
@@ -82,7 +82,7 @@ class CompleterSuite:
         async with stage.completer(["yes"]) as completer:
             await completer.complete(prompt(user, system=system))
 
-        assert stage.asked == [(system, user)]
+        assert stage.requests == [(system, user)]
 
     async def test_prompts_at_the_same_time_get_their_own_answers(self, stage: Stage) -> None:
         """One completer serves many calls."""
@@ -111,7 +111,7 @@ class CompleterSuite:
         assert completion.text == "better"
 
     async def test_json_in_a_code_fence_is_read(self, stage: Stage) -> None:
-        """The talk around it is ignored."""
+        """The text around it is ignored."""
         async with stage.completer([_FENCED]) as completer:
             thought, completion = await ask_json(completer, prompt(), _Thought)
 
@@ -124,7 +124,7 @@ class CompleterSuite:
         async with stage.completer([bad, _GOOD]) as completer:
             thought, _ = await ask_json(completer, prompt("What boils?"), _Thought)
 
-        first, second = (user for _, user in stage.asked)
+        first, second = (user for _, user in stage.requests)
         assert thought.thought == "water boils"
         assert first == "What boils?"
         assert second.startswith("What boils?\n")
@@ -136,15 +136,15 @@ class CompleterSuite:
             with pytest.raises(ReplyError, match="still none"):
                 await ask_json(completer, prompt(), _Thought)
 
-        assert len(stage.asked) == 2
+        assert len(stage.requests) == 2
 
     async def test_it_describes_itself_in_a_line(self, stage: Stage) -> None:
         """The line goes into the first line of the server's log."""
         async with stage.completer([]) as completer:
-            said = completer.describe()
+            text = completer.describe()
 
-        assert said.strip() == said != ""
-        assert "\n" not in said
+        assert text.strip() == text != ""
+        assert "\n" not in text
 
     async def test_opening_and_closing_twice_does_no_harm(self, stage: Stage) -> None:
         """Servers close what they have, whatever happened before."""
@@ -157,17 +157,17 @@ class CompleterSuite:
 
 @pytest.mark.anyio
 class WaitingCompleterSuite(CompleterSuite):
-    """For backends that wait for somebody else."""
+    """For backends that wait for a model or a client."""
 
     async def test_a_cancelled_call_leaves_the_backend_usable(self, stage: Stage) -> None:
-        """Whoever called has gone; the others go on."""
+        """Other calls are not affected."""
         async with stage.completer(
             lambda user: Hang() if user == "hang" else "still here"
         ) as completer:
             with anyio.fail_after(_SECONDS):
                 async with anyio.create_task_group() as group:
                     group.start_soon(completer.complete, prompt("hang"))
-                    await eventually(lambda: len(stage.asked) == 1, timeout_seconds=_SECONDS)
+                    await eventually(lambda: len(stage.requests) == 1, timeout_seconds=_SECONDS)
                     group.cancel_scope.cancel()
                 completion = await completer.complete(prompt("go on"))
 

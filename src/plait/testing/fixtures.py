@@ -17,7 +17,7 @@ from plait.testing.ports import blackhole
 from plait.testing.processes import ServerProcess
 from plait.testing.proxy import FaultProxy
 
-# So that a test that is inherited says what was not equal.
+# For detailed assertion messages in inherited tests.
 pytest.register_assert_rewrite("plait.testing.agent_suite", "plait.testing.completer_suite")
 
 
@@ -41,7 +41,7 @@ class StartFaultProxy(Protocol):
 
 @pytest.fixture
 def fault_server() -> Generator[StartFaultServer]:
-    """Give a function that starts fault servers on a transport, with faults as keywords."""
+    """Return a function that starts fault servers, with faults as keywords."""
     with ExitStack() as stack:
 
         def start(transport: Transport = "http", **options: Unpack[FaultOptions]) -> ServerProcess:
@@ -52,7 +52,7 @@ def fault_server() -> Generator[StartFaultServer]:
 
 @pytest.fixture
 def fault_proxy() -> Generator[StartFaultProxy]:
-    """Give a function that starts a fault proxy in front of a port."""
+    """Return a function that starts a fault proxy in front of a port."""
     with ExitStack() as stack:
 
         def start(target_port: int, *, idle_seconds: float | None = None) -> FaultProxy:
@@ -63,7 +63,7 @@ def fault_proxy() -> Generator[StartFaultProxy]:
 
 @pytest.fixture
 def blackhole_port() -> Generator[int]:
-    """Give a port that accepts connections and never answers."""
+    """Return a port that accepts connections and never answers."""
     with blackhole() as port:
         yield port
 

@@ -1,4 +1,4 @@
-"""The servers of this package, ready to be started by a test or by a client."""
+"""Launch the servers of this package from a test or a client."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def fault_server(transport: Transport = "http", **options: Unpack[FaultOptions])
     Its ledger and counters are in `server.state`.
     """
     if transport == "stdio":
-        raise ValueError("a stdio server is started by its client: give it `stdio_config(...)`")
+        raise ValueError("a stdio server is started by its client: pass it `stdio_config(...)`")
     port = options.get("port", 0)
     flags = options.copy()
     flags.pop("port", None)

@@ -9,10 +9,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 _PORTS = range(15_000, 32_000)
-"""Below the range that Linux gives to outgoing connections.
+"""Below the ephemeral range of Linux.
 
-A client that keeps trying a dead port of that range may be given the very same port as its own
-and connect to itself; and the port of a killed server may be taken before its restart.
+A client that retries a closed ephemeral port may get it as its own source port and connect to
+itself; and the port of a killed server may be taken before its restart.
 """
 
 
@@ -34,7 +34,7 @@ def bind(host: str = "127.0.0.1", port: int = 0) -> socket.socket:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """Return a port that nobody listens on now; connecting to it is refused."""
+    """Return a port without a listener; connecting to it is refused."""
     with bind(host) as listener:
         return int(listener.getsockname()[1])
 
@@ -42,15 +42,15 @@ def free_port(host: str = "127.0.0.1") -> int:
 @contextmanager
 def blackhole(host: str = "127.0.0.1") -> Generator[int]:
     """Listen on a port that accepts connections and never answers; yields the port."""
-    # The kernel completes handshakes for the backlog; nobody ever accepts or reads.
+    # The kernel completes handshakes for the backlog; nothing accepts or reads.
     with bind(host) as listener:
         yield int(listener.getsockname()[1])
 
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With the protocol named, asyncio switches Nagle's algorithm off; without, each answer that
-    # is written in two pieces takes 40 ms.
+    # With an explicit protocol, asyncio disables Nagle's algorithm; otherwise an answer in two
+    # writes takes 40 ms.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -23,7 +23,7 @@ from plait.testing.ports import free_port
 from plait.testing.state import StateDir
 
 READY = r"listening on (?P<url>\S+)"
-"""What the servers of this package write when clients may connect."""
+"""The line that servers of this package print when clients may connect."""
 
 _START_SECONDS = 30.0
 _STOP_SECONDS = 5.0
@@ -34,8 +34,8 @@ class ServerProcess:
     """A server program in a process group of its own, with its output kept in `log`.
 
     In the command, the environment and the URL, `{port}` and `{state_dir}` stand for the port and
-    the folder of durable state. With port 0 the program picks one and announces its URL, or, when
-    `url` is given, a free one is picked here. A restart takes the same port again.
+    the folder of durable state. With port 0 the program picks a port and announces its URL; with
+    `url`, a free port is picked here. A restart uses the same port again.
 
     Entering the context starts it, leaving kills it. All methods block (a start for about a
     second); from a coroutine that must not be held up, call them in a thread.
@@ -67,19 +67,19 @@ class ServerProcess:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """What is started, with `{port}` and `{state_dir}` not filled in."""
+        """The command, with `{port}` and `{state_dir}` as placeholders."""
         return self._command
 
     @property
     def url(self) -> str:
-        """Where clients connect; known once the server has been started."""
+        """The URL for clients; known after the first start."""
         if self._url is None:
             raise RuntimeError("the server has not been started, so its URL is not known")
         return self._filled(self._url)
 
     @property
     def state(self) -> StateDir:
-        """The folder of the server's durable state; a temporary one unless it was given."""
+        """The folder of the server's durable state; a temporary one by default."""
         if self._state is None:
             self._state = StateDir(tempfile.mkdtemp(prefix="plait-state-"))
         return self._state
@@ -110,7 +110,7 @@ class ServerProcess:
         """Start the server and wait until it listens.
 
         Raises:
-            RuntimeError: It ended, or said nothing, instead; the text holds its log.
+            RuntimeError: It exited, or was not ready in time; the text includes its log.
         """
         self.launch()
         self.wait_until_ready()
@@ -137,10 +137,10 @@ class ServerProcess:
         self._reader.start()
 
     def wait_until_ready(self, timeout_seconds: float = _START_SECONDS) -> None:
-        """Wait until the server has said that it listens.
+        """Wait until the server listens.
 
         Raises:
-            RuntimeError: It ended, or said nothing in time.
+            RuntimeError: It exited, or was not ready in time.
         """
         settled = self._settled.wait(timeout_seconds)
         if settled and self.is_running:
@@ -152,12 +152,12 @@ class ServerProcess:
         raise RuntimeError(f"the server {what}: {' '.join(self._command)}\n{self.log}")
 
     def kill(self) -> None:
-        """Kill the server with SIGKILL, with everything it has started, and wait for its end."""
+        """Kill the server and its children with SIGKILL, and wait for their end."""
         self._signal(signal.SIGKILL)
         self._release()
 
     def stop(self) -> None:
-        """Ask the server to end with SIGTERM; kill it when it does not."""
+        """Stop the server with SIGTERM; kill it after a timeout."""
         self._signal(signal.SIGCONT)
         self._signal(signal.SIGTERM)
         if self._process is not None:
@@ -173,15 +173,15 @@ class ServerProcess:
         return self.start()
 
     def suspend(self) -> None:
-        """Stop the process in its tracks: its sockets stay open, nothing is answered."""
+        """Suspend the process: its sockets stay open, and nothing is answered."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a suspended process go on."""
+        """Resume a suspended process."""
         self._signal(signal.SIGCONT)
 
     def wait(self, timeout_seconds: float = _STOP_SECONDS) -> int:
-        """Wait until the process has ended by itself, and return its exit code.
+        """Wait until the process exits, and return its exit code.
 
         Raises:
             subprocess.TimeoutExpired: It still runs.
@@ -191,7 +191,7 @@ class ServerProcess:
         return self._process.wait(timeout_seconds)
 
     def close(self) -> None:
-        """End the server, without ceremony, and remove its temporary state folder."""
+        """Kill the server, and remove its temporary state folder."""
         self.kill()
         if self._owns_state and self._state is not None:
             shutil.rmtree(self._state.path, ignore_errors=True)
@@ -213,8 +213,8 @@ class ServerProcess:
         return text.replace("{state_dir}", str(self.state.path)) if "{state_dir}" in text else text
 
     def _signal(self, number: signal.Signals) -> None:
-        # The group outlives its leader when grandchildren hang on, so a dead leader is no reason
-        # to stop here; the group id is not given to others while it has members.
+        # The group may outlive its leader, so signal it even if the leader is dead; its id is not
+        # reused while it has members.
         if self._process is not None:
             try:
                 os.killpg(self._process.pid, number)
@@ -238,14 +238,14 @@ class ServerProcess:
             for raw in process.stdout:
                 line = raw.decode(errors="replace")
                 self._output.append(line)
-                if not settled.is_set() and (found := self._ready.search(line)):
-                    self._learn_url(found)
+                if not settled.is_set() and (match := self._ready.search(line)):
+                    self._learn_url(match)
                     settled.set()
         process.wait()
         settled.set()
 
-    def _learn_url(self, found: re.Match[str]) -> None:
-        url = found.groupdict().get("url")
+    def _learn_url(self, match: re.Match[str]) -> None:
+        url = match.groupdict().get("url")
         if self._url is None and url is not None:
             self.port = urlsplit(url).port or self.port
             self._url = url.replace(f":{self.port}", ":{port}", 1)
@@ -253,7 +253,7 @@ class ServerProcess:
 
 @contextmanager
 def running(*servers: ServerProcess) -> Generator[tuple[ServerProcess, ...]]:
-    """Run several servers while the context is open; they start side by side."""
+    """Run several servers while the context is open; they start concurrently."""
     with ExitStack() as stack:
         for server in servers:
             stack.callback(server.close)

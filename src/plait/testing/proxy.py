@@ -20,19 +20,19 @@ _Result = TypeVar("_Result")
 
 
 class FaultProxy:
-    """Forwards a local port to another, until told to do something worse.
+    """Forwards a local port to another, with network faults on demand.
 
-    It runs in a thread of its own, so it works beside any event loop or none. With
-    `idle_seconds`, a connection on which nothing has moved for so long is cut.
+    It runs in its own thread, so it works with any event loop or none. With `idle_seconds`, idle
+    connections are cut after that time.
     """
 
     def __init__(
         self, target_port: int, *, host: str = "127.0.0.1", idle_seconds: float | None = None
     ) -> None:
         self.port = 0
-        """The port that clients connect to; known inside the context."""
+        """The port for clients; set inside the context."""
         self.connections = 0
-        """How many connections were accepted so far."""
+        """The number of accepted connections."""
         self._target = (host, target_port)
         self._idle_seconds = idle_seconds
         self._mode: Mode = "forward"
@@ -62,15 +62,15 @@ class FaultProxy:
 
     @property
     def open_connections(self) -> int:
-        """How many connections of clients are open now."""
+        """The number of open client connections."""
         return len(self._tasks)
 
     def forward(self) -> None:
-        """Behave well: accept, and pass everything on."""
+        """Forward everything."""
         self._do(self._change("forward"))
 
     def blackhole(self) -> None:
-        """Accept connections and swallow what comes, on open connections too."""
+        """Accept connections and discard all data, also on open connections."""
         self._do(self._change("blackhole"))
 
     def refuse(self) -> None:
@@ -78,7 +78,7 @@ class FaultProxy:
         self._do(self._change("refuse"))
 
     def cut(self) -> None:
-        """Cut every open connection, now; new ones are accepted."""
+        """Cut every open connection; new ones are accepted."""
         self._do(self._cut())
 
     def _do(self, what: Coroutine[Any, Any, _Result]) -> _Result:
@@ -135,7 +135,7 @@ class FaultProxy:
         try:
             await self._link(reader, writer)
         except* OSError:
-            pass  # a side is gone, or idle for too long: so is the other
+            pass  # one side closed or was idle: close the other
         finally:
             self._open.discard(writer)
             writer.transport.abort()

@@ -1,24 +1,35 @@
-"""Serve an MCP server over SSE or WebSocket, or on a pair of streams."""
+"""Serve an MCP server over SSE or WebSocket, or on a pair of streams.
+
+The SDK has no WebSocket transport any more; here each text frame is one JSON-RPC message.
+"""
 
 from __future__ import annotations
 
 import os
 import socket
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
 import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.server import MCPServer, Server
 from mcp.server.sse import SseServerTransport
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
+from mcp.types import jsonrpc_message_adapter
+from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 from websockets.asyncio.server import Server as WebSocketServer
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
+from websockets.http11 import Request, Response
+from websockets.typing import Subprotocol
 
 from plait.testing.http_server import announce, url_of
-from plait.testing.websocket import CheckRequest, websocket_server
 
 MAX_REQUEST_BODY_BYTES = 64 * 1024 * 1024
 """Far above the SDK's 4 MiB, so that tests may send big arguments."""
@@ -28,10 +39,10 @@ ServeStreams: TypeAlias = Callable[[Any, Any], Awaitable[None]]
 
 
 def lowlevel_server(server: MCPServer[Any] | Server[Any]) -> Server[Any]:
-    """Return the low-level server inside an `MCPServer`, which alone can run on two streams."""
+    """Return the low-level server of an `MCPServer`, which can run on two streams."""
     if isinstance(server, Server):
         return server
-    # The session manager is the one public way to it.
+    # The session manager is the only public access to it.
     server.streamable_http_app()
     return server.session_manager.app
 
@@ -111,3 +122,86 @@ def _security(host: str) -> TransportSecuritySettings | None:
         allowed_hosts=names,
         allowed_origins=[f"http://{name}" for name in names],
     )
+
+
+SUBPROTOCOL = Subprotocol("mcp")
+
+ReadMessages: TypeAlias = MemoryObjectReceiveStream[SessionMessage | Exception]
+WriteMessages: TypeAlias = MemoryObjectSendStream[SessionMessage]
+
+CheckRequest: TypeAlias = Callable[[ServerConnection, Request], Response | None]
+"""Checks the HTTP request of a connection; a returned response refuses it."""
+
+
+@asynccontextmanager
+async def websocket_server(
+    serve_streams: ServeStreams,
+    listener: socket.socket,
+    *,
+    check_request: CheckRequest | None = None,
+    on_written: Callable[[], None] = lambda: None,
+) -> AsyncGenerator[WebSocketServer]:
+    """Serve MCP on a listening socket while the context is open, without a size limit.
+
+    `on_written` is called after each sent message.
+    """
+
+    async def handle(connection: ServerConnection) -> None:
+        async with websocket_streams(connection, on_written=on_written) as (read, write):
+            await serve_streams(read, write)
+
+    async with serve(
+        handle,
+        sock=listener,
+        subprotocols=[SUBPROTOCOL],
+        process_request=check_request,
+        max_size=None,
+        compression=None,
+    ) as server:
+        yield server
+
+
+@asynccontextmanager
+async def websocket_streams(
+    connection: ServerConnection, *, on_written: Callable[[], None] = lambda: None
+) -> AsyncGenerator[tuple[ReadMessages, WriteMessages]]:
+    """Convert a connection to the message streams of an MCP server."""
+    received, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    write, to_send = anyio.create_memory_object_stream[SessionMessage](0)
+
+    async def receive_frames() -> None:
+        # As in the HTTP transports, so that tools can read the headers.
+        metadata = ServerMessageMetadata(request_context=connection.request)
+        async with received:
+            try:
+                async for frame in connection:
+                    await received.send(_message_from_frame(frame, metadata))
+            except (ConnectionClosed, anyio.BrokenResourceError):
+                return
+
+    async def send_frames() -> None:
+        async with to_send:
+            async for message in to_send:
+                text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                try:
+                    await connection.send(text)
+                except ConnectionClosed:
+                    return
+                on_written()
+
+    async with anyio.create_task_group() as tasks, read, write:
+        tasks.start_soon(receive_frames)
+        tasks.start_soon(send_frames)
+        yield read, write
+        await connection.close()
+        tasks.cancel_scope.cancel()
+
+
+def _message_from_frame(
+    frame: str | bytes, metadata: ServerMessageMetadata
+) -> SessionMessage | Exception:
+    try:
+        message = jsonrpc_message_adapter.validate_json(frame, by_name=False)
+    except ValidationError as error:
+        return error
+    return SessionMessage(message, metadata=metadata)

@@ -1,4 +1,4 @@
-"""What a test server leaves on disk, so that a test can see what really happened in it."""
+"""Durable records of a test server, which show a test what it executed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class StateDir:
         return self.lines("ledger")
 
     def reads(self) -> list[str]:
-        """Return the keys that `get_and_die` was asked for, once per call that ran."""
+        """Return the keys of `get_and_die`, once per executed call."""
         return self.lines("reads")
 
     def starts(self) -> list[int]:

@@ -22,7 +22,7 @@ from plait.testing import (
     running_server,
     stdio_config,
 )
-from plait.testing.llm.anthropic_stream import signature_of
+from plait.testing.llm.anthropic import signature_of
 from plait.testing.llm.turns import Script
 from plait.traces import Role, ThinkingContent, ToolUseContent, read_trace
 

@@ -22,7 +22,7 @@ from plait.testing import (
     server_stdio_config,
     tool_call,
 )
-from plait.testing.llm.anthropic_stream import signature_of
+from plait.testing.llm.anthropic import signature_of
 from plait.testing.llm.turns import Hang, Raw
 from plait.traces import ThinkingContent, ToolUseContent, UsageMetadata, read_trace
 from plait.traces.messages.message import Role

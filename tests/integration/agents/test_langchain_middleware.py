@@ -9,7 +9,7 @@ import pytest
 
 from plait import AgentConfig, Message, get_agent
 from plait.errors import AgentExecutionError
-from plait.models.connections import context_tokens
+from plait.models.endpoints import context_tokens
 from plait.testing import AnthropicServer, Call, OpenAIServer, Say
 from plait.testing.llm.turns import Hang, Raw, Refuse
 from tests.integration.agents.langchain_models import ASK, KEY, model_of, results, toys

@@ -85,11 +85,9 @@ def call(
     KEY=@FILE the text of a file, A.B=VALUE sets B inside A, and a repeated KEY
     makes a list. A single "-" reads the JSON object from stdin.
 
-    A server may send an elicitation request during the call. On a terminal you
-    are prompted; elsewhere it is declined, unless --answer answers it.
-
-    Calls that the policy denies are not made; calls that need approval are made
-    if you confirm them on the terminal, or with --yes.
+    An elicitation request of the server prompts you on a terminal; elsewhere it
+    is declined, unless --answer answers it. Calls that need approval by the
+    policy are made if you confirm them on the terminal, or with --yes.
 
     With --json, stdout holds one JSON object, also if the call fails.
     """
@@ -127,8 +125,7 @@ def call(
         _print_object(result, folder)
     else:
         _print_result(result, folder, quiet=quiet)
-    if result.is_error:
-        ctx.exit(Exit.TOOL_FAILED)
+    ctx.exit(Exit.TOOL_FAILED if result.is_error else Exit.OK)
 
 
 _NO_RESULT: dict[str, object] = {"is_error": True, "content": [], "structured_content": None}

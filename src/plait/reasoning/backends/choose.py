@@ -6,9 +6,15 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from plait.errors import BackendError, ConfigError
-from plait.models.choose import Clues, FoundModel, find_model
 from plait.models.endpoints import OPENAI_URL, Endpoint, find_ollama
-from plait.models.providers import ANTHROPIC, OPENAI, installed_packages
+from plait.models.providers import (
+    ANTHROPIC,
+    OPENAI,
+    Clues,
+    FoundModel,
+    find_model,
+    installed_packages,
+)
 from plait.reasoning.backends.settings import BackendName, BackendPreference, ReasoningSettings
 
 T = TypeVar("T")

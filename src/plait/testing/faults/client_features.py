@@ -1,4 +1,4 @@
-"""The tools of the fault server that talk to clients: logs, roots, questions, changes."""
+"""Tools of the fault server that use client features: logs, roots, elicitation, sampling."""
 
 from __future__ import annotations
 
@@ -14,20 +14,29 @@ from mcp.server.mcpserver import (
     ElicitationResult,
     ListRoots,
     Resolve,
+    Sample,
 )
 from mcp.shared.exceptions import MCPDeprecationWarning
 from mcp.types import (
     CancelledNotification,
     CancelledNotificationParams,
+    CreateMessageResult,
+    CreateMessageResultWithTools,
     EmptyResult,
+    ImageContent,
     ListRootsResult,
     LoggingLevel,
+    ModelHint,
+    ModelPreferences,
     PromptListChangedNotification,
     ResourceListChangedNotification,
     RootsListChangedNotification,
+    SamplingMessage,
     ServerNotification,
     SetLevelRequestParams,
     SubscribeRequestParams,
+    TextContent,
+    Tool,
     ToolListChangedNotification,
     UnsubscribeRequestParams,
 )
@@ -39,7 +48,7 @@ from plait.testing.faults.tools import CHANGES, READ_ONLY
 
 
 def add_client_features(server: MCPServer, inner: Server[Any], run: Run) -> None:
-    """Register all of it; the legacy era needs request handlers beside the tools."""
+    """Register the tools, and the request handlers for the legacy era."""
     _add_log(server)
     _add_roots(server)
     _add_ask(server)
@@ -59,33 +68,33 @@ def _add_log(server: MCPServer) -> None:
         return "logged"
 
 
-def ask_for_roots() -> ListRoots:
-    """Have the client list its roots before the tool runs."""
+def list_roots() -> ListRoots:
+    """List the roots of the client before the tool runs."""
     return ListRoots()
 
 
 def _add_roots(server: MCPServer) -> None:
     @server.tool(annotations=READ_ONLY, structured_output=False)
-    async def roots(found: Annotated[ListRootsResult, Resolve(ask_for_roots)]) -> str:
+    async def roots(result: Annotated[ListRootsResult, Resolve(list_roots)]) -> str:
         """Ask the client for its roots and return their URIs, a line each."""
-        return "\n".join(str(root.uri) for root in found.roots)
+        return "\n".join(str(root.uri) for root in result.roots)
 
 
 class Answer(BaseModel):
-    """What `ask` wants to know."""
+    """The form of `ask`."""
 
     text: str
 
 
-def ask_the_user(question: str) -> Elicit[Answer]:
-    """Have the client ask its user before the tool runs."""
+def elicit_answer(question: str) -> Elicit[Answer]:
+    """Elicit an answer before the tool runs."""
     return Elicit(question, Answer)
 
 
 def _add_ask(server: MCPServer) -> None:
     @server.tool(annotations=CHANGES, structured_output=False)
     async def ask(
-        question: str, answer: Annotated[ElicitationResult[Answer], Resolve(ask_the_user)]
+        question: str, answer: Annotated[ElicitationResult[Answer], Resolve(elicit_answer)]
     ) -> str:
         """Ask the user, and return the question with the answer."""
         if isinstance(answer, AcceptedElicitation):
@@ -119,7 +128,7 @@ def _add_announce(server: MCPServer) -> None:
             case _:
                 pass
         if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            # Not every one of them is a server's to send, which is what the SDK's types say.
+            # Not all of them are server notifications, as the SDK's types say.
             await ctx.session.send_notification(cast("ServerNotification", _ANNOUNCED[what]))
         return f"announced {what}"
 
@@ -161,3 +170,90 @@ def _add_legacy_handlers(inner: Server[Any], run: Run) -> None:
     inner.add_request_handler("logging/setLevel", SetLevelRequestParams, accept)
     inner.add_request_handler("resources/subscribe", SubscribeRequestParams, subscribe)
     inner.add_request_handler("resources/unsubscribe", UnsubscribeRequestParams, unsubscribe)
+
+
+_PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="  # noqa: E501
+"""A PNG of one pixel."""
+
+_CLOCK = Tool(name="clock", description="Tell the time.", input_schema={"type": "object"})
+
+
+def sample_model(prompt: str, max_tokens: int) -> Sample:
+    """Sample the model of the client before the tool runs."""
+    return Sample(
+        [_user_message(prompt)],
+        max_tokens=max_tokens,
+        system_prompt="You are terse.",
+        include_context="thisServer",
+        temperature=0.5,
+        stop_sequences=["END"],
+        model_preferences=ModelPreferences(hints=[ModelHint(name="any")]),
+    )
+
+
+def sample_again(
+    prompt: str, first: Annotated[CreateMessageResult, Resolve(sample_model)], max_tokens: int
+) -> Sample:
+    """Sample again, after the first answer."""
+    del first
+    return Sample([_user_message(f"{prompt} again")], max_tokens=max_tokens)
+
+
+def sample_image(prompt: str) -> Sample:
+    """Sample with an image."""
+    picture = ImageContent(data=_PICTURE, mime_type="image/png")
+    message = SamplingMessage(role="user", content=[TextContent(text=prompt), picture])
+    return Sample([message], max_tokens=50)
+
+
+def sample_with_clock(prompt: str) -> Sample:
+    """Sample with a tool."""
+    return Sample([_user_message(prompt)], max_tokens=50, tools=[_CLOCK])
+
+
+def add_model_use(server: MCPServer) -> None:
+    """Register the sampling tools; each returns the result of the client as JSON."""
+
+    @server.tool(annotations=READ_ONLY, structured_output=False)
+    async def sample(
+        prompt: str,
+        answer: Annotated[CreateMessageResult, Resolve(sample_model)],
+        max_tokens: int = 100,
+    ) -> str:
+        """Ask the model of the client."""
+        del prompt, max_tokens
+        return _json(answer)
+
+    @server.tool(annotations=READ_ONLY, structured_output=False)
+    async def sample_twice(
+        prompt: str,
+        answer: Annotated[CreateMessageResult, Resolve(sample_again)],
+        max_tokens: int = 100,
+    ) -> str:
+        """Ask the model of the client, and then once more."""
+        del prompt, max_tokens
+        return _json(answer)
+
+    @server.tool(annotations=READ_ONLY, structured_output=False)
+    async def sample_picture(
+        prompt: str, answer: Annotated[CreateMessageResult, Resolve(sample_image)]
+    ) -> str:
+        """Ask the model of the client about a picture."""
+        del prompt
+        return _json(answer)
+
+    @server.tool(annotations=READ_ONLY, structured_output=False)
+    async def sample_with_tools(
+        prompt: str, answer: Annotated[CreateMessageResultWithTools, Resolve(sample_with_clock)]
+    ) -> str:
+        """Ask the model of the client, and give it a tool."""
+        del prompt
+        return _json(answer)
+
+
+def _user_message(prompt: str) -> SamplingMessage:
+    return SamplingMessage(role="user", content=TextContent(text=prompt))
+
+
+def _json(answer: CreateMessageResult | CreateMessageResultWithTools) -> str:
+    return answer.model_dump_json(by_alias=True, exclude_none=True)

@@ -1,4 +1,4 @@
-"""The tools, resources and prompts of the fault server that return every kind of content."""
+"""Tools, resources and prompts of the fault server with every content type."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ NAMES = ("Ada", "Alan", "Grace")
 
 
 class Weather(BaseModel):
-    """What `structured` returns, and what `bad_structured` promises."""
+    """The result of `structured`, and the output schema of `bad_structured`."""
 
     city: str
     degrees: float
 
 
 def add_content(server: MCPServer) -> None:
-    """Register all of it."""
+    """Register the tools, resources and prompts."""
     _add_tools(server)
     _add_resources(server)
     _add_prompts(server)

@@ -1,4 +1,4 @@
-"""What the fault server does to HTTP: refuse with a status, cut an answer, hide an era."""
+"""HTTP faults: refuse with a status, cut an answer, reject a protocol era."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _MOMENTS: dict[str, Moment] = {
 
 
 class HttpFaults:
-    """An ASGI app around the app of the MCP server."""
+    """ASGI middleware around the MCP server."""
 
     def __init__(self, app: ASGIApp, run: Run) -> None:
         self._app = app
         self._run = run
         self._settings = run.settings
         self.cut: Callable[[tuple[str, int]], None] = lambda client: None  # noqa: ARG005
-        """Cuts the TCP connection of one client address; set by whoever holds the sockets."""
+        """Cuts the TCP connection of a client address; set by the HTTP server."""
         self._cut_stream = False
-        """Whether the next message on an SSE stream (old transport) is to be cut."""
+        """Whether to cut the next message on an SSE stream (old transport)."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -73,7 +73,7 @@ class HttpFaults:
         return True
 
     async def _answer_in_half(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the tool run, then cut the connection in the middle of its answer."""
+        """Run the tool, then cut the connection inside its answer."""
         if self._settings.transport == "sse":
             self._cut_stream = True
             await self._app(scope, receive, send)
@@ -107,7 +107,7 @@ class HttpFaults:
 
 
 def status_due(run: Run, moment: Moment | None) -> bool:
-    """Say whether the configured HTTP status is the answer now, and count it."""
+    """Return whether to answer with the configured HTTP status, and count it."""
     settings = run.settings
     if settings.status_code is None or settings.http_status_on not in {moment, "all"}:
         return False
@@ -118,7 +118,7 @@ def status_due(run: Run, moment: Moment | None) -> bool:
 
 
 def refusal_headers(run: Run) -> dict[str, str]:
-    """Return the headers that come with the configured HTTP status."""
+    """Return the headers of the configured HTTP status."""
     headers = {
         "Retry-After": run.settings.retry_after,
         "WWW-Authenticate": run.settings.www_authenticate,
@@ -135,7 +135,7 @@ def _is_modern(scope: Scope) -> bool:
 async def _refuse_modern(
     request: dict[str, Any], scope: Scope, receive: Receive, send: Send
 ) -> None:
-    """Answer as a server that has never heard of the modern era."""
+    """Answer as a server that supports only the legacy era."""
     if request.get("method") == "server/discover":
         error = {"code": METHOD_NOT_FOUND, "message": "Method not found"}
     else:

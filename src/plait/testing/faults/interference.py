@@ -1,4 +1,4 @@
-"""What the fault server does to MCP messages, on every transport alike."""
+"""Faults of MCP messages, on every transport."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from plait.testing.faults.run import Run
 _HANDSHAKES = {"initialize": "initialize", "server/discover": "discover"}
 
 BAD_STRUCTURE = {"city": 7, "degrees": "warm"}
-"""What `bad_structured` returns against its schema."""
+"""The invalid result of `bad_structured`."""
 
 
 class Interference:
-    """A middleware of the SDK's server: delays, refuses, counts and spoils."""
+    """Server middleware that delays, refuses, counts and corrupts."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -46,7 +46,7 @@ class Interference:
         if ctx.method == "tools/call":
             self._run.count_call()
             if (ctx.params or {}).get("name") == "bad_structured":
-                # Too late for the SDK's own check of what a tool returns.
+                # After the SDK has validated the result.
                 cast("dict[str, Any]", result)["structuredContent"] = BAD_STRUCTURE
         return result
 
@@ -64,14 +64,14 @@ class Interference:
 
 
 async def serve_streams(server: Server[Any], run: Run, read: Any, write: Any) -> None:
-    """Serve one stdio, SSE or WebSocket connection as the settings say."""
+    """Serve one stdio, SSE or WebSocket connection with the configured faults."""
     run.log_session("connect")
     if run.settings.hang_handshake:
         async with read, write:
             async for _ in read:
                 pass
     elif run.settings.legacy_only:
-        # The SDK's usual loop lets the first request, `server/discover`, decide for the new era.
+        # The SDK's default loop selects the modern era at `server/discover`.
         async with server.lifespan(server) as lifespan:
             await serve_loop(server, read, write, lifespan_state=lifespan)
     else:
@@ -79,6 +79,6 @@ async def serve_streams(server: Server[Any], run: Run, read: Any, write: Any) ->
 
 
 def _promise_list_changed(result: dict[str, Any]) -> None:
-    """Advertise in the legacy era what `grow` does; the SDK has no switch for it."""
+    """Advertise `listChanged` in the legacy era; the SDK has no option for it."""
     capabilities: dict[str, Any] = result["capabilities"]
     capabilities["tools"] = {**capabilities.get("tools", {}), "listChanged": True}

@@ -1,4 +1,4 @@
-"""What one process of the fault server knows and counts, and how it dies."""
+"""The state of one fault server process, and how it dies."""
 
 from __future__ import annotations
 
@@ -13,54 +13,54 @@ from plait.testing.state import StateDir, append_line
 
 @dataclass
 class Run:
-    """The running process; all of it happens in one event loop."""
+    """The running process; used in one event loop only."""
 
     settings: Settings
 
     counter: int = 0
-    """How often `counter` was called."""
+    """Calls of `counter`."""
 
     calls: int = 0
-    """How many tool calls were answered, or are about to be."""
+    """Answered tool calls."""
 
     cancelled: int = 0
-    """How many calls of `hang` were cancelled."""
+    """Cancelled calls of `hang`."""
 
     slow_now: int = 0
     slow_most: int = 0
-    """How many calls of `slow` run now, and ran at the same time at most."""
+    """Current and maximum concurrent calls of `slow`."""
 
     grown: int = 0
-    """How many tools `grow` has added."""
+    """Tools added by `grow`."""
 
     followed: list[str] = field(default_factory=list[str])
-    """The resources that clients of the older era are subscribed to."""
+    """The resources with subscriptions of legacy clients."""
 
     exit_due: bool = False
-    """Whether the process ends as soon as the answer on its way is written."""
+    """Whether the process exits after the pending answer is written."""
 
     cut: Callable[[], None] | None = None
-    """Cuts every connection; `None` where there is none but the process itself."""
+    """Cuts every connection; `None` on stdio."""
 
     statuses: int = 0
     cuts: int = 0
-    """How many HTTP statuses were answered, and answers cut."""
+    """HTTP statuses sent, and answers cut."""
 
     state: StateDir | None = field(init=False)
-    """The durable state; `None` when the server was started without a folder for it."""
+    """The durable state; `None` without a state folder."""
 
     def __post_init__(self) -> None:
         path = self.settings.state_dir
         self.state = None if path is None else StateDir(path)
 
     def log_start(self) -> None:
-        """Count this start of the server, where there is a place for it."""
+        """Record this start of the server, if there is a state folder."""
         if self.state is not None:
             self.state.path.mkdir(parents=True, exist_ok=True)
             self.state.append("starts", str(os.getpid()))
 
     def log_session(self, kind: str) -> None:
-        """Write a line to the sessions log, where there is one."""
+        """Write a line to the sessions log, if there is one."""
         if self.settings.sessions_file is not None:
             append_line(self.settings.sessions_file, f"{kind} {os.getpid()}")
 
@@ -71,17 +71,17 @@ class Run:
             self.exit_due = True
 
     def wrote(self) -> None:
-        """Note that a message has left; the transports call this."""
+        """Exit if that is due; the transports call this after each message."""
         if self.exit_due:
             self.exit()
 
     def exit(self) -> None:
-        """End the process at once with the configured code."""
+        """Exit immediately with the configured code."""
         code = self.settings.exit_code
         os._exit(1 if code is None else code)
 
     def die(self) -> None:
-        """Go away without an answer, in the way the settings say."""
+        """Die without an answer, as configured."""
         if self.settings.die_by == "drop" and self.cut is not None:
             self.cut()
         elif self.settings.exit_code is not None:

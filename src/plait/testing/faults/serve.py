@@ -15,11 +15,10 @@ from websockets.asyncio.server import Server as WebSocketServer
 from websockets.asyncio.server import ServerConnection
 from websockets.http11 import Request, Response
 
-from plait.testing.faults.client_features import add_client_features
+from plait.testing.faults.client_features import add_client_features, add_model_use
 from plait.testing.faults.content import add_content
 from plait.testing.faults.http_faults import HttpFaults, refusal_headers, status_due
 from plait.testing.faults.interference import Interference, serve_streams
-from plait.testing.faults.model_use import add_model_use
 from plait.testing.faults.run import Run
 from plait.testing.faults.stdio_noise import NoisyStdout
 from plait.testing.faults.tools import add_tools
@@ -36,7 +35,7 @@ from plait.testing.serve import (
 
 
 def build_server(run: Run) -> MCPServer:
-    """Make the server with all its tools; it can also be handed to an in-process client."""
+    """Make the server with all its tools; also for in-process clients."""
     server = MCPServer(
         "fault server",
         version="1.0.0",

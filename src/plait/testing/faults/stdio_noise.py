@@ -1,4 +1,4 @@
-"""Noise on the stdout of a stdio server: what banners, bad encoders and careless prints do."""
+"""Noise on the stdout of a stdio server: banners, bad encodings and stray output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BOM = b"\xef\xbb\xbf"
 
 
 def noisy_chunks(line: str, kinds: Collection[NoiseKind], *, first: bool) -> list[bytes]:
-    """Return what goes to stdout for one line of JSON, in the pieces it is written in.
+    """Return the chunks to write to stdout for one line of JSON.
 
     `banner` and `bom` come once, before the first line; `crlf` ends each line; `utf8` and
     `biglines` are lines of their own before each; `half` is text without a line end, glued to
@@ -42,7 +42,7 @@ def noisy_chunks(line: str, kinds: Collection[NoiseKind], *, first: bool) -> lis
 
 
 class NoisyStdout(io.TextIOWrapper):
-    """A text file whose every write is one line of JSON, surrounded by noise."""
+    """A text file that adds noise to every written line of JSON."""
 
     def __init__(
         self, wire: BinaryIO, kinds: Collection[NoiseKind], on_written: Callable[[], None]
@@ -53,7 +53,7 @@ class NoisyStdout(io.TextIOWrapper):
         self._first = True
 
     def write(self, text: str, /) -> int:
-        """Write one line and its noise, piece by piece."""
+        """Write a line with its noise, chunk by chunk."""
         for chunk in noisy_chunks(text, self._kinds, first=self._first):
             self.buffer.write(chunk)
             self.buffer.flush()

@@ -1,4 +1,4 @@
-"""The tools of the fault server that run, count, pay, hang, fail and die."""
+"""Tools of the fault server that run, count, wait, keep state, fail and die."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DESTRUCTIVE = ToolAnnotations(read_only_hint=False, destructive_hint=True, idemp
 
 
 def add_tools(server: MCPServer, run: Run) -> None:
-    """Register all of them."""
+    """Register the tools."""
     _add_plain_tools(server, run)
     _add_waiting_tools(server, run)
     _add_durable_tools(server, run)
@@ -141,7 +141,7 @@ def _add_durable_tools(server: MCPServer, run: Run) -> None:
 
     @server.tool(annotations=REPEATABLE, structured_output=False)
     async def get_and_die(key: str) -> str:
-        """Go away without an answer the first time a key is asked for; answer from then on."""
+        """Go away without an answer at the first call with a key; answer later ones."""
         seen_before = key in _state(run).reads()
         _state(run).append("reads", key)
         if not seen_before:
@@ -180,6 +180,6 @@ def _state(run: Run) -> StateDir:
 
 
 async def _no_answer() -> str:
-    """Wait where only the connection is gone, so that nothing is written to the next one."""
+    """Wait forever, so that no answer is written to a later connection."""
     await anyio.sleep_forever()
     return "never"

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
+import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
 
 from starlette.responses import JSONResponse, Response
 
 from plait.models.scripts import Say
-from plait.testing.llm.anthropic_checks import fault_of
-from plait.testing.llm.anthropic_stream import encode_event, events, message
 from plait.testing.llm.default_replies import (
+    content_blocks,
     conversation_from_anthropic,
     default_reply,
     offered_name,
 )
-from plait.testing.llm.events import EventStream
-from plait.testing.llm.server import ApiRequest, ProviderServer
+from plait.testing.llm.server import (
+    ApiRequest,
+    EventStream,
+    ProviderServer,
+    pieces,
+    tokens_read,
+    words,
+)
 from plait.testing.llm.turns import Refuse, Script, Turn
-from plait.testing.llm.usage import tokens_read
 
 _ERRORS: Final = {
     400: "invalid_request_error",
@@ -110,7 +118,7 @@ class AnthropicServer(ProviderServer):
     def response_for(self, say: Say, usage: Mapping[str, int], request: ApiRequest) -> Response:
         """Encode a turn of the model."""
         body = request.body
-        whole = message(_with_offered_names(say, body), usage, body["model"])
+        whole = complete_message(_with_offered_names(say, body), usage, body["model"])
         if body.get("thread"):
             reply = {"role": "assistant", "content": whole["content"]}
             self._stored[whole["id"]] = {**body, "messages": [*body["messages"], reply]}
@@ -189,3 +197,176 @@ def _with_offered_names(say: Say, body: Mapping[str, Any]) -> Say:
     tools = [str(tool.get("name")) for tool in body.get("tools") or ()]
     calls = (replace(call, name=offered_name(call.name, tools) or call.name) for call in say.calls)
     return replace(say, calls=tuple(calls))
+
+
+_PIECE = 9
+"""Characters of arguments per event; few, so that they split at odd places."""
+
+
+def complete_message(say: Say, usage: Mapping[str, int], model: str) -> dict[str, Any]:
+    """Make a complete answer."""
+    return {
+        "id": f"msg_{uuid.uuid4().hex[:24]}",
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": list(_content_of(say)),
+        "stop_reason": "tool_use" if say.calls else "end_turn",
+        "stop_sequence": None,
+        "usage": {**_counts(usage), "service_tier": "standard"},
+    }
+
+
+def events(whole: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the events of a message; the last but one has the complete usage."""
+    usage: Mapping[str, Any] = whole["usage"]
+    begun: dict[str, Any] = {"content": [], "stop_reason": None}
+    first = {**usage, "output_tokens": 1}
+    yield {"type": "message_start", "message": {**whole, **begun, "usage": first}}
+    yield {"type": "ping"}
+    for index, block in enumerate(whole["content"]):
+        yield {"type": "content_block_start", "index": index, "content_block": _empty(block)}
+        for delta in _deltas(block):
+            yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield {"type": "content_block_stop", "index": index}
+    yield {
+        "type": "message_delta",
+        "delta": {"stop_reason": whole["stop_reason"], "stop_sequence": None},
+        "usage": {name: count for name, count in usage.items() if name.endswith("_tokens")},
+    }
+    yield {"type": "message_stop"}
+
+
+def encode_event(event: Mapping[str, Any]) -> str:
+    """Encode a server-sent event."""
+    return f"event: {event['type']}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n"
+
+
+def signature_of(thinking: str) -> str:
+    """Sign a thinking block, so that a changed one can be detected."""
+    return base64.b64encode(hashlib.sha256(thinking.encode()).digest()).decode()
+
+
+def _content_of(say: Say) -> Iterator[dict[str, Any]]:
+    if say.thinking is not None:
+        signature = signature_of(say.thinking)
+        yield {"type": "thinking", "thinking": say.thinking, "signature": signature}
+    if say.text:
+        yield {"type": "text", "text": say.text}
+    for call in say.calls:
+        yield {"type": "tool_use", "id": call.id, "name": call.name, "input": dict(call.arguments)}
+
+
+def _empty(block: Mapping[str, Any]) -> dict[str, Any]:
+    match block["type"]:
+        case "thinking":
+            return {"type": "thinking", "thinking": "", "signature": ""}
+        case "text":
+            return {"type": "text", "text": ""}
+        case _:
+            return {**block, "input": {}}
+
+
+def _deltas(block: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    match block["type"]:
+        case "thinking":
+            for word in words(block["thinking"]):
+                yield {"type": "thinking_delta", "thinking": word}
+            yield {"type": "signature_delta", "signature": block["signature"]}
+        case "text":
+            for word in words(block["text"]):
+                yield {"type": "text_delta", "text": word}
+        case _:
+            yield {"type": "input_json_delta", "partial_json": ""}
+            for piece in pieces(json.dumps(block["input"], ensure_ascii=False), _PIECE):
+                yield {"type": "input_json_delta", "partial_json": piece}
+
+
+def _counts(usage: Mapping[str, int]) -> dict[str, int]:
+    return {
+        "input_tokens": usage["input_tokens"],
+        "cache_creation_input_tokens": usage["cache_creation_tokens"],
+        "cache_read_input_tokens": usage["cache_read_tokens"],
+        "output_tokens": usage["output_tokens"],
+    }
+
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+
+_ROLES = ("user", "assistant", "system")
+
+
+def fault_of(body: Mapping[str, Any]) -> Refuse | None:
+    """Return the first fault in the messages and tools of a request."""
+    fault = next(_faults(body), None)
+    return None if fault is None else Refuse(status=400, message=fault)
+
+
+def _faults(body: Mapping[str, Any]) -> Iterator[str]:
+    limit: object = body.get("max_tokens")
+    if not isinstance(limit, int) or limit < 1:
+        yield "max_tokens: Field required"
+    messages: Sequence[Mapping[str, Any]] = body["messages"]
+    for index, message in enumerate(messages):
+        if message.get("role") not in _ROLES:
+            yield f"messages.{index}.role: must be one of {', '.join(_ROLES)}"
+    turns = [
+        (index, message) for index, message in enumerate(messages) if message["role"] != "system"
+    ]
+    if not turns:
+        yield "messages: at least one message is required"
+    elif turns[0][1]["role"] != "user":
+        yield 'messages: first message must use the "user" role'
+    yield from _call_faults(turns)
+    tools: Sequence[Mapping[str, Any]] = body.get("tools") or ()
+    yield from _tool_faults(tools)
+
+
+def _call_faults(messages: Sequence[tuple[int, Mapping[str, Any]]]) -> Iterator[str]:
+    waiting: list[str] = []
+    called: set[str] = set()
+    for index, message in messages:
+        results = [block["tool_use_id"] for block in content_blocks(message, "tool_result")]
+        for result in results:
+            if result not in waiting:
+                yield (
+                    f"messages.{index}.content: unexpected `tool_use_id` found in `tool_result` "
+                    f"blocks: {result}"
+                )
+        if len(results) != len(set(results)):
+            yield f"messages.{index}.content: each tool_use must have a single result"
+        missing = [call for call in waiting if call not in results]
+        if missing:
+            yield _unanswered(missing, f"messages.{index}")
+        waiting = [block["id"] for block in content_blocks(message, "tool_use")]
+        for call in waiting:
+            if call in called:
+                yield f"messages.{index}.content: `tool_use` ids must be unique: {call}"
+            called.add(call)
+        for block in content_blocks(message, "thinking"):
+            if block.get("signature") != signature_of(block["thinking"]):
+                yield f"messages.{index}.content: Invalid `signature` in `thinking` block"
+    if waiting:
+        yield _unanswered(waiting, "messages")
+
+
+def _unanswered(calls: Sequence[str], place: str) -> str:
+    return (
+        f"{place}: `tool_use` ids were found without `tool_result` blocks immediately after: "
+        f"{', '.join(calls)}"
+    )
+
+
+def _tool_faults(tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    seen: set[object] = set()
+    for index, tool in enumerate(tools):
+        name: object = tool.get("name")
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            yield f"tools.{index}.name: must match ^[a-zA-Z0-9_-]{{1,128}}$, got {name!r}"
+        if name in seen:
+            yield f"tools: Tool names must be unique, {name!r} is not"
+        seen.add(name)
+        schema: Mapping[str, object] = tool.get("input_schema") or {}
+        # Tools of other types run at the provider and have no schema here.
+        if tool.get("type") in (None, "custom") and schema.get("type") != "object":
+            yield f"tools.{index}.input_schema.type: must be 'object'"

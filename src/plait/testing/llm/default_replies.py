@@ -51,16 +51,17 @@ def conversation_from_anthropic(body: Mapping[str, Any]) -> Conversation:
     """Read a request of Anthropic's Messages API."""
     messages = [message for message in body["messages"] if message["role"] != "system"]
     start = _last(
-        message["role"] == "user" and not _blocks(message, "tool_result") for message in messages
+        message["role"] == "user" and not content_blocks(message, "tool_result")
+        for message in messages
     )
     since = messages[start + 1 :]
     return Conversation(
         question=_text_of(messages[start]["content"]) if start >= 0 else "",
-        rounds=sum(bool(_blocks(message, "tool_use")) for message in since),
+        rounds=sum(bool(content_blocks(message, "tool_use")) for message in since),
         results=[
             ("ERROR: " if block.get("is_error") else "") + _text_of(block.get("content"))
             for message in since
-            for block in _blocks(message, "tool_result")
+            for block in content_blocks(message, "tool_result")
         ],
         tools=[tool["name"] for tool in body.get("tools") or () if "name" in tool],
     )
@@ -114,7 +115,8 @@ def _last(flags: Iterable[bool]) -> int:
     return max((index for index, flag in enumerate(flags) if flag), default=-1)
 
 
-def _blocks(message: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
+def content_blocks(message: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
+    """Return the content blocks of one type."""
     content = message.get("content")
     if not isinstance(content, list):
         return []

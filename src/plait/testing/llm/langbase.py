@@ -8,7 +8,7 @@ from typing import Any, Literal
 from starlette.responses import JSONResponse, Response
 
 from plait.models.scripts import Say
-from plait.testing.llm.openai_stream import completion
+from plait.testing.llm.openai import completion
 from plait.testing.llm.server import ApiRequest, ProviderServer
 from plait.testing.llm.turns import Refuse, Script, Turn
 

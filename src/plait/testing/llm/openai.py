@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import json
+import re
+import uuid
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
-from plait.models.scripts import Say
+from plait.models.scripts import Call, Say
 from plait.testing.llm.default_replies import conversation_from_openai, default_reply
-from plait.testing.llm.events import EventStream
-from plait.testing.llm.openai_checks import fault_of
-from plait.testing.llm.openai_stream import DONE, chunks, completion, encode_event
-from plait.testing.llm.server import ApiRequest, ProviderServer
+from plait.testing.llm.server import ApiRequest, EventStream, ProviderServer, pieces, words
 from plait.testing.llm.turns import Refuse, Script, Turn
 
 
@@ -102,4 +102,167 @@ class OpenAIServer(ProviderServer):
 
     def _listed(self) -> list[dict[str, Any]]:
         length = {} if self._max_model_len is None else {"max_model_len": self._max_model_len}
-        return [{"id": one, "object": "model", **length} for one in self._models]
+        return [{"id": name, "object": "model", **length} for name in self._models]
+
+
+_PIECE = 7
+"""Characters of arguments per chunk; few, so that they split at odd places."""
+
+
+def completion(say: Say, usage: Mapping[str, int], model: str) -> dict[str, Any]:
+    """Make a complete answer."""
+    choice = {"index": 0, "message": message_of(say), "finish_reason": finish_of(say)}
+    return {
+        **_head("chat.completion", model),
+        "choices": [choice],
+        "usage": counts_of(usage),
+    }
+
+
+def chunks(
+    say: Say, usage: Mapping[str, int], model: str, *, with_usage: bool
+) -> Iterator[dict[str, Any]]:
+    """Yield the chunks of an answer; `with_usage`, the last has the usage, the others null."""
+    head = {**_head("chat.completion.chunk", model), **({"usage": None} if with_usage else {})}
+
+    def chunk(delta: Mapping[str, Any], finish: str | None = None) -> dict[str, Any]:
+        return {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+
+    yield chunk({"role": "assistant", "content": ""})
+    for word in words(say.thinking or ""):
+        yield chunk({"reasoning_content": word})
+    for word in words(say.text):
+        yield chunk({"content": word})
+    for index, call in enumerate(say.calls):
+        start = _encode_call(call)
+        arguments = start["function"].pop("arguments")
+        start["function"]["arguments"] = ""
+        yield chunk({"tool_calls": [{"index": index, **start}]})
+        for piece in pieces(arguments, _PIECE):
+            yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
+    yield chunk({}, finish_of(say))
+    if with_usage:
+        yield {**head, "choices": [], "usage": counts_of(usage)}
+
+
+def encode_event(chunk: Mapping[str, Any]) -> str:
+    """Encode a chunk as a server-sent event."""
+    return f"data: {json.dumps(chunk, ensure_ascii=False)}\n\n"
+
+
+DONE = "data: [DONE]\n\n"
+"""The event after the last chunk."""
+
+
+def message_of(say: Say) -> dict[str, Any]:
+    """Make the message of the assistant."""
+    message: dict[str, Any] = {"role": "assistant", "content": say.text}
+    if say.thinking:
+        message["reasoning_content"] = say.thinking
+    if say.calls:
+        message["content"] = say.text or None
+        message["tool_calls"] = [_encode_call(call) for call in say.calls]
+    return message
+
+
+def finish_of(say: Say) -> str:
+    """Return the finish reason."""
+    return "tool_calls" if say.calls else "stop"
+
+
+def counts_of(usage: Mapping[str, int]) -> dict[str, Any]:
+    """Encode usage as OpenAI does; cached tokens are part of the prompt."""
+    read, written = usage["input_tokens"], usage["output_tokens"]
+    counts: dict[str, Any] = {
+        "prompt_tokens": read,
+        "completion_tokens": written,
+        "total_tokens": read + written,
+    }
+    if usage["cache_read_tokens"]:
+        counts["prompt_tokens_details"] = {"cached_tokens": usage["cache_read_tokens"]}
+    return counts
+
+
+def _head(kind: str, model: str) -> dict[str, Any]:
+    return {"id": f"chatcmpl-{uuid.uuid4().hex[:24]}", "object": kind, "created": 0, "model": model}
+
+
+def _encode_call(call: Call) -> dict[str, Any]:
+    arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
+    return {
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name, "arguments": arguments},
+    }
+
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+_ROLES = ("system", "developer", "user", "assistant", "tool")
+
+
+def fault_of(body: Mapping[str, Any]) -> Refuse | None:
+    """Return the first fault in the messages and tools of a request."""
+    return next(_faults(body), None)
+
+
+def _faults(body: Mapping[str, Any]) -> Iterator[Refuse]:
+    messages: Sequence[Mapping[str, Any]] = body["messages"]
+    tools: Sequence[Mapping[str, Any]] | None = body.get("tools")
+    if not messages:
+        yield _refuse("messages: must have at least one message", "messages")
+    yield from _message_faults(messages)
+    yield from _tool_faults(tools)
+
+
+def _message_faults(messages: Sequence[Mapping[str, Any]]) -> Iterator[Refuse]:
+    waiting: list[str] = []
+    for index, message in enumerate(messages):
+        param = f"messages.[{index}]"
+        role = message.get("role")
+        if role not in _ROLES:
+            yield _refuse(f"{param}.role: must be one of {', '.join(_ROLES)}", f"{param}.role")
+        elif role == "tool":
+            answered = message.get("tool_call_id")
+            if answered not in waiting:
+                yield _refuse(
+                    f"{param}: a message with role 'tool' must answer a tool call of the message "
+                    f"before it; {answered!r} is none",
+                    f"{param}.tool_call_id",
+                )
+            waiting = [call for call in waiting if call != answered]
+        elif waiting:
+            yield _unanswered(waiting, param)
+        if role == "assistant":
+            waiting = [call["id"] for call in message.get("tool_calls") or ()]
+    if waiting:
+        yield _unanswered(waiting, "messages")
+
+
+def _unanswered(calls: list[str], param: str) -> Refuse:
+    return _refuse(
+        "an assistant message with 'tool_calls' must be followed by tool messages for each "
+        f"'tool_call_id'; missing: {', '.join(calls)}",
+        param,
+    )
+
+
+def _tool_faults(tools: Sequence[Mapping[str, Any]] | None) -> Iterator[Refuse]:
+    if tools is not None and not tools:
+        yield _refuse("tools: must not be empty", "tools")
+    seen: set[object] = set()
+    for index, tool in enumerate(tools or ()):
+        param = f"tools[{index}].function.name"
+        function: Mapping[str, object] = tool.get("function") or {}
+        name = function.get("name")
+        if tool.get("type") != "function":
+            yield _refuse(f"tools[{index}].type: must be 'function'", f"tools[{index}].type")
+        elif not isinstance(name, str) or not _NAME.fullmatch(name):
+            yield _refuse(f"{param}: must match ^[a-zA-Z0-9_-]{{1,64}}$, got {name!r}", param)
+        elif name in seen:
+            yield _refuse(f"{param}: names must be unique, {name!r} is not", param)
+        seen.add(name)
+
+
+def _refuse(message: str, param: str) -> Refuse:
+    return Refuse(status=400, message=message, param=param)

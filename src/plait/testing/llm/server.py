@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self, cast
@@ -15,12 +16,11 @@ import anyio
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
+from typing_extensions import override
 
-from plait.models.scripts import Say, ScriptEndError, ScriptPlayer
+from plait.models.scripts import USAGE_KEYS, Say, ScriptEndError, ScriptPlayer
 from plait.testing.http_server import ThreadServer
-from plait.testing.llm.events import EventStream
 from plait.testing.llm.turns import Cut, Hang, Raw, Refuse, Script, Turn
-from plait.testing.llm.usage import total_of, usage_of
 from plait.testing.ports import bind
 from plait.traces.messages.usage import UsageMetadata
 
@@ -85,7 +85,7 @@ class ProviderServer(ABC):
 
     @property
     def bodies(self) -> list[Mapping[str, Any]]:
-        """The bodies of the requests that had one."""
+        """The request bodies that are not empty."""
         return [request.body for request in self.requests if request.body]
 
     @property
@@ -233,3 +233,86 @@ async def _read_request(received: Request) -> tuple[ApiRequest, bool]:
         body=cast("dict[str, Any]", body) if isinstance(body, dict) else {},
     )
     return request, isinstance(body, dict)
+
+
+_WORDS = re.compile(r"\s*\S+|\s+$")
+
+
+class EventStream(Response):
+    """A response that is sent event by event."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, events: Iterable[str], *, ends: bool = True) -> None:
+        super().__init__()
+        # A stream has no known length.
+        del self.headers["content-length"]
+        self.headers["cache-control"] = "no-cache"
+        self.events: Sequence[str] = tuple(events)
+        self.ends = ends
+        """Whether the end of the stream is sent; otherwise the connection is to be cut."""
+
+    def cut(self, after: int, *, ends: bool) -> Self:
+        """Return a stream of the first events only."""
+        return type(self)(self.events[:after], ends=ends)
+
+    @override
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events."""
+        head = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        await send(head)
+        for event in self.events:
+            chunk = {"type": "http.response.body", "body": event.encode(), "more_body": True}
+            await send(chunk)
+        if self.ends:
+            await send({"type": "http.response.body", "body": b""})
+
+
+def words(text: str) -> Iterator[str]:
+    """Split a text into the chunks in which it is streamed."""
+    return (match[0] for match in _WORDS.finditer(text))
+
+
+def pieces(text: str, size: int) -> Iterator[str]:
+    """Split a text into pieces of a fixed size."""
+    return (text[start : start + size] for start in range(0, len(text), size))
+
+
+_COUNTED = ("system", "messages", "tools")
+"""The parts of a request body that count as input."""
+
+
+def tokens(value: object) -> int:
+    """Count the tokens of a value: four bytes of its JSON are a token."""
+    return -(-len(json.dumps(value, ensure_ascii=False).encode()) // 4)
+
+
+def tokens_read(body: Mapping[str, Any]) -> int:
+    """Count the tokens of a request."""
+    return sum(tokens(body[part]) for part in _COUNTED if body.get(part))
+
+
+def usage_of(say: Say, body: Mapping[str, Any]) -> dict[str, int]:
+    """Count the usage of an answer, by the names in `USAGE_KEYS`; counts of the turn win."""
+    texts = [text for text in (say.thinking, say.text) if text]
+    called = [{"name": call.name, "arguments": dict(call.arguments)} for call in say.calls]
+    counted = {
+        **dict.fromkeys(USAGE_KEYS, 0),
+        "input_tokens": tokens_read(body),
+        "output_tokens": sum(map(tokens, [*texts, *called])),
+    }
+    return {**counted, **(say.usage or {})}
+
+
+def total_of(reported: Sequence[Mapping[str, int]]) -> UsageMetadata:
+    """Add up usages; the total is input and output tokens, without the caches."""
+    read, written, cache_read, cache_made = (
+        sum(usage[key] for usage in reported) for key in USAGE_KEYS
+    )
+    return UsageMetadata(
+        input_tokens=read,
+        output_tokens=written,
+        total_tokens=read + written,
+        cache_read_tokens=cache_read,
+        cache_creation_tokens=cache_made,
+    )

@@ -38,13 +38,13 @@ class _Recorder:
     """Notes what reached the model, and takes its turns."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, str]] = []
+        self.requests: list[tuple[str, str]] = []
 
     def turns(self, play: Play) -> Callable[[str, str], StageTurn]:
         turns = None if callable(play) else iter(play)
 
         def take(system: str, user: str) -> StageTurn:
-            self.asked.append((system, user))
+            self.requests.append((system, user))
             return play(user) if callable(play) else next(turns or iter(()))
 
         return take

@@ -17,8 +17,7 @@ from plait._support.retry_after import seconds_from_retry_after
 from plait.agents.anthropic_api import NO_KEY, advice_for, anthropic_url
 from plait.agents.model_config import ModelConfig
 from plait.errors import AgentExecutionError
-from plait.models.connections import certificates
-from plait.models.endpoints import is_loopback, origin_of
+from plait.models.endpoints import certificates, is_loopback, origin_of
 
 OFFICIAL: Final = "https://api.anthropic.com"
 

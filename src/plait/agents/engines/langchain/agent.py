@@ -37,7 +37,7 @@ from plait.agents.model_config import ModelConfig
 from plait.errors import PlaitError
 from plait.langchain.tools.callbacks import Callbacks
 from plait.langchain.tools.elicitation import ELICITATION_INTERRUPT_TYPE
-from plait.models.connections import context_tokens
+from plait.models.endpoints import context_tokens
 
 _STEPS_OF_A_TURN = 20
 """More graph steps than a turn with all middleware takes."""

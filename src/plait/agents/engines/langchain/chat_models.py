@@ -16,8 +16,7 @@ from plait.agents.anthropic_api import anthropic_url
 from plait.agents.engines.langchain.scripted_model import scripted_model
 from plait.agents.model_config import ModelConfig
 from plait.errors import ConfigError, EngineUnavailableError
-from plait.models.connections import provider_client
-from plait.models.endpoints import endpoint_fault, is_loopback, with_version
+from plait.models.endpoints import endpoint_fault, is_loopback, provider_client, with_version
 
 OPENROUTER_URL = "https://openrouter.ai/api/v1"
 

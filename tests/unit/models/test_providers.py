@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from plait.models.choose import Clues, find_model
 from plait.models.endpoints import Endpoint, may_look_for_ollama
-from plait.models.providers import ANTHROPIC, OPENAI, keys_in
+from plait.models.providers import ANTHROPIC, OPENAI, Clues, find_model, keys_in
 
 OLLAMA = Endpoint(base_url="http://127.0.0.1:11434/v1", models=("llama3.2", "other"))
 
