@@ -229,7 +229,7 @@ class ToolCatalog:
                 await self._lister.forget(self._pool[server])
 
     def is_stored(self, server: str) -> bool:
-        """Say whether all that is known of a server's tools was stored; from any thread."""
+        """Return whether all that is known of a server's tools was stored; from any thread."""
         listing = self._remembered(_key(server, None))
         return listing is not None and listing.stored
 

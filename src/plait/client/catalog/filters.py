@@ -80,7 +80,7 @@ class ToolFilter:
         )
 
     def offers(self, tool: Tool) -> bool:
-        """Say whether the tool is offered."""
+        """Return whether the tool is offered."""
         return self.refusal(tool) is None
 
     def refusal(self, tool: Tool) -> str | None:
@@ -246,7 +246,7 @@ def _expected(setting: str) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Say whether a string can only be a name."""
+    """Return whether a string can only be a name."""
     return not (text.startswith((_REGEX, _TRAIT)) or _GLOB_CHARACTERS & set(text))
 
 

@@ -63,7 +63,7 @@ class Listing:
     """Whether this is what the server listed some time ago, to another client."""
 
     def holds(self, generation: int, now: float) -> bool:
-        """Say whether the list can still be used."""
+        """Return whether the list can still be used."""
         return self.generation == generation and now < self.expires_at
 
 
@@ -138,7 +138,7 @@ class ToolLister:
         self._lists = lists or ListCache()
 
     def may_store(self, server: ServerConfig, access: CallerCredentials | None) -> bool:
-        """Say whether the list may be kept on disk: not for credentials that come with a run."""
+        """Return whether the list may be kept on disk: not for credentials that come with a run."""
         private = access is not None and (access.headers or access.env or access.auth is not None)
         return self._options.may_wait(server) and not private
 

@@ -44,7 +44,7 @@ class CatalogOptions:
         )
 
     def may_wait(self, server: ServerConfig) -> bool:
-        """Say whether a server is started only when it is called, if its tools are known."""
+        """Return whether a server is started only when it is called, if its tools are known."""
         deferral = self.defer if server.defer is None else server.defer
         kept_back = deferral is not None and not deferral.is_off
         return kept_back and not isinstance(server, InProcessServer)

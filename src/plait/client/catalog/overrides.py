@@ -92,7 +92,7 @@ def required_arguments(schema: Schema) -> dict[str, None]:
 
 
 def takes_argument(schema: Schema, name: str) -> bool:
-    """Say whether a server would take the argument: it names it, or may well not mind it."""
+    """Return whether a server would take the argument: it names it, or may well not mind it."""
     named = name in declared_arguments(schema) or name in required_arguments(schema)
     return named or "$ref" in schema or bool(schema.get("additionalProperties"))
 
@@ -185,7 +185,7 @@ def _still_required(required: Iterable[str], rules: Arguments) -> list[str]:
 
 
 def _mentions(node: object, names: frozenset[str]) -> bool:
-    """Say whether one of the names stands anywhere in a piece of a schema."""
+    """Return whether one of the names stands anywhere in a piece of a schema."""
     match node:
         case str():
             return node in names

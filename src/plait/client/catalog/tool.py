@@ -60,7 +60,7 @@ class Tool:
         return f"{self.server}/{self.wire_name}"
 
     def is_called(self, pattern: str) -> bool:
-        """Say whether a name or a glob means this tool.
+        """Return whether a name or a glob means this tool.
 
         Only one with a slash is compared with `server/tool` too: `f*` does not mean every tool
         of a server called `files`.
@@ -90,7 +90,7 @@ class Tool:
         return self.read_only or self.annotations.get("idempotent_hint") is True
 
     def has_trait(self, trait: Trait) -> bool:
-        """Say whether a trait holds, by the hints that were given and those that were not."""
+        """Return whether a trait holds, by the hints that were given and those that were not."""
         match trait:
             case "read_only":
                 return self.read_only

@@ -150,7 +150,7 @@ def validator_for_schema(schema: Mapping[str, Any]) -> SchemaValidator:
 
 
 def is_prepared(schema: Mapping[str, Any]) -> bool:
-    """Say whether the validator of a schema can be had without blocking."""
+    """Return whether the validator of a schema can be had without blocking."""
     return _known(schema) is not None
 
 

@@ -1,4 +1,4 @@
-"""How much a tool may answer, and how often tools may be called, as validated data."""
+"""Limits on the size of tool results and on the number of tool calls, as validated data."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from plait.client.config.value_types import read_seconds, read_whole_number
 T = TypeVar("T")
 
 _BYTES_PER_TOKEN = 4
-"""What a token is estimated at where nothing counts them."""
+"""The estimated size of a token."""
 
 _MIN_TOKENS = 250
-"""A smaller answer would consist of nothing but the note that it is cut."""
+"""A smaller result would have room only for the note that it is cut."""
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(B|kB|KB|MB|GB)?")
 _UNITS = {None: 1, "B": 1, "kB": 1_000, "KB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}
@@ -26,7 +26,7 @@ _UNITS = {None: 1, "B": 1, "kB": 1_000, "KB": 1_000, "MB": 1_000_000, "GB": 1_00
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """How large one result may be; where both are set, both hold."""
+    """The maximum size of one result; if both are set, both apply."""
 
     tokens: int | None = None
 
@@ -34,63 +34,64 @@ class Limit:
 
     @property
     def is_none(self) -> bool:
-        """Whether it limits nothing."""
+        """Whether there is no limit."""
         return self.tokens is None and self.bytes is None
 
     @property
     def most_bytes(self) -> int:
-        """The limit in bytes of UTF-8, with tokens as they are estimated."""
+        """The limit in bytes of UTF-8, with tokens estimated."""
         estimate = None if self.tokens is None else self.tokens * _BYTES_PER_TOKEN
         return min(bound for bound in (estimate, self.bytes) if bound is not None)
 
 
 NO_LIMIT = Limit()
-"""Any size will do, whatever else is said about other tools."""
+"""No limit, even if other tools have one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultBudget:
-    """How large the results of tools may be, and how long what was cut off is kept."""
+    """Maximum sizes of tool results, and how long the full results are kept."""
 
     default: Limit | None = None
-    """`None` leaves it to the client, whose `None` is no limit."""
+    """`None` uses the client's limit; on the client it means no limit."""
 
     tools: Mapping[str, Limit] = field(default_factory=dict[str, Limit])
-    """By `tool`, `server/tool` or glob; the first that fits counts, exact names before globs."""
+    """By `tool`, `server/tool` or glob; exact names win over globs, then the first match."""
 
     keep_seconds: float = 1800.0
-    """How long a whole result is kept after it was last read from."""
+    """How long a full result is kept after it was last read."""
 
     keep_bytes: int = 256_000_000
-    """How much is kept in all; what was not read for longest goes first."""
+    """Total size kept; the least recently read results are dropped first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallBudget:
-    """How many calls a run may make."""
+    """The maximum number of calls in a run."""
 
     calls: int | None = None
-    """In all; `None` is no limit."""
+    """In total; `None` is no limit."""
 
     tools: Mapping[str, int] = field(default_factory=dict[str, int])
-    """By `tool`, `server/tool` or glob; the calls of all tools that fit one are added up."""
+    """By `tool`, `server/tool` or glob; the calls of all matching tools are added up."""
 
 
 def is_named_by(pattern: str, server: str, tool: str) -> bool:
-    """Say whether a tool goes by a name or glob, which may begin with a server and `/`."""
+    """Return whether a tool matches a name or glob, which may start with a server and `/`."""
     return fnmatchcase(f"{server}/{tool}" if "/" in pattern else tool, pattern)
 
 
 def limit_for(
     server: str, tool: str, own: ResultBudget | None, common: ResultBudget | None
 ) -> Limit | None:
-    """Find the limit of a tool: by its name, its server's word, then that of the client."""
+    """Find the limit of a tool: by its name, then the server's default, then the client's."""
     if own is None and common is None:
         return None
     budgets = [budget for budget in (own, common) if budget is not None]
     by_tool = (value_by_tool(budget.tools, server, tool) for budget in budgets)
-    found = [limit for limit in (*by_tool, *(one.default for one in budgets)) if limit is not None]
-    return found[0] if found and not found[0].is_none else None
+    defaults = (budget.default for budget in budgets)
+    limit = next((limit for limit in (*by_tool, *defaults) if limit is not None), NO_LIMIT)
+    return None if limit.is_none else limit
 
 
 def value_by_tool(values: Mapping[str, T], server: str, tool: str) -> T | None:

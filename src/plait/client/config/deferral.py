@@ -9,25 +9,25 @@ from plait.client.config.raw_value import RawValue
 from plait.client.config.value_types import read_count, read_patterns
 
 AUTO_TOKENS: Final = 10_000
-"""From this on, `auto` keeps tools back: a twentieth of what usual models take in at all."""
+"""`auto` defers tools above this size: a twentieth of a usual context window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deferral:
-    """What is kept back, and when."""
+    """Which tools are deferred, and when."""
 
     tools: tuple[object, ...] | None = None
-    """What the tools are chosen by, as in `include`; `None` is all of them, an empty tuple none."""
+    """Patterns as in `include`; `None` is all tools, an empty tuple none."""
 
     over_tokens: int | None = None
-    """Only if the tools take more than this of a model's context; `None` is always."""
+    """Defer only if the tools take more tokens than this; `None` is always."""
 
     native: bool = False
-    """Whether the search of the model's provider is used, where it has one."""
+    """Whether to use the tool search of the model's provider, if it has one."""
 
     @property
     def is_off(self) -> bool:
-        """Whether nothing is ever kept back."""
+        """Whether no tool is ever deferred."""
         return self.tools == ()
 
 

@@ -1,4 +1,4 @@
-"""Loading what a configuration is read from: a file, or a value in Python."""
+"""Loading the source of a configuration: a file, or a Python value."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from plait.client.config.raw_value import as_mapping, describe
 from plait.client.config.urls import public_url, scheme_of
 
 _EDITOR_FOLDERS = frozenset({".vscode", ".cursor"})
-"""Folders inside a workspace in which editors keep their files."""
+"""Folders in a workspace in which editors keep their files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A configuration before it is understood."""
+    """A loaded configuration that is not checked yet."""
 
     value: object
 
     location: Location
 
     folder: Path
-    """What `${workspaceFolder}` means in it; the current folder is looked up only when needed."""
+    """The value of `${workspaceFolder}`."""
 
 
 def load_document(source: object, problems: Problems, base: Path | None = None) -> Document | None:
-    """Load a file by its path, or take a Python value as it is; problems are recorded."""
+    """Load a file by its path, or wrap a Python value; problems are recorded."""
     if not isinstance(source, (str, os.PathLike)):
         return Document(source, Location(problems), base or Path())
     text = os.fspath(cast("str | os.PathLike[str]", source))
-    if _refuse_no_path(text, Location(problems)):
+    if _reject_other_text(text, Location(problems)):
         return None
     path = Path(text)
     if path.parts[:1] == ("~",):
@@ -45,7 +45,7 @@ def load_document(source: object, problems: Problems, base: Path | None = None) 
 
 
 def workspace_of(path: Path) -> Path:
-    """Return the folder that a configuration file speaks for."""
+    """Return the workspace folder of a configuration file."""
     folder = path.resolve().parent
     return folder.parent if folder.name in _EDITOR_FOLDERS else folder
 
@@ -59,10 +59,10 @@ def read_json_file(path: Path, location: Location) -> dict[str, object] | None:
     return None if entries is None else {str(key): entry for key, entry in entries.items()}
 
 
-def _refuse_no_path(text: str, location: Location) -> bool:
-    """Record it when a string is plainly something else than a path."""
+def _reject_other_text(text: str, location: Location) -> bool:
+    """Record an error if a string cannot be a path; return whether it did."""
     if text.lstrip().startswith("{"):
-        hint = "a string is taken as the path of a file; give the object itself"
+        hint = "a string is the path of a file; pass the object itself"
         location.error("wrong_type", "expected a path, found JSON text", hint)
     elif scheme_of(text) in ("http", "https", "ws", "wss"):
         hint = f'write {{"name": {{"url": "{public_url(text)}"}}}}'
@@ -81,7 +81,7 @@ def _load_file(path: Path, location: Location) -> object:
     document = parse_json(text, location, start='{"mcpServers": {"name": {"command": …}}}')
     for name in document.repeated_keys if document else ():
         location.warn(
-            "duplicate_key", f'the key "{name}" stands twice in one object; the last counts'
+            "duplicate_key", f'the key "{name}" is repeated in one object; the last counts'
         )
     return document.value if document else None
 
@@ -104,7 +104,7 @@ def load_text(path: Path, location: Location) -> str | None:
 
 
 def parse_json(text: str, location: Location, *, start: str) -> JsonDocument | None:
-    """Read JSON that holds something; problems are recorded, and `start` says how to begin."""
+    """Parse JSON that is not empty; problems are recorded, and `start` is an example."""
     if not text.strip():
         location.error("empty_file", "the file is empty", f"start with {start}")
         return None
@@ -131,5 +131,5 @@ def _nearest_file(path: Path) -> str | None:
 
 
 def _file_within(path: Path) -> str | None:
-    found = [name for name in ("mcp.json", ".mcp.json") if (path / name).is_file()]
-    return f"did you mean {path / found[0]}?" if found else None
+    names = [name for name in ("mcp.json", ".mcp.json") if (path / name).is_file()]
+    return f"did you mean {path / names[0]}?" if names else None

@@ -20,14 +20,14 @@ class EditorConfig:
     """The servers that one file of another program holds."""
 
     editor: str
-    """The name of the program, as people know it."""
+    """The display name of the program."""
 
     path: Path
 
     servers: dict[str, RawServer] = field(default_factory=dict[str, RawServer], repr=False)
 
     inputs: tuple[RawServer, ...] = field(default=(), repr=False)
-    """The values the file wants to be asked for, as VS Code writes them."""
+    """Values to prompt for, as VS Code writes them."""
 
     problems: tuple[Problem, ...] = ()
     """Why the file could not be read."""
@@ -40,12 +40,12 @@ def discover_editor_configs(
 
     Nothing is expanded, started or raised; files without servers are left out.
     """
-    found = [
+    configs = [
         _read(editor, path, cwd)
         for editor, path in _candidates(home, cwd, environ)
         if path.is_file()
     ]
-    return [config for config in found if config.servers or config.problems]
+    return [config for config in configs if config.servers or config.problems]
 
 
 def _candidates(home: Path, cwd: Path, environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
@@ -65,7 +65,7 @@ def _candidates(home: Path, cwd: Path, environ: Mapping[str, str]) -> Iterator[t
 
 
 def _application_folders(home: Path, environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return where programs keep their files on macOS, Linux and Windows."""
+    """Return the folders of application settings on macOS, Linux and Windows."""
     linux = environ.get("XDG_CONFIG_HOME")
     windows = environ.get("APPDATA")
     return (
@@ -87,8 +87,8 @@ def _read(editor: str, path: Path, cwd: Path) -> EditorConfig:
         *_project_lists(entries, cwd),
     )
     servers: dict[str, RawServer] = {}
-    for servers_of_one in lists:
-        servers.update(_raw_servers(servers_of_one))
+    for listed in lists:
+        servers.update(_raw_servers(listed))
     return EditorConfig(
         editor=editor,
         path=path,
@@ -99,7 +99,7 @@ def _read(editor: str, path: Path, cwd: Path) -> EditorConfig:
 
 
 def _project_lists(entries: Mapping[str, object], cwd: Path) -> Iterator[object]:
-    """Yield the servers that Claude Code keeps for the folder we are in, or one above it."""
+    """Yield the servers that Claude Code has for the current folder, or one above it."""
     for folder, project in (as_mapping(entries.get("projects")) or {}).items():
         if isinstance(folder, str) and cwd.is_relative_to(folder):
             yield (as_mapping(project) or {}).get("mcpServers")

@@ -12,50 +12,28 @@ from plait.client.config.servers import StdioServer
 _POSIX_NAMES: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 
 _WINDOWS_NAMES: Final = (
-    "APPDATA",
-    "HOMEDRIVE",
-    "HOMEPATH",
-    "LOCALAPPDATA",
-    "PATH",
-    "PATHEXT",
-    "PROCESSOR_ARCHITECTURE",
-    "SYSTEMDRIVE",
-    "SYSTEMROOT",
-    "TEMP",
-    "USERNAME",
-    "USERPROFILE",
+    *("APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PATHEXT"),
+    *("PROCESSOR_ARCHITECTURE", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "USERNAME", "USERPROFILE"),
 )
 
 _USUAL_NAMES: Final = (
-    "LANG",
-    "LC_*",
-    "TMPDIR",
-    "TEMP",
-    "TMP",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "ALL_PROXY",
-    "NO_PROXY",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "NODE_EXTRA_CA_CERTS",
-    "NPM_CONFIG_*",
-    "UV_*",
-    "XDG_*",
+    *("LANG", "LC_*", "TMPDIR", "TEMP", "TMP", "NPM_CONFIG_*", "UV_*", "XDG_*"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS"),
 )
-"""What `npx`, `uvx` and servers behind a proxy need; compared without regard to case."""
+"""Needed by `npx`, `uvx` and servers behind a proxy; compared without regard to case."""
 
 
 def child_environment(
     server: StdioServer, environ: Mapping[str, str], *, windows: bool = sys.platform == "win32"
 ) -> dict[str, str]:
-    """Choose the variables a server program gets: few by default, plus what its settings say.
+    """Build the environment of a server program: few variables, plus its settings.
 
-    Secrets of the parent stay with the parent unless `inherit_env` (names or globs, or `True` for
-    everything) or `env` hands them over.
+    Secrets of the parent are passed on only by `inherit_env` (names or globs, or `True` for all)
+    or `env`.
     """
-    wanted = ("*",) if server.inherit_env is True else server.inherit_env or ()
-    exact = (*(_WINDOWS_NAMES if windows else _POSIX_NAMES), *wanted)
+    inherited_names = ("*",) if server.inherit_env is True else server.inherit_env or ()
+    exact = (*(_WINDOWS_NAMES if windows else _POSIX_NAMES), *inherited_names)
     inherited = {
         name: value
         for name, value in environ.items()
@@ -72,5 +50,5 @@ def _matches(name: str, patterns: Iterable[str], *, any_case: bool = False) -> b
 
 
 def _is_function(value: str) -> bool:
-    """Say whether a shell exported a function here, which could run code in the child."""
+    """Return whether the value is an exported shell function, which could run code in the child."""
     return value.startswith("()")

@@ -1,4 +1,4 @@
-"""Finding servers, options and inputs in the shapes that programs give their configuration."""
+"""Finding servers, options and inputs in the file layouts of different programs."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from plait.client.config.raw_value import as_list, as_mapping, describe
 from plait.client.config.variables import InputRequest
 
 _APPLICATION_FILES = ("settings.json", ".claude.json", "claude_desktop_config.json")
-"""Files in which servers are one thing among many, so that unknown keys are nobody's slip."""
+"""Files that hold more than servers, so that unknown keys are not mistakes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigLayout:
-    """The parts of a whole configuration."""
+    """The parts of a configuration."""
 
     servers: Mapping[object, object]
 
     location: Location
-    """Where the servers stand."""
+    """The location of the servers."""
 
     options: Mapping[object, object] = field(default_factory=dict[object, object])
 
@@ -31,10 +31,10 @@ class ConfigLayout:
 
 
 def find_layout(value: object, location: Location) -> ConfigLayout | None:
-    """Take a configuration apart: servers only, or a list of servers with options beside it."""
+    """Split a configuration: servers only, or a list of servers with options beside it."""
     entries = as_mapping(value)
     if entries is None:
-        hint = 'write {"name": {"command": …}}, or give the path of a file'
+        hint = 'write {"name": {"command": …}}, or pass the path of a file'
         location.error("wrong_type", f"expected an object, found {describe(value)}", hint)
         return None
     settings = as_mapping(entries.get("mcp"))
@@ -46,7 +46,7 @@ def find_layout(value: object, location: Location) -> ConfigLayout | None:
 
 
 def is_server_entry(value: object) -> bool:
-    """Say whether an object is itself a server, whatever the key it stands under."""
+    """Return whether an object is a server itself."""
     entries = as_mapping(value)
     return entries is not None and any(
         isinstance(entries.get(name), str) for name in ("command", "url")
@@ -58,7 +58,7 @@ def _whole(
 ) -> ConfigLayout | None:
     lists = [name for name in SERVER_LISTS if name in entries]
     if len(lists) > 1:
-        message = f'servers stand both under "{lists[0]}" and "{lists[1]}"'
+        message = f'there are servers under both "{lists[0]}" and "{lists[1]}"'
         location.error("duplicate_key", message, "keep one of them")
     servers = as_mapping(entries[lists[0]])
     servers_location = location.at(lists[0])
@@ -83,7 +83,7 @@ def _options_of(entries: Mapping[object, object], location: Location) -> Mapping
 
 
 def _servers_only(entries: Mapping[object, object], location: Location) -> ConfigLayout | None:
-    """Take an object without a list of servers as that list, unless it is plainly not one."""
+    """Use an object without a server list as that list, unless it clearly is not one."""
     if not entries:
         location.error("no_servers", "there are no servers", 'add "mcpServers": {…}')
         return None
@@ -106,7 +106,7 @@ def _servers_only(entries: Mapping[object, object], location: Location) -> Confi
 
 
 def _inputs_from(value: object, location: Location) -> dict[str, InputRequest]:
-    """Read VS Code's list of values to ask for."""
+    """Read VS Code's list of values to prompt for."""
     if value is None:
         return {}
     items = as_list(value)

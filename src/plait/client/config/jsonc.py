@@ -12,7 +12,7 @@ _PIECE = re.compile(r'"(?:\\.|[^"\\])*"?|[{}\[\],:]|\s+|[^\s{}\[\],:"]+')
 _VALUE_FOLLOWS = re.compile(r'\s*:\s*["{\[\w-]')
 
 _LONGEST_LINE = 80
-"""What is shown of a broken line."""
+"""The part of an invalid line that is shown."""
 
 _REASONS = {
     "Expecting property name enclosed in double quotes": "a key in double quotes is expected here",
@@ -27,7 +27,7 @@ _REASONS = {
 
 
 class JsonSyntaxError(ValueError):
-    """The text is not JSON; where, why, and the line with its values hidden."""
+    """The text is not JSON: where, why, and the line with its values hidden."""
 
     def __init__(self, line: int, column: int, reason: str, shown: str = "") -> None:
         super().__init__(f"line {line}, column {column}: {reason}")
@@ -40,12 +40,12 @@ class JsonSyntaxError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class JsonDocument:
-    """What a JSON text holds."""
+    """The content of a JSON text."""
 
     value: object
 
     repeated_keys: tuple[str, ...] = ()
-    """Keys that stand twice in one object, of which the last one counts."""
+    """Keys that are repeated in one object, of which the last one counts."""
 
 
 def parse_jsonc(text: str) -> JsonDocument:
@@ -57,11 +57,11 @@ def parse_jsonc(text: str) -> JsonDocument:
     repeated: list[str] = []
 
     def object_from(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
+        entries = dict(pairs)
+        if len(entries) < len(pairs):
             names = [name for name, _ in pairs]
-            repeated.extend(name for name in found if names.count(name) > 1)
-        return found
+            repeated.extend(name for name in entries if names.count(name) > 1)
+        return entries
 
     try:
         value = json.loads(_plain_json(text), object_pairs_hook=object_from)
@@ -74,23 +74,23 @@ def parse_jsonc(text: str) -> JsonDocument:
 
 
 def decode_text(data: bytes) -> str:
-    """Decode a file in any of the encodings that JSON may have, without its byte order mark.
+    """Decode a file in any encoding that JSON allows, without its byte order mark.
 
     Raises:
-        UnicodeDecodeError: It is in none of them.
+        UnicodeDecodeError: The encoding is another one.
     """
     return data.decode(json.detect_encoding(data)).removeprefix("\ufeff")
 
 
 def _plain_json(text: str) -> str:
-    """Blank out comments and trailing commas, so that every position stays what it was."""
+    """Blank out comments and trailing commas, so that positions stay the same."""
     without_comments = _STRING_OR_COMMENT.sub(_blank_unless_string, text)
     return _STRING_OR_LAST_COMMA.sub(_blank_unless_string, without_comments)
 
 
 def _blank_unless_string(match: re.Match[str]) -> str:
-    found = match[0]
-    return found if found.startswith('"') else re.sub(r"[^\n]", " ", found)
+    text = match[0]
+    return text if text.startswith('"') else re.sub(r"[^\n]", " ", text)
 
 
 def _syntax_error(text: str, error: json.JSONDecodeError) -> JsonSyntaxError:

@@ -17,10 +17,10 @@ def find_config(
     cwd: Path | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Path:
-    """Return the file to read: the one that was named, else the first of the usual places.
+    """Return the configuration file: the named one, else the first of the default paths.
 
     Raises:
-        ConfigError: The named file does not exist, or there is none in any of the places.
+        ConfigError: The named file does not exist, or there is none at any default path.
     """
     known = os.environ if environ is None else environ
     if explicit is not None:
@@ -42,7 +42,7 @@ def find_config(
 def config_places(
     *, cwd: Path | None = None, environ: Mapping[str, str] | None = None
 ) -> tuple[Path, ...]:
-    """Return the places where a configuration is looked for when none is named, in order."""
+    """Return the default paths of a configuration, in order."""
     folder = Path.cwd() if cwd is None else cwd
     return (
         folder / "mcp.json",

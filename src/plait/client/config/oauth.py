@@ -1,4 +1,4 @@
-"""How to sign in to a server with OAuth, as typed and checked settings."""
+"""OAuth settings of a server, typed and validated."""
 
 from __future__ import annotations
 
@@ -21,86 +21,86 @@ STORE_NAMES: Final = ("file", "keyring", "memory")
 
 _LAST_PORT: Final = 65535
 
-_SENDS_AWAY: Final = ("redirect_to_authorization", "redirectToAuthorization")
-"""What the method of a provider object is called that asks a person."""
+_REDIRECT_METHODS: Final = ("redirect_to_authorization", "redirectToAuthorization")
+"""Names of the method of a provider object that redirects a person."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OAuth:
-    """How to sign in; without any setting a person signs in, and the client registers itself.
+    """How to sign in; by default a person signs in, and the client registers itself.
 
     Raises:
-        ConfigError: The settings do not go together.
+        ConfigError: The settings contradict each other.
     """
 
     grant: Grant = "authorization_code"
-    """A person signs in in a browser, or the program has credentials of its own."""
+    """A person signs in in a browser, or the program has its own credentials."""
 
     client_id: str | None = None
-    """The client as it was registered by hand; without one it registers itself."""
+    """The ID of a client that was registered by hand; `None` registers one."""
 
     client_secret: str | None = field(default=None, repr=False)
 
     scopes: Sequence[str] = ()
-    """Scopes to ask for, besides those the server names."""
+    """Scopes to request, besides those the server names."""
 
     client_metadata_url: str | None = None
-    """An `https` address of a document that describes this client, in place of registration."""
+    """The `https` URL of a client metadata document, instead of registration."""
 
     client_name: str = "plait"
-    """What people are told who signs in."""
+    """The name that people see when they sign in."""
 
     client_metadata: Mapping[str, Any] | None = None
-    """More about the client for its registration, in the protocol's own words."""
+    """Further client metadata for the registration, with the protocol's keys."""
 
     redirect_port: int | None = None
-    """The port of this machine to which the browser returns; `None` takes a free one."""
+    """The local port to which the browser returns; `None` uses a free one."""
 
     redirect_uri: str | None = None
-    """The whole address to return to, where the port alone does not say it."""
+    """The full redirect URI, if a port is not enough."""
 
     issuer: str | None = None
-    """The only authorization server that may be used; by default the one the server names."""
+    """The only authorization server to use; by default the one the server names."""
 
     private_key: str | None = field(default=None, repr=False)
-    """A PEM key that signs the client's requests, in place of a secret."""
+    """A PEM key that signs the client's requests, instead of a secret."""
 
     private_key_file: str | None = None
 
     key_id: str | None = None
-    """Which of the client's keys it is, if there are several."""
+    """The ID of the key, if the client has several."""
 
     algorithm: str = "RS256"
 
     token_endpoint_auth_method: str | None = None
-    """How a client with a secret proves that it has it."""
+    """How a client with a secret authenticates."""
 
     user: str = ""
-    """Whose login it is, where several people share a machine account."""
+    """The user of the login, if several people share an account."""
 
     store: Any = "file"
-    """Where logins are kept: `file`, `keyring`, `memory`, or a `TokenStore`."""
+    """Where tokens are stored: `file`, `keyring`, `memory`, or a `TokenStore`."""
 
     on_redirect: Callable[[str], Any] | None = field(default=None, repr=False)
-    """Takes a person to an address, in place of the browser; sync or async."""
+    """Called with the authorization URL instead of opening a browser; sync or async."""
 
     on_callback: Callable[[], Any] | None = field(default=None, repr=False)
-    """Returns the address the person was sent back to, or the code in it; sync or async."""
+    """Returns the redirect URL with the code, or the code; sync or async."""
 
     interactive: bool = False
-    """Whether a browser may be opened when a login is needed; else connecting fails at once."""
+    """Whether a browser may be opened for a login; otherwise connecting fails at once."""
 
     wait_seconds: float = 300.0
-    """How long a person may take."""
+    """Time for a person to sign in."""
 
     def __post_init__(self) -> None:
-        fault = _fault_of(self)
-        if fault is not None:
-            raise ConfigError(f"oauth: {fault}")
+        contradiction = _contradiction(self)
+        if contradiction is not None:
+            raise ConfigError(f"oauth: {contradiction}")
 
     @property
     def may_ask(self) -> bool:
-        """Whether a person can be asked to sign in."""
+        """Whether a person can be prompted to sign in."""
         return self.grant == "authorization_code" and (
             self.interactive or self.on_redirect is not None
         )
@@ -112,19 +112,19 @@ class OAuth:
 
 
 def may_ask_person(auth: object) -> bool:
-    """Say whether signing in with this may involve a person: by these settings, or by an object."""
+    """Return whether signing in may involve a person, by the settings or a provider object."""
     if isinstance(auth, OAuth):
         return auth.may_ask
-    return any(hasattr(auth, name) for name in _SENDS_AWAY)
+    return any(hasattr(auth, name) for name in _REDIRECT_METHODS)
 
 
 def person_seconds(auth: object) -> float:
-    """Say how much longer connecting may take because a person may have to sign in."""
+    """Return the extra connect timeout for a person who signs in."""
     return auth.wait_seconds if isinstance(auth, OAuth) and auth.may_ask else 0.0
 
 
-def _fault_of(settings: OAuth) -> str | None:
-    """Say what does not go together, if anything."""
+def _contradiction(settings: OAuth) -> str | None:
+    """Describe the first contradiction, if there is one."""
     keys = [key for key in (settings.private_key, settings.private_key_file) if key]
     if settings.grant == "client_credentials":
         if not settings.client_id:
@@ -132,19 +132,19 @@ def _fault_of(settings: OAuth) -> str | None:
         if not settings.client_secret and not keys:
             return "client_credentials needs a client_secret or a private_key"
         if settings.client_secret and keys:
-            return "give a client_secret or a private_key, not both"
+            return "set a client_secret or a private_key, not both"
     elif keys:
         return "a private_key is only used by client_credentials"
     if len(keys) > 1:
-        return "give a private_key or a private_key_file, not both"
+        return "set a private_key or a private_key_file, not both"
     if settings.client_secret and not settings.client_id:
         return "a client_secret needs its client_id"
     if settings.on_callback is not None and settings.on_redirect is None:
-        return "on_callback needs on_redirect: somebody has to show the address"
-    return _address_fault(settings)
+        return "on_callback needs on_redirect, which shows the authorization URL"
+    return _invalid_url(settings)
 
 
-def _address_fault(settings: OAuth) -> str | None:
+def _invalid_url(settings: OAuth) -> str | None:
     if settings.redirect_port is not None and not 0 <= settings.redirect_port <= _LAST_PORT:
         return f"redirect_port must be from 0 to {_LAST_PORT}"
     if settings.issuer and urlsplit(settings.issuer).scheme not in {"http", "https"}:

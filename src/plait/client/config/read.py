@@ -1,4 +1,4 @@
-"""Reading a whole configuration, from a file or from Python values, into typed servers."""
+"""Reading a configuration, from a file or from Python values, into typed servers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ logger = logging.getLogger("plait.client.config")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """A configuration that has been read: the servers, and the options beside them."""
+    """A validated configuration: the servers and the client's options."""
 
     servers: Mapping[str, ServerConfig]
 
@@ -60,9 +60,9 @@ def read_config(
 ) -> ClientConfig:
     """Read servers, or a whole configuration, from a mapping or from the file at a path.
 
-    `base` is the folder that relative paths and `${workspaceFolder}` refer to, by default that of
-    the file, or the current one. `environ` replaces the process environment. `ask` gets the value
-    of an `${input:…}` from a person.
+    `base` is the folder of relative paths and of `${workspaceFolder}`, by default that of the
+    file, or the current one. `environ` replaces the process environment. `ask` prompts for the
+    value of an `${input:…}`.
 
     Raises:
         ConfigError: Anything is wrong; `problems` lists all of it.
@@ -90,10 +90,10 @@ def read_config(
 
 
 def read_options(options: Mapping[str, object]) -> dict[str, Any]:
-    """Check options of a client that were given in Python, under the names they have in files.
+    """Check client options passed in Python, under the names they have in files.
 
     Raises:
-        ConfigError: Anything is wrong with them.
+        ConfigError: Anything is wrong; `problems` lists all of it.
     """
     if not options:
         return {}

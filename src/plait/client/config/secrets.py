@@ -1,4 +1,4 @@
-"""Which strings of a server's configuration must never appear in an error, a log or a trace."""
+"""Secret strings of a server's configuration, to hide from errors, logs and traces."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from plait.client.config.servers import RemoteOptions, ServerConfig, StdioServer
 from plait.client.config.urls import secrets_in_url
 
 _SHORTEST: Final = 6
-"""Shorter values of settings that only might be secret would blank out ordinary words."""
+"""Hiding shorter values that may not be secret would hide ordinary words."""
 
 _SHORTEST_SURE: Final = 4
-"""The same for settings whose name says that they are secret."""
+"""The same for settings whose name looks secret."""
 
-_HARMLESS_VARIABLE = re.compile(
+_PUBLIC_VARIABLE = re.compile(
     r"PATH|HOME|USER|LANG|LC_\w+|TZ|TERM|SHELL|PWD|TMPDIR|TEMP|TMP|PORT|HOST|DEBUG|NODE_ENV|"
     r"NODE_OPTIONS|LOG_LEVEL|LOGLEVEL|RUST_LOG|PYTHON\w*|\w+_(?:DIR|HOME|LEVEL|PORT|REGION)",
     re.IGNORECASE,
 )
 
-_HARMLESS_HEADER = re.compile(
+_PUBLIC_HEADER = re.compile(
     r"accept(?:-\w+)*|content-type|user-agent|cache-control|connection|host|origin|referer",
     re.IGNORECASE,
 )
@@ -41,36 +41,36 @@ _FLAG = re.compile(r"--?(?P<name>[A-Za-z][\w.-]*)")
 _TOKEN = re.compile(
     r"(?:gh[a-z]_|github_pat_|glpat-|sk-|pk-|xox[a-z]-|AKIA|AIza|eyJ|npm_|hf_)[\w.-]{12,}"
 )
-"""How well-known services begin their keys."""
+"""Prefixes of keys of well-known services."""
 
 
 def secret_values(server: ServerConfig) -> frozenset[str]:
     """Collect the strings to hide: credentials in headers, environment, arguments and URL."""
-    found: set[str] = set(server.secrets)
+    secrets: set[str] = set(server.secrets)
     if isinstance(server, StdioServer):
-        found.update(_in_environment(server.fixed_env))
-        found.update(_in_arguments([*server.command.split(), *server.args]))
+        secrets.update(_in_environment(server.fixed_env))
+        secrets.update(_in_arguments([*server.command.split(), *server.args]))
     elif isinstance(server, RemoteOptions):
-        found.update(secrets_in_url(server.url))
-        found.update(secrets_in_auth(server.auth))
+        secrets.update(secrets_in_url(server.url))
+        secrets.update(secrets_in_auth(server.auth))
         if not callable(server.headers):
-            found.update(secrets_in_headers(server.headers))
-    return frozenset(value for value in found if value.strip())
+            secrets.update(secrets_in_headers(server.headers))
+    return frozenset(value for value in secrets if value.strip())
 
 
 def _in_environment(env: Mapping[str, str]) -> Iterator[str]:
     for name, value in env.items():
-        if _HARMLESS_VARIABLE.fullmatch(name) and not looks_secret(name):
+        if _PUBLIC_VARIABLE.fullmatch(name) and not looks_secret(name):
             continue
-        yield from _if_telling(name, value)
+        yield from _if_secret(name, value)
         yield from secrets_in_url(value)
 
 
 def secrets_in_headers(headers: Mapping[str, str]) -> Iterator[str]:
-    """Yield what must not be shown of the headers of a request."""
+    """Yield the secrets in the headers of a request."""
     for name, value in headers.items():
-        if not _HARMLESS_HEADER.fullmatch(name):
-            yield from _if_telling(name, value)
+        if not _PUBLIC_HEADER.fullmatch(name):
+            yield from _if_secret(name, value)
             yield from _credentials(value)
 
 
@@ -80,24 +80,24 @@ def _in_arguments(args: Sequence[str]) -> Iterator[str]:
         yield from _TOKEN.findall(argument)
         flag = _FLAG.fullmatch(argument)
         if flag and looks_secret(flag["name"]) and not following.startswith("-"):
-            yield from _if_telling(flag["name"], following)
+            yield from _if_secret(flag["name"], following)
         pair = _PAIR.fullmatch(argument)
         if pair and looks_secret(pair["name"]):
-            yield from _if_telling(pair["name"], pair["value"])
+            yield from _if_secret(pair["name"], pair["value"])
             yield from _credentials(pair["value"])
 
 
 def secrets_in_auth(auth: object) -> Iterator[str]:
-    """Collect the texts of credentials given as data; objects keep theirs to themselves."""
+    """Yield the secrets in authentication settings; objects of libraries are not inspected."""
     match auth:
         case OAuth():
             yield from (key for key in (auth.client_secret, auth.private_key) if key)
         case str():
-            yield from _if_telling("auth", auth)
+            yield from _if_secret("auth", auth)
         case Mapping():
             for name, value in cast("Mapping[object, object]", auth).items():
                 if isinstance(value, str) and looks_secret(str(name)):
-                    yield from _if_telling(str(name), value)
+                    yield from _if_secret(str(name), value)
         case tuple() | list():
             values = cast("Iterable[object]", auth)
             yield from (value for value in values if isinstance(value, str))
@@ -106,7 +106,7 @@ def secrets_in_auth(auth: object) -> Iterator[str]:
 
 
 def _credentials(value: str) -> Iterator[str]:
-    """Yield what stands behind an authentication scheme, and what a Basic one encodes."""
+    """Yield the credentials after an authentication scheme, for Basic also decoded."""
     scheme = _SCHEME.fullmatch(value.strip())
     if scheme is None:
         return
@@ -120,8 +120,8 @@ def _credentials(value: str) -> Iterator[str]:
         yield decoded.partition(":")[2]
 
 
-def _if_telling(name: str, value: str) -> Iterator[str]:
-    """Yield a value that is long and odd enough to be a secret, given what it is called."""
+def _if_secret(name: str, value: str) -> Iterator[str]:
+    """Yield a value that looks like a secret, judging by its name and length."""
     if looks_secret(name):
         if len(value) >= _SHORTEST_SURE and not re.fullmatch(r"true|false", value, re.IGNORECASE):
             yield value

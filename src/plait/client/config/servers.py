@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from mcp.server import MCPServer, Server
 
 Protocol = Literal["auto", "legacy", "2026-07-28"]
-"""Which protocol era to speak: probe for it, the `initialize` handshake, or the modern one."""
+"""The protocol era: detect it, use the `initialize` handshake, or the modern protocol."""
 
 TransportName = Literal["stdio", "http", "sse", "websocket", "in-process"]
 
 Seconds = float | int | timedelta
 
 Headers = Mapping[str, str] | Callable[..., Any]
-"""Fixed headers, or a function that gives them for a run."""
+"""Fixed headers, or a function that returns them for a run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ServerOptions:
-    """What every kind of server may set."""
+    """Options of every kind of server."""
 
     required: bool = False
     """Whether a client without this server must fail."""
@@ -60,11 +60,11 @@ class ServerOptions:
     sampling: bool | None = None
     """Whether the server may use the client's model; `None` leaves it to the client's list."""
     trust_instructions: bool = False
-    """Whether what the server says about its use may stand in the prompts of agents."""
+    """Whether the server's instructions may be added to the prompts of agents."""
     result_budget: ResultBudget | None = None
-    """How large results may be; `None` is what the client says."""
+    """Maximum size of results; `None` uses the client's setting."""
     defer: Deferral | None = None
-    """Which tools are found only by searching; `None` is what the client says."""
+    """Which tools are deferred; `None` uses the client's setting."""
 
     client_options: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     """Further keyword arguments for the MCP SDK's client (`session_kwargs` of other adapters)."""
@@ -76,7 +76,7 @@ class ServerOptions:
     """The file this server was read from."""
 
     def __repr__(self) -> str:
-        """Show what is set and may be seen; arguments, headers and environment may not."""
+        """Show what is set, without arguments, headers and environment."""
         shown = [
             f"{item.name}={value!r}"
             for item in fields(self)
@@ -85,7 +85,7 @@ class ServerOptions:
         return f"{type(self).__name__}({', '.join([*self._address(), *shown])})"
 
     def _address(self) -> tuple[str, ...]:
-        """Show where the server is, without what may be secret in it."""
+        """Show the server's address without secrets."""
         return ()
 
 
@@ -102,7 +102,7 @@ class StdioServer(ServerOptions):
     args: Sequence[str] = field(default=(), repr=False)
 
     env: Mapping[str, str] | Callable[..., Any] = field(default_factory=dict[str, str], repr=False)
-    """Variables, or a function of the run that gives them."""
+    """Variables, or a function of the run that returns them."""
 
     inherit_env: bool | Sequence[str] = False
     """Variables passed on besides the usual ones: names, or `True` for all of them."""
@@ -128,7 +128,7 @@ class StdioServer(ServerOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RemoteOptions(ServerOptions):
-    """What every server with a URL may set."""
+    """Options of every server with a URL."""
 
     url: str = field(repr=False)
 
@@ -197,7 +197,7 @@ ServerConfig = StdioServer | HttpServer | SseServer | WebSocketServer | InProces
 
 
 def transport_of(server: ServerConfig) -> TransportName:
-    """Name the transport that reaches the server."""
+    """Return the name of the server's transport."""
     match server:
         case StdioServer():
             return "stdio"
@@ -212,7 +212,7 @@ def transport_of(server: ServerConfig) -> TransportName:
 
 
 def connect_seconds_of(server: ServerConfig) -> float:
-    """Say how long opening a session may take, the time of a person who signs in included."""
+    """Return the timeout for opening a session, including time for a person to sign in."""
     auth = server.auth if isinstance(server, RemoteOptions) else None
     return server.timeouts.connect_seconds + person_seconds(auth)
 

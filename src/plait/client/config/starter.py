@@ -1,4 +1,4 @@
-"""Making an mcp.json: a first one, or one from the servers that other programs have."""
+"""Creating an mcp.json: a first one, or one from the servers of other programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SCHEME = re.compile(r"(?:bearer|basic|token)\s+", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedServers:
-    """Servers after others were added to them."""
+    """The result of adding servers to others."""
 
     servers: dict[str, RawServer] = field(repr=False)
 
@@ -24,10 +24,10 @@ class MergedServers:
     """The new names, in order."""
 
     renamed: Mapping[str, str] = field(default_factory=dict[str, str])
-    """New names of added servers whose own name was taken or not allowed, by old name."""
+    """New names of added servers whose name was taken or not allowed, by old name."""
 
     skipped: tuple[str, ...] = ()
-    """Servers that were there already, just the same."""
+    """Servers that were already there, identically."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class LiftedSecret:
     server: str
 
     path: str
-    """Where it stood, such as `env.GITHUB_TOKEN`."""
+    """Where it was, such as `env.GITHUB_TOKEN`."""
 
     variable: str
     """The environment variable that must now hold it."""
@@ -57,27 +57,27 @@ def starter_config() -> dict[str, object]:
 
 
 def merge_servers(
-    existing: Mapping[str, RawServer], found: Mapping[str, RawServer], *, label: str = ""
+    existing: Mapping[str, RawServer], new: Mapping[str, RawServer], *, label: str = ""
 ) -> MergedServers:
     """Add servers to others without ever replacing one.
 
-    A server whose name is taken by a different one gets a new name, made with `label` if there is
-    one (`files-cursor`), else with a number.
+    A server whose name is taken gets a new name, with `label` if there is one (`files-cursor`),
+    else with a number.
     """
     servers = dict(existing)
     added: list[str] = []
     renamed: dict[str, str] = {}
     skipped: list[str] = []
-    for name, server in found.items():
+    for name, server in new.items():
         allowed = name.replace("/", "-").strip() or "server"
         if servers.get(allowed) == server:
             skipped.append(name)
             continue
-        new = _free_name(allowed, label, servers)
-        servers[new] = server
-        added.append(new)
-        if new != name:
-            renamed[name] = new
+        free = _free_name(allowed, label, servers)
+        servers[free] = server
+        added.append(free)
+        if free != name:
+            renamed[name] = free
     return MergedServers(
         servers=servers, added=tuple(added), renamed=renamed, skipped=tuple(skipped)
     )
@@ -96,7 +96,7 @@ def to_mcp_json(
 def lift_secrets(
     servers: Mapping[str, RawServer],
 ) -> tuple[dict[str, RawServer], tuple[LiftedSecret, ...]]:
-    """Replace literal secrets in `env` and `headers` by variables, and tell which to set.
+    """Replace literal secrets in `env` and `headers` by variables, and list those to set.
 
     The same secret under the same name shares one variable; values with variables stay.
     """
@@ -106,7 +106,7 @@ def lift_secrets(
 
 
 class _Lifter:
-    """Hands out variable names, one per secret."""
+    """Assigns variable names, one per secret."""
 
     def __init__(self) -> None:
         self.notes: list[LiftedSecret] = []
@@ -135,8 +135,8 @@ class _Lifter:
 
     def _variable(self, server: str, part: str, key: str, secret: str) -> str:
         own = _variable_name(f"{server}_{key}")
-        wanted = [_variable_name(key)] if part == "env" else []
-        for name in (*wanted, own, *(f"{own}_{count}" for count in range(2, 100))):
+        preferred = [_variable_name(key)] if part == "env" else []
+        for name in (*preferred, own, *(f"{own}_{count}" for count in range(2, 100))):
             if self._values.setdefault(name, secret) == secret:
                 return name
         raise AssertionError("unreachable: no server has a hundred secrets of one name")

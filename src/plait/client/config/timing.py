@@ -1,4 +1,4 @@
-"""How patient to be: timeouts, reconnection and concurrency, as data."""
+"""Timeouts and reconnection policies, as data."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-_chance = random.Random()  # not the one that programs seed for themselves
+_chance = random.Random()  # independent of the seed that a program sets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconnectPolicy:
-    """How often a lost or refused connection is tried again, and how patiently."""
+    """How often, and after which delays, a lost connection is opened again."""
 
     enabled: bool = True
-    """When false, a connection that fails stays failed."""
+    """If false, a failed connection stays failed."""
 
     max_attempts: int = 3
-    """Tries per outage for the callers that wait; after them the circuit breaker opens."""
+    """Attempts per outage while callers wait; after them the circuit breaker opens."""
 
     first_delay_seconds: float = 1.0
 
@@ -25,10 +25,10 @@ class ReconnectPolicy:
     """The longest pause between two background probes."""
 
     jitter: float = 0.3
-    """Share of each delay left to chance, from 0 to 1."""
+    """The random share of each delay, from 0 to 1."""
 
     def delay_seconds(self, doublings: int, draw: Callable[[], float] = _chance.random) -> float:
-        """Say how long to pause after the first delay has doubled this often; `draw` is [0, 1)."""
+        """Return the delay after this many doublings; `draw` returns a number in [0, 1)."""
         delay = self.first_delay_seconds * 2 ** min(max(doublings, 0), 32)
         return min(self.longest_delay_seconds, delay) * (1 - self.jitter * draw())
 
@@ -40,10 +40,10 @@ class ReconnectPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """How long each kind of wait may last, in seconds."""
+    """Timeouts in seconds."""
 
     connect_seconds: float = 20.0
-    """Until a session is usable, retries included, for a caller that waits."""
+    """Until a session is usable, including retries."""
 
     list_seconds: float = 30.0
 
@@ -52,10 +52,10 @@ class Timeouts:
     close_seconds: float = 10.0
 
     call_seconds: float | None = None
-    """One tool call; `None` takes the client's default, then 60 s."""
+    """One tool call; `None` uses the client's default, then 60 s."""
 
     tool_seconds: Mapping[str, float] = field(default_factory=dict[str, float])
     """Per tool, by wire name or glob; the most specific wins over `call_seconds`."""
 
     longest_call_seconds: float | None = None
-    """The cap on a call that progress keeps extending; `None` is ten times its timeout."""
+    """The cap on a call that progress extends; `None` is ten times its timeout."""

@@ -13,14 +13,14 @@ LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 """Names of this machine."""
 
 _KEY_IN_PATH = re.compile(r"(?=(?:[^\d/]*\d){4})(?=[^/]*[A-Za-z])[A-Za-z0-9_=-]{24,}")
-"""Hosted servers put a personal key into the path; ordinary names are shorter or have no digits."""
+"""A personal key in the path; ordinary names are shorter or have no digits."""
 
 _SHORTEST_PARAMETER = 6
-"""Shorter query values would blank out ordinary words of a message."""
+"""Hiding shorter query values would hide ordinary words of a message."""
 
 
 _SHORTEST_USER = 8
-"""Some services take a key as the name of the user; names of people are often shorter."""
+"""Some services use a key as the user name; names of people are often shorter."""
 
 
 def public_url(url: str) -> str:
@@ -34,41 +34,41 @@ def public_url(url: str) -> str:
 
 
 def is_private(url: str) -> bool:
-    """Say whether nobody on the way can read what is sent there: encrypted, or to this machine."""
+    """Return whether traffic to the URL is private: encrypted, or to this machine."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     return parts.scheme in {"https", "wss"} or host in LOOPBACK or host.startswith("127.")
 
 
 def secrets_in_url(url: str) -> frozenset[str]:
-    """Find the parts of a URL that must not be shown, as written and decoded."""
+    """Find the secret parts of a URL, as written and decoded."""
     try:
         parts = urlsplit(url)
     except ValueError:
         return frozenset()
     userinfo = parts.netloc.rpartition("@")[0]
     user, _, password = userinfo.partition(":")
-    found = {userinfo, password}
+    secrets = {userinfo, password}
     if len(user) >= _SHORTEST_USER:
-        found.add(user)
-    found.update(step for step in parts.path.split("/") if _KEY_IN_PATH.fullmatch(step))
+        secrets.add(user)
+    secrets.update(step for step in parts.path.split("/") if _KEY_IN_PATH.fullmatch(step))
     for pair in parts.query.split("&"):
         name, _, value = pair.partition("=")
-        is_telling = looks_secret(unquote_plus(name)) and len(value) >= _SHORTEST_PARAMETER
-        if is_telling or _KEY_IN_PATH.fullmatch(value):
-            found |= {value, unquote_plus(value)}
-    return frozenset(text for one in found for text in (one, unquote(one)) if text)
+        is_secret = looks_secret(unquote_plus(name)) and len(value) >= _SHORTEST_PARAMETER
+        if is_secret or _KEY_IN_PATH.fullmatch(value):
+            secrets |= {value, unquote_plus(value)}
+    return frozenset(text for part in secrets for text in (part, unquote(part)) if text)
 
 
 def scheme_of(url: str) -> str | None:
-    """Return the scheme of a URL that can be used, else `None`."""
+    """Return the scheme of a valid URL, else `None`."""
     return None if url_fault(url) else urlsplit(url).scheme
 
 
 def url_fault(url: str) -> str | None:
-    """Say what is wrong with the URL of a server, without quoting it."""
+    """Describe what is wrong with the URL of a server, without quoting it."""
     if re.search(r"[\s\x00-\x1f]", url):
-        return "the URL holds a blank"
+        return "the URL contains a space"
     try:
         parts = urlsplit(url)
         port = parts.port

@@ -1,4 +1,7 @@
-"""What the variables in a configuration stand for: environment, folders, and asked-for inputs."""
+"""Variables in the strings of a configuration: their syntax and their values.
+
+`${NAME}`, `${NAME:-default}`, `${env:NAME}` and `${input:id}`; `$${` is a plain `${`.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,11 @@ _HEAD = re.compile(r"((?:(?!:-)[^}])*)(:-|\})")
 _NAME = re.compile(r"[A-Za-z_]\w*|/", re.ASCII)
 
 _DEEPEST = 8
-"""Defaults inside defaults; deeper ones are a slip, or an attack on the stack."""
+"""Maximum nesting of defaults inside defaults."""
 
 
 class TemplateError(ValueError):
-    """A `${` that starts no variable; the text never quotes the string, which may be secret."""
+    """A `${` that starts no variable; the message does not quote the string."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,38 +34,38 @@ class Reference:
     """A variable in a string."""
 
     source: Source
-    """`env` and `input` are written as a prefix; without one the name decides."""
+    """`env` and `input` are prefixes; without one, the name decides."""
 
     name: str
 
     default: tuple[str | Reference, ...] | None = None
-    """What stands behind `:-`, to be used when the variable is unset or empty."""
+    """The text after `:-`, used if the variable is unset or empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputRequest:
-    """A value that a configuration wants to be asked for, as VS Code's `inputs` describe it."""
+    """A value to prompt for, as in VS Code's `inputs`."""
 
     id: str
 
     description: str | None = None
 
     password: bool = False
-    """Whether the answer must not be shown while it is typed."""
+    """Whether the input is hidden while it is typed."""
 
     default: str | None = None
 
     options: tuple[str, ...] = ()
-    """The answers to choose from; empty means free text."""
+    """The values to choose from; empty means free text."""
 
     @property
     def variable(self) -> str:
-        """The environment variable that answers without asking."""
+        """The environment variable that replaces the prompt."""
         return "PLAIT_INPUT_" + re.sub(r"[^A-Za-z0-9]", "_", self.id).upper()
 
 
 Ask = Callable[[InputRequest], str]
-"""Gets an input from a person."""
+"""Prompts a person for an input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,19 +84,19 @@ class Variables:
     ask: Ask | None = None
 
     answers: dict[str, str] = field(default_factory=dict[str, str], repr=False)
-    """What was asked already; nobody is asked twice."""
+    """Inputs entered so far, by ID."""
 
     secrets: set[str] = field(default_factory=set[str], repr=False)
     """Values that came from variables whose name looks secret."""
 
     def for_server(self) -> Variables:
-        """Return the same values with a secret memory of its own."""
+        """Return the same values with a separate set of secrets."""
         return replace(self, secrets=set[str]())
 
     def expand(self, text: str, location: Location) -> str | None:
-        """Replace the variables of a string once; values are not looked into again.
+        """Replace the variables of a string once; values are not expanded again.
 
-        Problems are recorded at the place, and the answer is then `None`.
+        Returns `None` after recording problems at the location.
         """
         try:
             parts = parse_template(text)
@@ -161,7 +164,7 @@ def _unset(reference: Reference) -> tuple[str, str]:
         variable = InputRequest(id=name).variable
         return f'the input "{name}" has no value', f"set {variable}, or run it on a terminal"
     written = f"env:{name}" if reference.source == "env" else name
-    return f"the variable {name} is not set", f"set it, or give a default: ${{{written}:-…}}"
+    return f"the variable {name} is not set", f"set it, or add a default: ${{{written}:-…}}"
 
 
 def parse_template(text: str) -> tuple[str | Reference, ...]:
@@ -175,7 +178,7 @@ def parse_template(text: str) -> tuple[str | Reference, ...]:
 
 
 def escape_template(text: str) -> str:
-    """Write a string so that it is read back as it is, without variables."""
+    """Escape a string so that it is read back unchanged."""
     return text.replace("${", "$${")
 
 

@@ -102,8 +102,8 @@ def test_every_unset_variable_of_a_string_is_named() -> None:
     variables.expand("${A}-${env:B}-${input:c d}-${D:-x}", Location(problems))
 
     assert [(found.code, found.message, found.suggestion) for found in problems.errors] == [
-        ("unset_variable", "the variable A is not set", "set it, or give a default: ${A:-…}"),
-        ("unset_variable", "the variable B is not set", "set it, or give a default: ${env:B:-…}"),
+        ("unset_variable", "the variable A is not set", "set it, or add a default: ${A:-…}"),
+        ("unset_variable", "the variable B is not set", "set it, or add a default: ${env:B:-…}"),
         (
             "unset_variable",
             'the input "c d" has no value',

@@ -118,7 +118,7 @@ def annotation_changes(before: LockedTool, after: LockedTool) -> Iterator[Change
 
 
 def is_destructive(annotations: Json) -> bool:
-    """Say whether a tool with these hints may destroy something, as the client reads them."""
+    """Return whether a tool with these hints may destroy something, as the client reads them."""
     return Tool(server="", wire_name="", name="", annotations=annotations).destructive
 
 

@@ -48,7 +48,7 @@ UNCHECKED = Verdict("")
 
 
 def _condemns(drift: Drift) -> bool:
-    """Say whether every tool of the server is in doubt: a new version alone is no reason."""
+    """Return whether every tool of the server is in doubt: a new version alone is no reason."""
     return drift.kind == "server_added" or (drift.kind == "identity" and drift.loud)
 
 

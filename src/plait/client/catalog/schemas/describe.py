@@ -205,7 +205,7 @@ def notes_for(schema: Schema) -> list[str]:
 
 
 def only_needs(branches: Iterable[Any]) -> bool:
-    """Say whether alternatives differ in nothing but in what has to be given."""
+    """Return whether alternatives differ in nothing but in what has to be given."""
     return all(
         is_schema(branch) and "required" in branch and branch.keys() <= _ONLY_NEEDS
         for branch in branches

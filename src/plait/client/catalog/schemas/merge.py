@@ -40,7 +40,7 @@ _LOOKS_INSIDE: Final = frozenset({"allOf", "anyOf", "oneOf", "if", "dependentSch
 
 
 def is_never(schema: Any) -> bool:
-    """Say whether nothing can fit a schema, as far as that is easily seen."""
+    """Return whether nothing can fit a schema, as far as that is easily seen."""
     return schema is False or (is_schema(schema) and schema.get("not") in ({}, True))
 
 
@@ -192,7 +192,7 @@ def _merge_objects(merged: Schema, left: Schema, behind: Schema, depth: int) -> 
 
 
 def _patterns_fit(first: Schema, second: Schema) -> bool:
-    """Say whether the first's rule for other names leaves the patterns of the second alone."""
+    """Return whether the first's rule for other names leaves the patterns of the second alone."""
     if first.get("additionalProperties", True) in (True, {}):
         return True
     patterns = as_schema(second.get("patternProperties")).keys()

@@ -53,12 +53,12 @@ def narrowed(schema: Schema, kind: str) -> Schema:
 
 
 def allows_anything(schema: Any) -> bool:
-    """Say whether a schema allows anything."""
+    """Return whether a schema allows anything."""
     return schema is True or not (as_schema(schema).keys() & CONSTRAINTS)
 
 
 def are_disjoint(branches: list[Any]) -> bool:
-    """Say whether no value can fit two of the schemas, as far as that is easily seen."""
+    """Return whether no value can fit two of the schemas, as far as that is easily seen."""
     if len(branches) > _MOST_COMPARED:
         return False
     merged = [merge_members(as_schema(branch)) for branch in branches]
@@ -86,7 +86,7 @@ def _apart(first: Schema, second: Schema) -> bool:
 
 
 def _leaves_out(first: Schema, second: Schema) -> bool:
-    """Say whether the first object has no room for something that the second needs."""
+    """Return whether the first object has no room for something that the second needs."""
     if first.get("additionalProperties") is not False or "patternProperties" in first:
         return False
     known = as_schema(first.get("properties"))

@@ -21,17 +21,17 @@ MOST_SHOWN = 400
 
 
 def is_schema(value: object) -> TypeGuard[Schema]:
-    """Say whether a value is an object, and so may be a schema."""
+    """Return whether a value is an object, and so may be a schema."""
     return isinstance(value, dict)
 
 
 def is_mapping(value: object) -> TypeGuard[Mapping[str, Any]]:
-    """Say whether a value is a mapping of any kind, as long as its keys are texts."""
+    """Return whether a value is a mapping of any kind, as long as its keys are texts."""
     return isinstance(value, Mapping)
 
 
 def is_list(value: object) -> TypeGuard[list[Any]]:
-    """Say whether a value is a list."""
+    """Return whether a value is a list."""
     return isinstance(value, list)
 
 
@@ -48,7 +48,7 @@ def as_list(value: object) -> list[Any]:
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Say whether a value is a finite JSON number."""
+    """Return whether a value is a finite JSON number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
@@ -91,7 +91,7 @@ def canonical(value: Any) -> str:
 
 
 def same(first: Any, second: Any, depth: int = 0) -> bool:
-    """Say whether two JSON values are equal: 1 and 1.0 are, 1 and true are not."""
+    """Return whether two JSON values are equal: 1 and 1.0 are, 1 and true are not."""
     if first is second:
         return True
     if depth > MOST_DEPTH:

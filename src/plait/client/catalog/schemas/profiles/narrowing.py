@@ -70,7 +70,7 @@ class Narrowing(ABC):
         """Say which values there are; `None` when the subset cannot."""
 
     def may_keep(self, key: str, value: Any, kind: str) -> bool:
-        """Say whether this value of a keyword, of those that are kept, can be passed on."""
+        """Return whether this value of a keyword, of those that are kept, can be passed on."""
         return key in self.keeps[kind] and value is not None
 
     def rewritten(self, node: Schema) -> Schema:
