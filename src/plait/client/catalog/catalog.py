@@ -1,4 +1,4 @@
-"""The tools of all servers: discovered together, remembered, and listed again when they change."""
+"""The tools of all servers: discovered in parallel, cached, and listed again when they change."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from plait.errors import ListTimeoutError, PermissionDeniedError, PlaitError, Pr
 
 logger = logging.getLogger("plait.client.catalog")
 
-_MOST_PRIVATE = 256
-"""Lists for credentials of their own that are remembered."""
+_MAX_PRIVATE_LISTS = 256
+"""Cached lists for individual credentials."""
 
 _Key = tuple[str, str]
-"""A server, and the key of the credentials its tools were listed with."""
+"""A server, and the key of the credentials used to list its tools."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiscoveredTools:
-    """The tools of some servers, and why others have none to offer."""
+    """The tools of some servers, and the errors of those that could not be listed."""
 
     tools: tuple[Tool, ...]
     failures: Mapping[str, PlaitError]
 
 
 class ToolCatalog:
-    """Knows the tools of every server; lives in the loop that owns the connections."""
+    """Caches the tools of every server; used in the event loop that owns the connections."""
 
     def __init__(
         self,
@@ -54,19 +54,19 @@ class ToolCatalog:
         lists: ListCache | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Take the connections, and what has servers announce changes; `forget` acts on those."""
+        """Use these connections; `changes` subscribes to list changes, which call `forget`."""
         self._pool = pool
         self.options = options or CatalogOptions()
         self._clock = clock or SystemClock()
         self._lister = ToolLister(changes, self.options, self._clock, lists)
         self._filters: dict[str, ToolFilter] = {}
         self._listings: dict[_Key, Listing] = {}
-        self._older: dict[_Key, Listing] = {}
-        """What was listed before a server announced a change; good enough for a tool's hints."""
+        self._outdated: dict[_Key, Listing] = {}
+        """Lists from before a server announced a change; good enough for annotations."""
         self._sources: dict[_Key, ServerConnection] = {}
-        """Over which connection each list came: it holds for as long as that session."""
+        """The connection of each list, which is valid as long as its session."""
         self._locks: dict[_Key, asyncio.Lock] = {}
-        self._said: set[str] = set()
+        self._warned: set[str] = set()
 
     async def discover(
         self,
@@ -75,16 +75,16 @@ class ToolCatalog:
         refresh: bool = False,
         access: Mapping[str, CallerCredentials | None] | None = None,
     ) -> DiscoveredTools:
-        """List the tools that these servers offer, or all of them, under their public names.
+        """List the offered tools of these servers, or of all, under their public names.
 
-        `access` holds the credentials to list with, by server.
+        `access` maps servers to the credentials to list with.
         """
         accesses = access or {}
         names = list(servers) or self.options.listed_servers(self._pool.connections)
         answers = await gather_outcomes(
             self.tools_of(name, refresh=refresh, access=accesses.get(name)) for name in names
         )
-        found: dict[str, tuple[Tool, ...]] = {}
+        listed_tools: dict[str, tuple[Tool, ...]] = {}
         failed: dict[str, PlaitError] = {}
         for name, answer in zip(names, answers, strict=True):
             if isinstance(answer, PlaitError) and answer.kind != "config":
@@ -92,31 +92,35 @@ class ToolCatalog:
             elif isinstance(answer, BaseException):
                 raise answer
             else:
-                found[name] = answer
+                listed_tools[name] = answer
         self._check_include()
-        return DiscoveredTools(tuple(self._named(found)), failed)
+        return DiscoveredTools(tuple(self._named(listed_tools)), failed)
 
-    def _named(self, found: Mapping[str, tuple[Tool, ...]]) -> list[Tool]:
-        """Name tools so that they clash with none that was handed out before."""
-        known = [tool for tools in found.values() for tool in tools]
+    def _named(self, listed_tools: Mapping[str, tuple[Tool, ...]]) -> list[Tool]:
+        """Name tools so that they do not collide with tools returned earlier."""
+        known = [tool for tools in listed_tools.values() for tool in tools]
         for name in self.options.listed_servers(self._pool.connections):
             listing = self._remembered((name, ""))
-            if name not in found and listing is not None:
+            if name not in listed_tools and listing is not None:
                 known += self._offered(name, listing)
         for name, claimants in collisions(known, self.options.names).items():
             servers = ", ".join(sorted({tool.server for tool in claimants}))
-            self._say(f"{servers} all have a tool {name!r}: each gets its server's name in front")
+            self._warn_once(
+                f"{servers} all have a tool {name!r}: each gets its server's name in front"
+            )
         return [
-            tool for tool in with_public_names(known, self.options.names) if tool.server in found
+            tool
+            for tool in with_public_names(known, self.options.names)
+            if tool.server in listed_tools
         ]
 
     async def tools_of(
         self, server: str, *, refresh: bool = False, access: CallerCredentials | None = None
     ) -> tuple[Tool, ...]:
-        """List the tools one server offers, from memory while that holds."""
+        """List the offered tools of one server, from the cache while it is valid."""
         listing = await self._listing(server, access, refresh=refresh)
-        if listing.left_out and self.options.throw_on_load_error:
-            reasons = "; ".join(listing.left_out)
+        if listing.rejected and self.options.throw_on_load_error:
+            reasons = "; ".join(listing.rejected)
             raise ProtocolError(f"{server}: {reasons}", server=server, retryable=False)
         return self._offered(server, listing)
 
@@ -125,13 +129,13 @@ class ToolCatalog:
         return tuple(
             tool
             for name, tool in listing.tools.items()
-            if listing.verdict.refusal(name) is None and filtered.offers(listing.listed[name])
+            if listing.lock_check.refusal(name) is None and filtered.offers(listing.original[name])
         )
 
     async def recall(
         self, server: str, wire_name: str, access: CallerCredentials | None = None
     ) -> Tool | None:
-        """Return what is known of a tool; the server is asked only if it never listed any here.
+        """Return a cached tool; the server lists its tools only if it never did here.
 
         Raises:
             PlaitError: The server cannot be reached.
@@ -145,66 +149,66 @@ class ToolCatalog:
                 logger.warning("cannot list the tools of %s: %s", server, error)
                 generation = self._pool.connection(server, access).keeper.generation
                 self._listings.pop(key, None)
-                listing = self._older[key] = Listing({}, {}, generation)
+                listing = self._outdated[key] = Listing({}, {}, generation)
         return listing.tools.get(wire_name)
 
     def known(
         self, server: str, wire_name: str, access: CallerCredentials | None = None
     ) -> Tool | None:
-        """Return what is remembered of a tool; may be called from any thread.
+        """Return a cached tool, from any thread.
 
-        What was stored long ago does not count: the server may be another by now.
+        A list from disk does not count: the server may have changed since.
         """
         listing = self._remembered(_key(server, access))
         return None if listing is None or listing.stored else listing.tools.get(wire_name)
 
     def _remembered(self, key: _Key) -> Listing | None:
-        return self._listings.get(key) or self._older.get(key)
+        return self._listings.get(key) or self._outdated.get(key)
 
     def refusal(
         self, server: str, wire_name: str, access: CallerCredentials | None = None
     ) -> str | None:
-        """Say why a tool is not offered, or `None` if it is; may be called from any thread."""
+        """Return why a tool is not offered, or `None` if it is, from any thread."""
         listing = self._remembered(_key(server, access))
-        tool = None if listing is None else listing.listed.get(wire_name)
+        tool = None if listing is None else listing.original.get(wire_name)
         if tool is None:
-            # One that is not listed is judged by its name, so that nothing slips past a filter.
+            # A tool that is not listed is filtered by its name.
             tool = Tool(server=server, wire_name=wire_name, name=wire_name)
         return self._filter(server).refusal(tool)
 
     @property
     def is_guarded(self) -> bool:
-        """Whether every call needs to be approved."""
+        """Whether every call is checked against the lockfile."""
         return self.options.lock is not None and self.options.lock.mode == "block"
 
     async def approve(
         self, server: str, wire_name: str, access: CallerCredentials | None = None
     ) -> int:
-        """Hold a tool against the lockfile, as it is in the session in which it would be called.
+        """Check a tool against the lockfile, as listed in the session of the call.
 
-        Returns the generation of that session; another one may run another program.
+        Returns the generation of that session; another session may run another program.
 
         Raises:
-            PermissionDeniedError: The tool is not what was locked.
-            PlaitError: The server does not say what its tools are.
+            PermissionDeniedError: The tool differs from the lockfile.
+            PlaitError: The server does not list its tools.
         """
         connection = self._pool.connection(server, access)
         await connection.keeper.wait_for_session()
         generation = connection.keeper.generation
         listing = await self._listing(server, access)
-        if (refusal := listing.verdict.refusal(wire_name)) is not None:
+        if (refusal := listing.lock_check.refusal(wire_name)) is not None:
             raise not_offered(server, wire_name, refusal)
         return generation
 
     def lock_report(self) -> LockReport:
-        """Say how the tools that were listed stand to the lockfile; from any thread."""
+        """Compare the cached tools with the lockfile, from any thread."""
         lock = self.options.lock
         if lock is None:
             return LockReport()
-        listings = {**self._older, **self._listings}
+        listings = {**self._outdated, **self._listings}
         drift: list[Drift] = []
         for listing in listings.values():
-            drift += [one for one in listing.verdict.drift if one not in drift]
+            drift += [entry for entry in listing.lock_check.drift if entry not in drift]
         return LockReport(
             mode=lock.mode,
             file=str(lock.path),
@@ -217,28 +221,28 @@ class ToolCatalog:
         )
 
     def forget(self, server: str) -> None:
-        """Have the server's tools listed again when they are next listed."""
+        """Invalidate the cached tools of a server."""
         for key in [key for key in self._listings if key[0] == server]:
-            self._older[key] = self._listings.pop(key)
+            self._outdated[key] = self._listings.pop(key)
 
     async def forget_stored(self, server: str) -> None:
-        """Take a server's list off the disk, unless it was listed again meanwhile."""
+        """Delete a server's list from disk, unless it was listed again meanwhile."""
         key = _key(server, None)
         async with self._locks.setdefault(key, asyncio.Lock()):
             if key not in self._listings:
                 await self._lister.forget(self._pool[server])
 
     def is_stored(self, server: str) -> bool:
-        """Return whether all that is known of a server's tools was stored; from any thread."""
+        """Return whether a server's cached list is from disk; from any thread."""
         listing = self._remembered(_key(server, None))
         return listing is not None and listing.stored
 
     def drop(self, server: str) -> None:
-        """Forget everything about a server that is gone."""
+        """Remove a server from the cache."""
         self.forget(server)
         self._filters.pop(server, None)
-        for key in [key for key in self._older if key[0] == server]:
-            del self._older[key]
+        for key in [key for key in self._outdated if key[0] == server]:
+            del self._outdated[key]
 
     def _filter(self, server: str) -> ToolFilter:
         if server not in self._filters:
@@ -253,7 +257,7 @@ class ToolCatalog:
         refresh: bool = False,
         live: bool = False,
     ) -> Listing:
-        """List a server's tools, from memory while that holds; `live` is not from the disk."""
+        """List a server's tools, from the cache while it is valid; `live` skips the disk."""
         connection = self._pool.connection(server, access)
         key = _key(server, access)
         before = self._listings.get(key)
@@ -269,15 +273,15 @@ class ToolCatalog:
                     return listing
                 shared = None if access is None else self._shared(server)
                 if shared is not None and not (live and shared.stored):
-                    # Under these credentials too the tools are known from now on.
+                    # These credentials use the shared list from now on.
                     self._listings.pop(key, None)
-                    self._older[key] = shared
+                    self._outdated[key] = shared
                     return shared
             storable = self._lister.may_store(connection.server, access)
             stored = None
             if storable and not refresh and not live and connection.keeper.generation == 0:
-                stored = await self._lister.stored(connection)
-            listing = stored or await self._lister.asked(connection, store=storable)
+                stored = await self._lister.load(connection)
+            listing = stored or await self._lister.fetch(connection, store=storable)
             self._listings[key] = listing
             self._sources[key] = connection
             self._forget_oldest()
@@ -286,16 +290,16 @@ class ToolCatalog:
             return listing
 
     def _forget_oldest(self) -> None:
-        """Keep the lists of so many credentials: tokens that change leave lists behind."""
-        private = [key for key in (*self._older, *self._listings) if key[1]]
-        for key in dict.fromkeys(private[: max(0, len(private) - _MOST_PRIVATE)]):
-            for kept in (self._listings, self._older, self._sources):
+        """Limit the lists of individual credentials: changing tokens leave lists behind."""
+        private = [key for key in (*self._outdated, *self._listings) if key[1]]
+        for key in dict.fromkeys(private[: max(0, len(private) - _MAX_PRIVATE_LISTS)]):
+            for kept in (self._listings, self._outdated, self._sources):
                 kept.pop(key, None)
             if (lock := self._locks.get(key)) is not None and not lock.locked():
                 del self._locks[key]
 
     def _shared(self, server: str) -> Listing | None:
-        """Return a list that the server calls the same for everyone, whoever asked for it."""
+        """Return a list that the server declares to be the same for all credentials."""
         now = self._clock.monotonic()
         for key, listing in self._listings.items():
             if key[0] == server and listing.public:
@@ -305,43 +309,43 @@ class ToolCatalog:
         return None
 
     def _check(self, server: ServerConfig, listing: Listing) -> None:
-        """Say, once, what is odd about the tools, and what of the client's wishes fits none."""
-        tools = listing.listed.values()
-        for note in listing.hidden:
-            self._say(note)
-        for drift in listing.verdict.drift:
-            kept_back = " (not offered)" if listing.verdict.blocks and drift.tool else ""
-            self._say(f"{drift.server}: {drift.text}{kept_back}")
+        """Warn once about suspicious tools, and options that match no tool."""
+        tools = listing.original.values()
+        for note in listing.sanitized:
+            self._warn_once(note)
+        for drift in listing.lock_check.drift:
+            kept_back = " (not offered)" if listing.lock_check.blocks and drift.tool else ""
+            self._warn_once(f"{drift.server}: {drift.text}{kept_back}")
         if server.include is not None:
-            self._say_unknown(ToolFilter.of(include=server.include), tools)
+            self._warn_unknown(ToolFilter.of(include=server.include), tools)
         for tool in tools:
             override = override_for(self.options.overrides, tool)
             for problem in override_problems(tool, override) if override else ():
-                self._say(f"{tool.full_name}: {problem}")
+                self._warn_once(f"{tool.full_name}: {problem}")
 
     def _check_include(self) -> None:
-        """Say, once, which tools the client asks for that no server has."""
+        """Warn once about names in `include` that no server has."""
         shared = [
             name for name, one in self._pool.connections.items() if one.server.include is None
         ]
         listings = [self._remembered((name, "")) for name in shared]
         if self.options.include is not None and None not in listings:
-            tools = [tool for one in listings if one for tool in one.listed.values()]
-            self._say_unknown(ToolFilter.of(include=self.options.include), tools)
+            tools = [tool for one in listings if one for tool in one.original.values()]
+            self._warn_unknown(ToolFilter.of(include=self.options.include), tools)
 
-    def _say_unknown(self, wanted: ToolFilter, tools: Iterable[Tool]) -> None:
-        for name, nearest in wanted.unknown_names(tools):
+    def _warn_unknown(self, included: ToolFilter, tools: Iterable[Tool]) -> None:
+        for name, nearest in included.unknown_names(tools):
             hint = f" (did you mean {nearest!r}?)" if nearest else ""
-            self._say(f"there is no tool {name!r}, which `include` names{hint}")
+            self._warn_once(f"there is no tool {name!r}, which `include` names{hint}")
 
-    def _say(self, text: str) -> None:
-        if text not in self._said:
-            self._said.add(text)
+    def _warn_once(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
             logger.warning("%s", text)
 
 
 def not_offered(server: str, tool: str, reason: str) -> PermissionDeniedError:
-    """Make the error for a tool that must not be called."""
+    """Create the error for a tool that must not be called."""
     text = f"{server}/{tool}: this tool is not offered ({reason})"
     return PermissionDeniedError(text, server=server, tool=tool)
 

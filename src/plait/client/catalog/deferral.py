@@ -1,4 +1,4 @@
-"""Deciding which tools are shown at once, and which are only found by searching."""
+"""Deciding which tools are shown to a model, and which are deferred to a search."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ TokenCounter = Callable[[str], int]
 """Counts the tokens of a text."""
 
 _BYTES_PER_TOKEN: Final = 4
-"""What English and JSON come to with the tokenizers of all large providers, more or less."""
+"""Roughly the ratio for English and JSON with the tokenizers of large providers."""
 
 
 def estimate_tokens(text: str) -> int:
     """Estimate the tokens of a text: one for every four bytes of UTF-8, rounded up."""
-    # A server may send half a surrogate pair, which plain UTF-8 refuses.
+    # A server may send half a surrogate pair, which plain UTF-8 rejects.
     size = len(text.encode("utf-8", "surrogatepass"))
     return -(-size // _BYTES_PER_TOKEN)
 
@@ -31,18 +31,12 @@ def estimate_tokens(text: str) -> int:
 def tokens_of(
     tool: Tool, profile: Profile | None = None, counter: TokenCounter | None = None
 ) -> int:
-    """Count the tokens that a model is sent for a tool with every request.
-
-    `counter` replaces the estimate.
-    """
+    """Count the tokens of a tool's definition in every request; `counter` replaces the estimate."""
     return (counter or estimate_tokens)(definition_text(tool, profile))
 
 
 def definition_text(tool: Tool, profile: Profile | None = None) -> str:
-    """Write what a model is sent of a tool, as compact JSON: its name, description and schema.
-
-    Each provider puts a few words of its own around it.
-    """
+    """Write the definition of a tool that a model gets, as compact JSON."""
     definition = {
         "name": tool.name,
         "description": tool.description or tool.title or "",
@@ -60,7 +54,7 @@ class Split:
 
 
 class DeferralPlan:
-    """Knows what a client and its servers say about deferring tools; what a server says wins."""
+    """Splits tools by the deferral settings of a client and its servers; those of a server win."""
 
     def __init__(
         self,
@@ -69,7 +63,7 @@ class DeferralPlan:
         *,
         counter: TokenCounter | None = None,
     ) -> None:
-        """Take what the client says, and the servers, which may change."""
+        """Use the client's setting, and the servers, which may change."""
         self._common = common
         self._servers = servers
         self._counter = counter
@@ -84,18 +78,18 @@ class DeferralPlan:
 
     @property
     def is_native(self) -> bool:
-        """Whether the search of a model's provider is wanted."""
+        """Whether to use the tool search of the model's provider."""
         return self._common is not None and self._common.native
 
     def split(self, tools: Iterable[Tool]) -> Split:
-        """Part tools into those that are shown and those that are deferred."""
+        """Split tools into shown and deferred ones."""
         listed = tuple(tools)
         if not self.is_set:
             return Split(listed)
         deferred = {tool.full_name for tool in listed if self._is_chosen(tool)}
         limit = self._common.over_tokens if self._common is not None else None
         if limit is not None:
-            own = {tool.full_name for tool in listed if self._server_says(tool) is not None}
+            own = {tool.full_name for tool in listed if self._server_setting(tool) is not None}
             shown = (tool for tool in listed if tool.full_name not in deferred & own)
             if sum(map(self._tokens_of, shown)) <= limit:
                 deferred &= own
@@ -105,41 +99,41 @@ class DeferralPlan:
         )
 
     def index(self, tools: Sequence[Tool]) -> ToolIndex:
-        """Return what searches these tools; the last one is kept for as long as they stay alike."""
+        """Return a search index of these tools; the last one is reused while they stay the same."""
         before = self._index
-        if before is not None and _are_alike(before.tools, tools):
+        if before is not None and _same_tools(before.tools, tools):
             return before
         self._index = made = ToolIndex(tools)
         return made
 
     def _is_chosen(self, tool: Tool) -> bool:
-        own = self._server_says(tool)
+        own = self._server_setting(tool)
         deferral = self._common if own is None else own
-        return deferral is not None and _names(deferral.tools, tool)
+        return deferral is not None and _matches(deferral.tools, tool)
 
-    def _server_says(self, tool: Tool) -> Deferral | None:
+    def _server_setting(self, tool: Tool) -> Deferral | None:
         server = self._servers.get(tool.server)
         return None if server is None else server.defer
 
     def _tokens_of(self, tool: Tool) -> int:
-        """Count the tokens of a tool, once for as long as its list holds."""
+        """Count the tokens of a tool, cached while the tool stays the same."""
         before = self._tokens.get(tool.full_name)
-        if before is not None and _is_alike(before[0], tool):
+        if before is not None and _same_tool(before[0], tool):
             return before[1]
         tokens = tokens_of(tool, counter=self._counter)
         self._tokens[tool.full_name] = (tool, tokens)
         return tokens
 
 
-def _names(patterns: tuple[Any, ...] | None, tool: Tool) -> bool:
+def _matches(patterns: tuple[Any, ...] | None, tool: Tool) -> bool:
     return patterns is None or ToolFilter.of(include=patterns).offers(tool)
 
 
-def _are_alike(some: Sequence[Tool], others: Sequence[Tool]) -> bool:
-    return len(some) == len(others) and all(map(_is_alike, some, others))
+def _same_tools(some: Sequence[Tool], others: Sequence[Tool]) -> bool:
+    return len(some) == len(others) and all(map(_same_tool, some, others))
 
 
-def _is_alike(one: Tool, other: Tool) -> bool:
+def _same_tool(one: Tool, other: Tool) -> bool:
     same_names = one.full_name == other.full_name and one.name == other.name
     same_texts = one.title == other.title and one.description == other.description
     return same_names and same_texts and one.input_schema is other.input_schema

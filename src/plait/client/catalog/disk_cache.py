@@ -1,6 +1,6 @@
-"""Lists of tools on disk, so that a server need not be started to know what it offers.
+"""Tool lists on disk, so that tools are known without starting their server.
 
-What is stored is only used to show and to find tools: before a call, the server itself is asked.
+They are used only to show and to search tools; before a call, the server lists them itself.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from plait.client.connections.operations import ToolList
 
 logger = logging.getLogger("plait.client.catalog")
 
-_USUAL_SECONDS: Final = 7 * 24 * 3600.0
-"""How long a list is used where the server does not say."""
+_DEFAULT_TTL_SECONDS: Final = 7 * 24 * 3600.0
+"""The TTL of a list if the server declares none."""
 
 _OTHERS_MAY_WRITE: Final = 0o022
 
@@ -62,7 +62,7 @@ _DOCUMENT: Final = TypeAdapter(_Document)
 
 @dataclass(frozen=True, slots=True)
 class StoredList:
-    """What a server listed, and who it said it was."""
+    """The tools that a server listed, and its identity."""
 
     listed: ToolList
     identity: Mapping[str, str] | None = None
@@ -71,7 +71,7 @@ class StoredList:
 
 
 def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the folder for what can be made again: `$PLAIT_CACHE_DIR`, or the user's cache."""
+    """Return the cache folder: `$PLAIT_CACHE_DIR`, or the user's cache."""
     known = os.environ if environ is None else environ
     if named := known.get("PLAIT_CACHE_DIR"):
         return Path(named).expanduser()
@@ -80,7 +80,7 @@ def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
 
 
 class ListCache:
-    """Keeps each server's list in a file of its own; failures cost time, and nothing else."""
+    """Stores each server's list in a file; failures are logged, not raised."""
 
     def __init__(self, folder: Path | None = None, *, now: Callable[[], float] = time.time) -> None:
         self._folder = folder
@@ -96,28 +96,30 @@ class ListCache:
     async def load(
         self, name: str, server: ServerConfig, *, ttl_seconds: float | None = None
     ) -> StoredList | None:
-        """Return what a server listed, if that is not too old; `ttl_seconds` is the user's word."""
+        """Return a stored list that is not too old; `ttl_seconds` overrides the server's TTL."""
         return await in_thread(self._load, name, server, ttl_seconds)
 
     async def save(self, name: str, server: ServerConfig, stored: StoredList) -> None:
-        """Keep what a server listed, unless a secret of its configuration stands in it."""
+        """Store a list, unless it contains a secret of the server's configuration."""
         await in_thread(self._save, name, server, stored)
 
     async def drop(self, name: str, server: ServerConfig) -> None:
-        """Forget what a server listed."""
+        """Delete the list of a server."""
         await in_thread(self._drop, name, server)
 
     def path_of(self, name: str, server: ServerConfig) -> Path:
-        """Return the file for a server; it is another one when the server's program changes."""
+        """Return the file of a server; it changes when the server's program changes."""
         text = json.dumps(_fingerprint(name, server), sort_keys=True)
         return self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
 
-    def _load(self, name: str, server: ServerConfig, own: float | None) -> StoredList | None:
+    def _load(
+        self, name: str, server: ServerConfig, ttl_seconds: float | None
+    ) -> StoredList | None:
         path = self.path_of(name, server)
         try:
             with path.open("rb") as file:
                 if os.name == "posix" and not _is_ours(os.fstat(file.fileno())):
-                    logger.warning("%s can be written by others, and is not used", path)
+                    logger.warning("%s is writable by others, and is not used", path)
                     return None
                 kept = _DOCUMENT.validate_json(file.read())
         except FileNotFoundError:
@@ -126,9 +128,10 @@ class ListCache:
             logger.debug("%s cannot be used: %s", path, type(error).__name__)
             return None
         hint = kept.get("ttl_seconds")
-        longest = own if own is not None else hint if hint is not None else _USUAL_SECONDS
+        ttls = (ttl_seconds, hint, _DEFAULT_TTL_SECONDS)
+        max_age = next(ttl for ttl in ttls if ttl is not None)
         age = self._now() - kept["saved_at"]
-        if kept["plait"] != __version__ or not 0 <= age < longest:
+        if kept["plait"] != __version__ or not 0 <= age < max_age:
             return None
         listed = ToolList(tuple(kept["tools"]), hint, kept["public"])
         return StoredList(listed, kept.get("identity"), tuple(kept["notes"]))
@@ -159,32 +162,32 @@ class ListCache:
 
 
 def _fingerprint(name: str, server: ServerConfig) -> dict[str, Any]:
-    """Describe a server without its secrets; programs that change make another server of it."""
+    """Describe a server without its secrets, including the versions of its program files."""
     redact = Redactor(secret_values(server))
-    told: dict[str, Any] = {"name": name, "transport": transport_of(server)}
+    details: dict[str, Any] = {"name": name, "transport": transport_of(server)}
     match server:
         case StdioServer():
             words = [server.command, *server.args]
-            told["words"] = [redact(word) for word in words]
-            told["folder"] = server.cwd or str(Path.cwd())
-            told["env"] = {key: redact(text) for key, text in sorted(server.fixed_env.items())}
-            told["files"] = list(_files(words, server.cwd))
+            details["words"] = [redact(word) for word in words]
+            details["folder"] = server.cwd or str(Path.cwd())
+            details["env"] = {key: redact(text) for key, text in sorted(server.fixed_env.items())}
+            details["files"] = list(_files(words, server.cwd))
         case HttpServer() | SseServer() | WebSocketServer():
-            told["url"] = public_url(server.url)
+            details["url"] = public_url(server.url)
             if not callable(server.headers):
-                told["headers"] = sorted(key.lower() for key in server.headers)
+                details["headers"] = sorted(key.lower() for key in server.headers)
         case InProcessServer():
             pass
         case _:
             assert_never(server)
-    return told
+    return details
 
 
 def _files(words: Iterable[str], folder: str | None) -> Iterable[tuple[str, int, int]]:
-    """Yield when the program, and each file among its arguments, was changed."""
+    """Yield the modification time and size of the program and of files among its arguments."""
     program, *arguments = words
-    found = shutil.which(program)
-    for path in ([found] if found else []) + arguments:
+    executable = shutil.which(program)
+    for path in ([executable] if executable else []) + arguments:
         with contextlib.suppress(OSError, ValueError):
             place = Path(folder or ".") / path
             if place.is_file():

@@ -1,4 +1,4 @@
-"""Which tools are offered: those that `include` names, less `exclude`, if `tool_filter` agrees."""
+"""Which tools are offered: those in `include`, without `exclude`, if `tool_filter` agrees."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from plait.errors import ConfigError
 logger = logging.getLogger("plait.client.catalog")
 
 Matches = Callable[[Tool], bool]
-"""Says whether a tool is meant."""
+"""Returns whether a tool matches."""
 
 ToolPattern = str | re.Pattern[str] | Mapping[str, bool] | Matches
 """One way to name tools.
@@ -27,7 +27,7 @@ ToolPattern = str | re.Pattern[str] | Mapping[str, bool] | Matches
 A string is a wire name or a glob, `server/tool` to be specific, `re:` and a regular expression,
 or `@read_only`, `@destructive`, `@idempotent`, `@open_world`, each also as `@!…` or `@not …`.
 A pattern with a slash is compared with `server/tool` too, one without only with the wire name.
-A mapping names traits, all of which must be as it says. A function gets the tool.
+A mapping maps traits to booleans, all of which must hold. A function gets the tool.
 """
 
 _REGEX = "re:"
@@ -40,16 +40,16 @@ class ToolFilter:
     """Decides which tools are offered; the patterns are compiled once.
 
     Raises:
-        ConfigError: A pattern cannot be understood.
+        ConfigError: A pattern is invalid.
     """
 
     include: tuple[ToolPattern, ...] | None = None
-    """What to offer; `None` is every tool, an empty tuple none."""
+    """Tools to offer; `None` is every tool, an empty tuple none."""
 
     exclude: tuple[ToolPattern, ...] = ()
 
     predicate: Matches | None = None
-    """Asked last; a tool for which it fails is not offered."""
+    """Called last; a tool for which it fails is not offered."""
 
     _included: Matches | None = field(init=False, repr=False, compare=False)
     _excluded: Matches = field(init=False, repr=False, compare=False)
@@ -68,10 +68,10 @@ class ToolFilter:
 
     @classmethod
     def of(cls, include: Any = None, exclude: Any = (), tool_filter: Any = None) -> Self:
-        """Make a filter of what a user wrote: one pattern, or a list of them, or `None`.
+        """Create a filter from a user's settings: one pattern, a list of them, or `None`.
 
         Raises:
-            ConfigError: A pattern cannot be understood.
+            ConfigError: A pattern is invalid.
         """
         return cls(
             None if include is None else _patterns(include, "include"),
@@ -84,7 +84,7 @@ class ToolFilter:
         return self.refusal(tool) is None
 
     def refusal(self, tool: Tool) -> str | None:
-        """Say what refuses the tool, or `None` if it is offered."""
+        """Return why the tool is not offered, or `None` if it is."""
         stage = "include"
         try:
             if self._included is not None and not self._included(tool):
@@ -111,8 +111,8 @@ class ToolFilter:
     def unknown_names(self, tools: Iterable[Tool]) -> list[tuple[str, str | None]]:
         """List the names in `include` that none of the tools has, each with the nearest one.
 
-        Globs and the like may well match nothing, and `server/tool` is left alone if none of
-        the tools is of that server; so give the tools of all servers that share the filter.
+        Globs may match nothing, and `server/tool` is skipped if no tool is of that server; so pass
+        the tools of all servers that share the filter.
         """
         listed = list(tools)
         servers = {tool.server for tool in listed}
@@ -132,13 +132,13 @@ class ToolFilter:
         return list(unknown.items())
 
 
-def _patterns(given: Any, setting: str) -> tuple[ToolPattern, ...]:
-    several = as_list(given)
-    if several is not None:
-        return cast("tuple[ToolPattern, ...]", tuple(several))
-    if isinstance(given, (str, re.Pattern, Mapping)) or callable(given):
-        return (cast("ToolPattern", given),)
-    raise ConfigError(f"{setting}: expected a list of patterns, found {describe(given)}")
+def _patterns(patterns: Any, setting: str) -> tuple[ToolPattern, ...]:
+    listed = as_list(patterns)
+    if listed is not None:
+        return cast("tuple[ToolPattern, ...]", tuple(listed))
+    if isinstance(patterns, (str, re.Pattern, Mapping)) or callable(patterns):
+        return (cast("ToolPattern", patterns),)
+    raise ConfigError(f"{setting}: expected a list of patterns, found {describe(patterns)}")
 
 
 def _any_of(patterns: Iterable[ToolPattern], setting: str) -> Matches:
@@ -159,7 +159,7 @@ def _compiled(pattern: object, setting: str) -> Matches:
 
 
 def _text(text: str, setting: str) -> Matches:
-    """Compile a string; a tool that is really called like this is always meant."""
+    """Compile a string; a tool of exactly this name always matches."""
     if text.startswith(_REGEX):
         matches = _regex(text, setting)
     elif text.startswith(_TRAIT):
@@ -183,8 +183,7 @@ def _search(regex: re.Pattern[str]) -> Matches:
     specific = "/" in regex.pattern
 
     def matches(tool: Tool) -> bool:
-        found = regex.search(tool.wire_name) or (specific and regex.search(tool.full_name))
-        return bool(found)
+        return bool(regex.search(tool.wire_name) or (specific and regex.search(tool.full_name)))
 
     return matches
 
@@ -196,17 +195,16 @@ def _signed_trait(text: str, setting: str) -> Matches:
     return lambda tool: tool.has_trait(trait) is (positive == name)
 
 
-def _traits(wanted: Mapping[object, object], setting: str) -> Matches:
-    if not wanted:
+def _traits(required_traits: Mapping[object, object], setting: str) -> Matches:
+    if not required_traits:
         raise ConfigError(f'{setting}: {{}} means nothing (for every tool, write "*")')
     traits: dict[Trait, bool] = {}
-    for key, value in wanted.items():
+    for key, value in required_traits.items():
         trait = _known_trait(str(key), str(key), setting)
         if not isinstance(value, bool):
-            found = describe(value)
-            raise ConfigError(f"{setting}: {trait} is true or false, found {found}")
+            raise ConfigError(f"{setting}: {trait} is true or false, found {describe(value)}")
         if traits.setdefault(trait, value) is not value:
-            raise ConfigError(f"{setting}: {trait} is asked for as true and as false")
+            raise ConfigError(f"{setting}: {trait} is both true and false")
     return lambda tool: all(tool.has_trait(trait) is value for trait, value in traits.items())
 
 
@@ -246,7 +244,7 @@ def _expected(setting: str) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Return whether a string can only be a name."""
+    """Return whether a string is a plain name."""
     return not (text.startswith((_REGEX, _TRAIT)) or _GLOB_CHARACTERS & set(text))
 
 

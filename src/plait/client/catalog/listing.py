@@ -1,4 +1,4 @@
-"""What one server listed, and for how long that may be believed."""
+"""The tool list of one server: from the server or from disk, and how long it is valid."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 
 from plait._support.clock import Clock
 from plait.client.catalog.disk_cache import ListCache, StoredList
-from plait.client.catalog.lock.guard import UNCHECKED, Verdict
+from plait.client.catalog.lock.guard import UNCHECKED, LockCheck
 from plait.client.catalog.lock.identity import identity_of
 from plait.client.catalog.options import CatalogOptions
 from plait.client.catalog.overrides import ToolOverride, apply_override, override_for
@@ -22,27 +22,24 @@ from plait.client.connections.deadline import Deadline
 from plait.client.connections.operations import ToolList, list_tools
 
 OWN_TTL_SECONDS = 300.0
-"""How long a list holds where the server neither says so nor announces changes."""
+"""The TTL of a list if the server declares none and does not announce changes."""
 
 ANNOUNCED_TTL_SECONDS = 3600.0
-"""The same where the server announces changes: announcements can be lost."""
+"""The TTL if the server announces changes, since announcements can be lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The tools of a server: all of them, whatever the filters say."""
+    """The tools of a server, before filters."""
 
-    listed: Mapping[str, Tool]
-    """As the server listed them, by wire name; of two with one name, the first.
-
-    Their texts are harmless already, unless the client wants them as they are.
-    """
+    original: Mapping[str, Tool]
+    """As listed, sanitized unless switched off, by wire name; of duplicates, the first."""
 
     tools: Mapping[str, Tool]
     """The same with the user's overrides."""
 
     generation: int
-    """In which session they were listed."""
+    """The session in which they were listed."""
 
     expires_at: float = float("inf")
     """The monotonic time after which they must be listed again."""
@@ -50,20 +47,20 @@ class Listing:
     public: bool = False
     """Whether the list is the same for all credentials."""
 
-    left_out: tuple[str, ...] = ()
-    """What is wrong with the tools that could not be taken."""
+    rejected: tuple[str, ...] = ()
+    """Why tools were left out."""
 
-    hidden: tuple[str, ...] = ()
-    """What was made harmless in the texts of the others."""
+    sanitized: tuple[str, ...] = ()
+    """What was sanitized in the texts of the others."""
 
-    verdict: Verdict = UNCHECKED
-    """How the tools stand to the lockfile."""
+    lock_check: LockCheck = UNCHECKED
+    """How the tools differ from the lockfile."""
 
     stored: bool = False
-    """Whether this is what the server listed some time ago, to another client."""
+    """Whether the list is from disk."""
 
     def holds(self, generation: int, now: float) -> bool:
-        """Return whether the list can still be used."""
+        """Return whether the list is still valid."""
         return self.generation == generation and now < self.expires_at
 
 
@@ -77,12 +74,10 @@ def listing_from(
     ttl_seconds: float,
     notes: Iterable[str],
     sanitize: bool = True,
-    judge: Callable[[Iterable[Tool]], Verdict] | None = None,
+    check: Callable[[Iterable[Tool]], LockCheck] | None = None,
     stored: bool = False,
 ) -> Listing:
-    """Make a listing of what the server answered.
-
-    `judge` holds the tools, exactly as they came, against a lockfile.
+    """Create a listing from a server's reply; `check` compares the original tools with a lockfile.
 
     Raises:
         ConfigError: An override does not fit its tool.
@@ -90,12 +85,12 @@ def listing_from(
     plain: dict[str, Tool] = {}
     for item in listed.tools:
         plain.setdefault(item.name, Tool.from_mcp(server, item))
-    verdict = UNCHECKED if judge is None else judge(plain.values())
-    hidden: list[str] = []
+    lock_check = UNCHECKED if check is None else check(plain.values())
+    sanitized: list[str] = []
     if sanitize:
         for name, tool in plain.items():
-            plain[name], found = sanitize_tool(tool)
-            hidden += [f"{tool.full_name}: {note}" for note in found]
+            plain[name], notes_of_tool = sanitize_tool(tool)
+            sanitized += [f"{tool.full_name}: {note}" for note in notes_of_tool]
     changed = {name: override_for(overrides, tool) for name, tool in plain.items()}
     return Listing(
         plain,
@@ -107,14 +102,14 @@ def listing_from(
         now + ttl_seconds,
         listed.public,
         tuple(note for note in notes if note.startswith("tool ")),
-        tuple(hidden),
-        verdict,
+        tuple(sanitized),
+        lock_check,
         stored,
     )
 
 
 def ttl_of(listed: ToolList, *, announces: bool, own: float | None) -> float:
-    """Say for how many seconds a list holds; `own` is what the user asks for."""
+    """Return the TTL of a list in seconds; `own` is the user's setting."""
     if own is not None:
         return own
     if listed.ttl_seconds is not None:
@@ -123,7 +118,7 @@ def ttl_of(listed: ToolList, *, announces: bool, own: float | None) -> float:
 
 
 class ToolLister:
-    """Makes listings as a client wants them; remembers nothing itself."""
+    """Creates listings by a client's options, without caching them."""
 
     def __init__(
         self,
@@ -138,29 +133,29 @@ class ToolLister:
         self._lists = lists or ListCache()
 
     def may_store(self, server: ServerConfig, access: CallerCredentials | None) -> bool:
-        """Return whether the list may be kept on disk: not for credentials that come with a run."""
+        """Return whether the list may be stored on disk: not with credentials of a run."""
         private = access is not None and (access.headers or access.env or access.auth is not None)
         return self._options.may_wait(server) and not private
 
     async def forget(self, connection: ServerConnection) -> None:
-        """Take a list off the disk."""
+        """Delete a list from disk."""
         if self._options.may_wait(connection.server):
             await self._lists.drop(connection.name, connection.server)
 
-    async def stored(self, connection: ServerConnection) -> Listing | None:
-        """Return what a server listed to an earlier client, if that is not too old."""
+    async def load(self, connection: ServerConnection) -> Listing | None:
+        """Return a list from disk that is not too old."""
         ttl = self._options.ttl_seconds
         stored = await self._lists.load(connection.name, connection.server, ttl_seconds=ttl)
         if stored is None:
             return None
-        # Others may write a newer one, so it is read again from time to time.
+        # Other processes may write a newer one, so it is read again from time to time.
         return self._listing_from(connection, stored, OWN_TTL_SECONDS, is_stored=True)
 
-    async def asked(self, connection: ServerConnection, *, store: bool) -> Listing:
-        """Have the server list its tools, and keep the list on disk if that is wanted.
+    async def fetch(self, connection: ServerConnection, *, store: bool) -> Listing:
+        """Request the list from the server, and optionally store it on disk.
 
         Raises:
-            PlaitError: The server cannot be reached, or does not list them.
+            PlaitError: The server cannot be reached, or does not list its tools.
         """
         await self._changes.listen(connection)
         seconds = connection.server.timeouts.list_seconds
@@ -169,38 +164,38 @@ class ToolLister:
         )
         announces = "tools" in announced_lists(connection.keeper.info.capabilities)
         ttl = ttl_of(answer.value, announces=announces, own=self._options.ttl_seconds)
-        seen = StoredList(answer.value, connection.keeper.info.identity, answer.notes)
-        listing = self._listing_from(connection, seen, ttl)
+        stored_list = StoredList(answer.value, connection.keeper.info.identity, answer.notes)
+        listing = self._listing_from(connection, stored_list, ttl)
         if store:
-            await self._lists.save(connection.name, connection.server, seen)
+            await self._lists.save(connection.name, connection.server, stored_list)
         return listing
 
     def _listing_from(
         self,
         connection: ServerConnection,
-        seen: StoredList,
+        stored_list: StoredList,
         ttl_seconds: float,
         *,
         is_stored: bool = False,
     ) -> Listing:
         return listing_from(
             connection.name,
-            seen.listed,
+            stored_list.listed,
             overrides=self._options.overrides,
             generation=connection.keeper.generation,
             now=self._clock.monotonic(),
             ttl_seconds=ttl_seconds,
-            notes=seen.notes,
+            notes=stored_list.notes,
             sanitize=self._options.sanitize,
-            judge=self._judge(connection, seen.identity),
+            check=self._lock_check(connection, stored_list.identity),
             stored=is_stored,
         )
 
-    def _judge(
-        self, connection: ServerConnection, said: Mapping[str, str] | None
-    ) -> Callable[[Iterable[Tool]], Verdict] | None:
+    def _lock_check(
+        self, connection: ServerConnection, identity: Mapping[str, str] | None
+    ) -> Callable[[Iterable[Tool]], LockCheck] | None:
         lock = self._options.lock
         if lock is None:
             return None
-        identity = identity_of(connection.server, said, lock.path.parent)
-        return partial(lock.verdict, connection.name, identity)
+        server_identity = identity_of(connection.server, identity, lock.path.parent)
+        return partial(lock.check, connection.name, server_identity)

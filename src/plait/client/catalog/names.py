@@ -1,4 +1,4 @@
-"""Public names: legal for every model provider, stable, and never given twice."""
+"""Public names of tools: valid for every model provider, stable, and unique."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CLEAR_SEPARATOR = "__"
 
 @dataclass(frozen=True, slots=True)
 class NamePolicy:
-    """How public names are made of the names of servers and tools."""
+    """How public names are built from the names of servers and tools."""
 
     separator: Literal["", "_", "__"] = ""
     """What joins the server's name to the tool's; empty leaves the server out."""
@@ -30,7 +30,7 @@ class NamePolicy:
     """Put in front of every name, with `__` after it."""
 
     on_collision: Literal["prefix", "error"] = "prefix"
-    """What to do when a name is wanted twice: add the server's name, or refuse."""
+    """On a name collision: add the server's name, or raise an error."""
 
 
 def with_public_names(
@@ -38,22 +38,21 @@ def with_public_names(
 ) -> list[Tool]:
     """Name the tools, in their order; the names do not depend on it.
 
-    A name that only one tool wants is kept. Those that several want, or that are `taken`, get the
-    server's name in front, and a hash where that does not help. A tool that one server lists
-    twice is numbered.
+    A unique name is kept. Colliding and `taken` ones get the server's name as a prefix, and a hash
+    if that is not enough. A tool that one server lists twice is numbered.
 
     Raises:
-        ConfigError: A name is wanted twice, and the policy is to refuse.
+        ConfigError: Names collide, and the policy is to raise an error.
     """
     policy = policy or NamePolicy()
     listed = list(tools)
-    wanted = [_wanted_name(tool, policy) for tool in listed]
+    preferred = [_preferred_name(tool, policy) for tool in listed]
     if policy.on_collision == "error":
-        _refuse_collisions(listed, wanted, taken)
+        _reject_collisions(listed, preferred, taken)
     clear = [_clear_name(tool, policy) for tool in listed]
     names: dict[int, str] = {}
-    for candidates in (wanted, clear):
-        names |= _given_once(candidates, names, {*taken, *names.values()})
+    for candidates in (preferred, clear):
+        names |= _unique_names(candidates, names, {*taken, *names.values()})
     used = {*taken, *names.values()}
     nameless = (index for index in range(len(listed)) if index not in names)
     for index in sorted(nameless, key=lambda index: _identity(listed[index])):
@@ -65,12 +64,12 @@ def with_public_names(
 def collisions(
     tools: Iterable[Tool], policy: NamePolicy | None = None
 ) -> dict[str, tuple[Tool, ...]]:
-    """Find the names that several tools want; one tool that is listed twice does not count."""
+    """Find colliding names; one tool that is listed twice does not count."""
     listed = list(tools)
-    wanted = [_wanted_name(tool, policy or NamePolicy()) for tool in listed]
+    preferred = [_preferred_name(tool, policy or NamePolicy()) for tool in listed]
     return {
         name: claimants
-        for name, claimants in _claims(listed, wanted).items()
+        for name, claimants in _claims(listed, preferred).items()
         if len({_identity(tool) for tool in claimants}) > 1
     }
 
@@ -81,7 +80,7 @@ def legal_name(name: str) -> str:
     return legal if 0 < len(legal) <= _LONGEST else _marked(legal, name)
 
 
-def _wanted_name(tool: Tool, policy: NamePolicy) -> str:
+def _preferred_name(tool: Tool, policy: NamePolicy) -> str:
     renamed = tool.override is not None and tool.override.name is not None
     prefix = "" if renamed or not policy.separator else f"{tool.server}{policy.separator}"
     return legal_name(f"{_extra(policy)}{prefix}{_own_name(tool)}")
@@ -92,8 +91,8 @@ def _clear_name(tool: Tool, policy: NamePolicy) -> str:
 
 
 def _own_name(tool: Tool) -> str:
-    given = tool.override.name if tool.override is not None else None
-    return tool.wire_name if given is None else given
+    name = tool.override.name if tool.override is not None else None
+    return tool.wire_name if name is None else name
 
 
 def _extra(policy: NamePolicy) -> str:
@@ -104,17 +103,17 @@ def _identity(tool: Tool) -> tuple[str, str]:
     return tool.server, tool.wire_name
 
 
-def _claims(tools: Sequence[Tool], wanted: Sequence[str]) -> dict[str, tuple[Tool, ...]]:
+def _claims(tools: Sequence[Tool], preferred: Sequence[str]) -> dict[str, tuple[Tool, ...]]:
     claims: defaultdict[str, list[Tool]] = defaultdict(list)
-    for tool, name in zip(tools, wanted, strict=True):
+    for tool, name in zip(tools, preferred, strict=True):
         claims[name].append(tool)
     return {name: tuple(claimants) for name, claimants in claims.items()}
 
 
-def _refuse_collisions(
-    tools: Sequence[Tool], wanted: Sequence[str], taken: Collection[str]
+def _reject_collisions(
+    tools: Sequence[Tool], preferred: Sequence[str], taken: Collection[str]
 ) -> None:
-    for name, claimants in sorted(_claims(tools, wanted).items()):
+    for name, claimants in sorted(_claims(tools, preferred).items()):
         owners = sorted({f"{tool.server}/{tool.wire_name}" for tool in claimants})
         if len(owners) == 1 and name in taken:
             owners.append("one that is already there")
@@ -127,13 +126,15 @@ def _refuse_collisions(
             )
 
 
-def _given_once(
+def _unique_names(
     candidates: Sequence[str], named: Collection[int], used: Collection[str]
 ) -> dict[int, str]:
-    """Keep the candidates that only one of the tools without a name has."""
-    wanted = {index: name for index, name in enumerate(candidates) if index not in named}
-    times = Counter(wanted.values())
-    return {index: name for index, name in wanted.items() if times[name] == 1 and name not in used}
+    """Return the unique candidates of the tools without a name."""
+    preferred = {index: name for index, name in enumerate(candidates) if index not in named}
+    times = Counter(preferred.values())
+    return {
+        index: name for index, name in preferred.items() if times[name] == 1 and name not in used
+    }
 
 
 def _hashed_name(name: str, tool: Tool, used: Collection[str]) -> str:

@@ -1,4 +1,4 @@
-"""What a client wants of its catalogue: which tools, under which names, and changed in what."""
+"""Options of a catalogue: which tools are offered, their names and overrides."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from plait.client.config.servers import InProcessServer, ServerConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogOptions:
-    """The wishes of one client."""
+    """The catalogue options of one client."""
 
     include: Any = None
     exclude: Any = ()
@@ -24,19 +24,19 @@ class CatalogOptions:
     names: NamePolicy = field(default_factory=NamePolicy)
     overrides: Mapping[str, ToolOverride] = field(default_factory=dict[str, ToolOverride])
     ttl_seconds: float | None = None
-    """For how long every list holds; `None` leaves it to the servers."""
+    """The TTL of every list; `None` uses the TTL of each server."""
     unlisted: frozenset[str] = frozenset()
-    """Servers whose tools are listed only when they are asked for by name."""
+    """Servers whose tools are listed only on request by name."""
     throw_on_load_error: bool = False
     sanitize: bool = True
-    """Whether characters that hide something are kept from those who read of tools."""
+    """Whether invisible and control characters are removed from the texts of tools."""
     lock: ToolLock | None = None
-    """What the tools must be like."""
+    """The lockfile to check tools against."""
     defer: Deferral | None = None
-    """What is kept back until somebody searches for it, on servers that do not say."""
+    """Which tools are deferred, on servers without a setting of their own."""
 
     def filter_for(self, server: ServerConfig) -> ToolFilter:
-        """Make the filter for one server: its own `include` wins, every `exclude` holds."""
+        """Create the filter of one server: its `include` wins, every `exclude` applies."""
         return ToolFilter.of(
             include=self.include if server.include is None else server.include,
             exclude=(*_several(server.exclude), *_several(self.exclude)),
@@ -44,13 +44,13 @@ class CatalogOptions:
         )
 
     def may_wait(self, server: ServerConfig) -> bool:
-        """Return whether a server is started only when it is called, if its tools are known."""
+        """Return whether a server with known tools is started only for a call."""
         deferral = self.defer if server.defer is None else server.defer
-        kept_back = deferral is not None and not deferral.is_off
-        return kept_back and not isinstance(server, InProcessServer)
+        is_deferred = deferral is not None and not deferral.is_off
+        return is_deferred and not isinstance(server, InProcessServer)
 
     def listed_servers(self, known: Iterable[str]) -> list[str]:
-        """Keep the servers whose tools are listed without being asked for."""
+        """Return the servers whose tools are listed by default."""
         return [name for name in known if name not in self.unlisted]
 
 

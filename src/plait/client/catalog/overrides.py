@@ -1,4 +1,4 @@
-"""Changes to what a model sees of a tool, and their way back into what the server gets."""
+"""Overrides of what a model sees of a tool, and the arguments that the server gets."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from plait.errors import ConfigError
 Schema = Mapping[str, Any]
 
 ORIGINAL = "{description}"
-"""In a replacement text, this stands for the original."""
+"""Placeholder for the original in a replacement text."""
 
 _BRANCHES = ("allOf", "anyOf", "oneOf")
 _CONDITION = ("if", "then", "else")
-_LEFT_TO_THE_SERVER = (
+_SERVER_SIDE_KEYWORDS = (
     "not",
     "dependentRequired",
     "dependentSchemas",
@@ -37,46 +37,46 @@ _LEFT_TO_THE_SERVER = (
     "examples",
     "default",
 )
-"""Where these speak of a changed argument, they are not shown; the server still checks them."""
+"""Removed if they mention a changed argument; the server still checks them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArgumentOverride:
-    """What is changed about one argument."""
+    """Changes to one argument."""
 
     hide: bool = False
-    """Whether the model sees nothing of it, and cannot set it."""
+    """Whether the model does not see it, and cannot set it."""
 
     value: Any = field(default=UNSET, repr=False)
     """Sent with every call, and hidden: a constant, or a function of the call's context."""
 
     default: Any = field(default=UNSET, repr=False)
-    """Sent when the model leaves the argument out: a constant, or a function as for `value`."""
+    """Sent if the model omits the argument: a constant, or a function as for `value`."""
 
     description: str | None = None
 
     name: str | None = None
-    """What the model calls it."""
+    """Its name for the model."""
 
     @property
     def hidden(self) -> bool:
-        """Whether the model sees nothing of it."""
+        """Whether the model does not see it."""
         return self.hide or self.value is not UNSET
 
     @property
     def filled_in(self) -> bool:
-        """Whether a call without it is complete."""
+        """Whether it has a value or a default."""
         return self.value is not UNSET or self.default is not UNSET
 
 
 _UNCHANGED = ArgumentOverride()
 
 Arguments = Mapping[str, ArgumentOverride]
-"""Overrides by the names that the server uses."""
+"""Overrides by the server's argument names."""
 
 
 def declared_arguments(schema: Schema) -> dict[str, None]:
-    """Name the arguments that a schema speaks of, in its branches too, in their order."""
+    """Return the arguments that a schema declares, including its branches, in order."""
     names: dict[str, None] = dict.fromkeys(_schema(schema.get("properties")))
     for inner in _inner_schemas(schema, (*_BRANCHES, *_CONDITION)):
         names |= declared_arguments(inner)
@@ -84,7 +84,7 @@ def declared_arguments(schema: Schema) -> dict[str, None]:
 
 
 def required_arguments(schema: Schema) -> dict[str, None]:
-    """Name the arguments that every call must have."""
+    """Return the arguments that every call must have."""
     names: dict[str, None] = dict.fromkeys(_strings(schema.get("required")))
     for inner in _inner_schemas(schema, ("allOf",)):
         names |= required_arguments(inner)
@@ -92,13 +92,13 @@ def required_arguments(schema: Schema) -> dict[str, None]:
 
 
 def takes_argument(schema: Schema, name: str) -> bool:
-    """Return whether a server would take the argument: it names it, or may well not mind it."""
+    """Return whether a server may accept the argument: it is declared, or others are allowed."""
     named = name in declared_arguments(schema) or name in required_arguments(schema)
     return named or "$ref" in schema or bool(schema.get("additionalProperties"))
 
 
 def shown_names(schema: Schema, arguments: Arguments) -> dict[str, str]:
-    """Map each declared argument that the model sees to its name there."""
+    """Map each visible argument to its name for the model."""
     return {
         name: shown_name(name, arguments)
         for name in declared_arguments(schema)
@@ -107,14 +107,14 @@ def shown_names(schema: Schema, arguments: Arguments) -> dict[str, str]:
 
 
 def shown_name(name: str, arguments: Arguments) -> str:
-    """Return what the model calls an argument."""
+    """Return the name of an argument for the model."""
     return _rule(name, arguments).name or name
 
 
 def shown_schema(schema: Schema, arguments: Arguments) -> Schema:
-    """Return the schema that the model sees; whatever it accepts less strictly, the server checks.
+    """Return the schema that the model sees, which may be less strict than the server's.
 
-    The same object comes back if nothing of it changes.
+    Without changes, the same object is returned.
     """
     declared = declared_arguments(schema)
     rules = {
@@ -123,38 +123,41 @@ def shown_schema(schema: Schema, arguments: Arguments) -> Schema:
         if rule != _UNCHANGED
         and (name in declared or (rule.hidden and _mentions(schema, frozenset({name}))))
     }
-    return _reshaped(schema, rules) if rules else schema
+    return _with_rules(schema, rules) if rules else schema
 
 
-def _reshaped(schema: Schema, rules: Arguments) -> dict[str, Any]:
+def _with_rules(schema: Schema, rules: Arguments) -> dict[str, Any]:
     changed = frozenset(
         name for name, rule in rules.items() if rule.hidden or rule.filled_in or rule.name
     )
-    shaped = dict(schema)
+    changed_schema = dict(schema)
     if "properties" in schema:
-        shaped["properties"] = {
+        changed_schema["properties"] = {
             shown_name(name, rules): _shown_property(inner, _rule(name, rules))
             for name, inner in _schema(schema["properties"]).items()
             if not _rule(name, rules).hidden
         }
     if "required" in schema:
-        shaped["required"] = _still_required(_strings(schema["required"]), rules)
-        if not shaped["required"]:
-            del shaped["required"]
+        changed_schema["required"] = _still_required(_strings(schema["required"]), rules)
+        if not changed_schema["required"]:
+            del changed_schema["required"]
     if any(_mentions(schema.get(keyword), changed) for keyword in _CONDITION):
-        _drop(shaped, _CONDITION)
-    _drop(shaped, (word for word in _LEFT_TO_THE_SERVER if _mentions(schema.get(word), changed)))
+        _drop(changed_schema, _CONDITION)
+    _drop(
+        changed_schema,
+        (word for word in _SERVER_SIDE_KEYWORDS if _mentions(schema.get(word), changed)),
+    )
     for keyword in _BRANCHES:
         if isinstance(schema.get(keyword), list):
-            shaped[keyword] = [
-                _reshaped(cast("Schema", inner), rules) if isinstance(inner, Mapping) else inner
+            changed_schema[keyword] = [
+                _with_rules(cast("Schema", inner), rules) if isinstance(inner, Mapping) else inner
                 for inner in schema[keyword]
             ]
-    if "oneOf" in shaped and _mentions(schema["oneOf"], changed):
-        # Without what tells them apart, several branches may fit.
-        branches = shaped.pop("oneOf")
-        shaped.setdefault("anyOf", branches)
-    return shaped
+    if "oneOf" in changed_schema and _mentions(schema["oneOf"], changed):
+        # Without their discriminator, several branches may match.
+        branches = changed_schema.pop("oneOf")
+        changed_schema.setdefault("anyOf", branches)
+    return changed_schema
 
 
 def _shown_property(inner: object, rule: ArgumentOverride) -> object:
@@ -172,7 +175,7 @@ def _shown_property(inner: object, rule: ArgumentOverride) -> object:
 
 
 def replaced_text(text: str, original: str) -> str:
-    """Return the replacement of a text, which may hold the original."""
+    """Return a replacement text with its placeholder filled in."""
     return text.replace(ORIGINAL, original)
 
 
@@ -185,7 +188,7 @@ def _still_required(required: Iterable[str], rules: Arguments) -> list[str]:
 
 
 def _mentions(node: object, names: frozenset[str]) -> bool:
-    """Return whether one of the names stands anywhere in a piece of a schema."""
+    """Return whether a part of a schema mentions one of the names."""
     match node:
         case str():
             return node in names
@@ -200,9 +203,9 @@ def _mentions(node: object, names: frozenset[str]) -> bool:
 
 def _inner_schemas(schema: Schema, keywords: Iterable[str]) -> Iterator[Schema]:
     for keyword in keywords:
-        found: object = schema.get(keyword)
-        several = cast("list[object]", found) if isinstance(found, list) else [found]
-        yield from (cast("Schema", one) for one in several if isinstance(one, Mapping))
+        value: object = schema.get(keyword)
+        members = cast("list[object]", value) if isinstance(value, list) else [value]
+        yield from (cast("Schema", member) for member in members if isinstance(member, Mapping))
 
 
 def _drop(schema: dict[str, Any], keywords: Iterable[str]) -> None:
@@ -228,24 +231,24 @@ logger = logging.getLogger("plait.client.catalog")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOverride:
-    """What is changed about one tool; `None` leaves a thing as it is."""
+    """Changes to one tool; `None` keeps the original."""
 
     name: str | None = None
-    """Used without the server's name in front, but made legal and unique."""
+    """Used without the server's prefix, but made valid and unique."""
 
     description: str | None = None
-    """`{description}` in it stands for the original."""
+    """`{description}` in it is replaced by the original."""
 
     title: str | None = None
 
     arguments: Mapping[str, ArgumentOverride] = field(default_factory=dict[str, ArgumentOverride])
-    """By the names that the server uses."""
+    """By the server's argument names."""
 
     annotations: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Hints that count instead of the server's; `None` takes one away."""
+    """Annotations that replace the server's; `None` removes one."""
 
     input_schema: Mapping[str, Any] | None = None
-    """Shown instead of the server's own; `arguments` are applied to it."""
+    """Replaces the server's schema for the model; `arguments` are applied to it."""
 
 
 def override_for(overrides: Mapping[str, ToolOverride], tool: Tool) -> ToolOverride | None:
@@ -261,7 +264,7 @@ def override_for(overrides: Mapping[str, ToolOverride], tool: Tool) -> ToolOverr
 
 
 def apply_override(tool: Tool, override: ToolOverride) -> Tool:
-    """Return the tool as the model shall see it; arguments it does not have are passed over.
+    """Return the tool as the model sees it; overrides of unknown arguments are ignored.
 
     Raises:
         ConfigError: A required argument is hidden and never sent, or two get the same name.
@@ -285,7 +288,7 @@ def apply_override(tool: Tool, override: ToolOverride) -> Tool:
 
 
 def override_problems(tool: Tool, override: ToolOverride) -> tuple[str, ...]:
-    """Say what of an override does not fit the tool, though it can be applied."""
+    """Describe what in an override does not match the tool, though it can be applied."""
     declared = declared_arguments(tool.wire_schema)
     problems: list[str] = []
     for name in override.arguments:
@@ -307,10 +310,10 @@ def override_problems(tool: Tool, override: ToolOverride) -> tuple[str, ...]:
 async def complete_arguments(
     tool: Tool, arguments: Mapping[str, Any], context: object = None
 ) -> dict[str, Any]:
-    """Turn what the model sent into what the server gets.
+    """Convert the model's arguments into the server's.
 
-    Names go back to the server's, and what is injected or left out is filled in; a function gets
-    the context if it takes an argument. What the model sends for a hidden argument is dropped.
+    Names are mapped back, and values and defaults are filled in; a function gets the context if
+    it takes an argument. What the model sends for a hidden argument is dropped.
     """
     override = tool.override
     if override is None:
@@ -358,7 +361,7 @@ def _check_hidden(tool: Tool, override: ToolOverride) -> None:
         if name in required and rule.hidden and not rule.filled_in:
             raise ConfigError(
                 f'{tool.full_name}: the argument "{name}" is hidden, but the server requires it '
-                "(give it a value or a default)",
+                "(set a value or a default)",
                 server=tool.server,
             )
 
@@ -382,7 +385,7 @@ def _hint_name(spelling: str) -> str:
 
 async def _resolved(value: Any, context: object) -> Any:
     if not callable(value):
-        # The caller may change what it gets; the next call must not see that.
+        # The caller may change the value; the next call must not see that.
         return deepcopy(value)
     answer = value(context) if _takes_context(value) else value()
     return await answer if inspect.isawaitable(answer) else answer

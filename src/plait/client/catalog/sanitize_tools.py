@@ -1,4 +1,4 @@
-"""The face of a tool without characters that hide something from whoever reads it."""
+"""Sanitizing the texts of tools: removing invisible and control characters."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from plait.client.catalog.tool import Tool
 
 
 def sanitize_tool(tool: Tool) -> tuple[Tool, tuple[str, ...]]:
-    """Return the tool with harmless texts, and a note for each place where something was changed.
+    """Return the tool with sanitized texts, and a note for each change.
 
-    What the server gets stays as it was: its name for the tool, and the schema that arguments
-    are checked against.
+    The wire name and the schema that arguments are checked against stay unchanged.
     """
     texts = (tool.wire_name, tool.title, tool.description, tool.annotations)
     if is_clean_json((*texts, tool.input_schema, tool.output_schema)):
@@ -41,7 +40,7 @@ def sanitize_tool(tool: Tool) -> tuple[Tool, tuple[str, ...]]:
 
 
 def _cleaned(value: Any, place: str, notes: list[str]) -> Any:
-    """Return the value with harmless texts in it, or the value itself if there is nothing to do."""
+    """Return the value with sanitized texts, or the same object if nothing changes."""
     if isinstance(value, str):
         clean = sanitize_text(value)
         if clean == value:
@@ -68,12 +67,12 @@ def _key(key: str, entries: Mapping[str, Any], place: str, notes: list[str]) -> 
     if clean == key:
         return key
     notes.append(_note(_at(place, key)))
-    # It must not take the place of another that is really called so.
+    # It must not replace another key of that name.
     return escaped(key) if clean in entries else clean
 
 
 def _at(place: str, key: str) -> str:
-    """Name the place of an entry; the keywords between an argument and its text say nothing."""
+    """Name the place of an entry, without the keywords between an argument and its text."""
     return place if key in {"properties", "items"} else f"{place}.{sanitize_text(key)}"
 
 

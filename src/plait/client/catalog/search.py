@@ -17,17 +17,17 @@ _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+|\d+")
 """A word, also inside of `camelCase`, `snake_case` and `HTTPServer`."""
 
 _FILE: Final = re.compile(r"(?<!\S)[\w*/.-]*(?:\w\w|\*)\.[a-z][a-z0-9]{1,3}\b", re.IGNORECASE)
-"""The name of a file, or a pattern of such names: who writes `notes.md` means a file."""
+"""The name of a file, or a pattern of such names."""
 
-_UNTELLING: Final = """
+_STOP_WORD_TEXT: Final = """
 a about am an and any are as at be been but by can could did do does for from had has have
 he her his how i if in into is it its just let me my no not of off on or our out please
 shall she should so some such than that the their them then there these they this those to
 up us use used uses using want was we were what which who whom why will with would you your
 """
-"""Words that stand in every text, and tell nothing about what a tool does."""
+"""Words without meaning for what a tool does."""
 
-_STOP_WORDS: Final = frozenset(_UNTELLING.split())
+_STOP_WORDS: Final = frozenset(_STOP_WORD_TEXT.split())
 
 _GROUPS: Final = (
     "add append insert put",
@@ -66,22 +66,22 @@ _GROUPS: Final = (
     "state status",
     "switch toggle",
 )
-"""Everyday words for the same thing in the world of computers; a word may be in several."""
+"""Synonyms; a word may be in several groups."""
 
 
 def words_of(text: str) -> list[str]:
-    """Split a text into words, without those that tell nothing, in one form each."""
-    return [stem(word) for word in _plain_words(text)]
+    """Split a text into stemmed words, without stop words."""
+    return [stem(word) for word in _words(text)]
 
 
 def query_words_of(text: str) -> list[str]:
-    """Split what somebody asks for into words as they are; the name of a file is any file."""
-    return list(_plain_words(_FILE.sub(" file ", text)))
+    """Split a query into words, without stemming; the name of a file becomes `file`."""
+    return list(_words(_FILE.sub(" file ", text)))
 
 
-def _plain_words(text: str) -> Iterator[str]:
-    for found in _WORD.finditer(text):
-        if (word := found.group().lower()) not in _STOP_WORDS:
+def _words(text: str) -> Iterator[str]:
+    for match in _WORD.finditer(text):
+        if (word := match.group().lower()) not in _STOP_WORDS:
             yield word
 
 
@@ -95,22 +95,22 @@ def stem(word: str) -> str:
 
 
 @lru_cache(maxsize=1)
-def _alike() -> dict[str, frozenset[str]]:
-    alike: dict[str, frozenset[str]] = {}
+def _synonyms() -> dict[str, frozenset[str]]:
+    synonyms: dict[str, frozenset[str]] = {}
     for group in _GROUPS:
         members = frozenset(map(stem, group.split()))
         for word in members:
-            alike[word] = alike.get(word, frozenset()) | members
-    return {word: members - {word} for word, members in alike.items()}
+            synonyms[word] = synonyms.get(word, frozenset()) | members
+    return {word: members - {word} for word, members in synonyms.items()}
 
 
-def similar_to(word: str) -> frozenset[str]:
-    """Return other words, in their one form, that often mean the same."""
-    return _alike().get(word, frozenset())
+def synonyms_of(word: str) -> frozenset[str]:
+    """Return the stems of synonyms."""
+    return _synonyms().get(word, frozenset())
 
 
 Field = Literal["name", "title", "description", "server", "parameters", "parameter_texts"]
-"""Where words about a tool stand."""
+"""The parts of a tool that are indexed."""
 
 _WEIGHTS: Final[Mapping[Field, float]] = {
     "name": 2.0,
@@ -120,14 +120,14 @@ _WEIGHTS: Final[Mapping[Field, float]] = {
     "parameters": 0.5,
     "parameter_texts": 0.3,
 }
-"""How much a word counts, by where it stands."""
+"""The weight of a word, by field."""
 
 _SIMILAR: Final = 0.7
-"""How much a word of the same meaning counts, of what the word itself would."""
+"""The weight of a synonym relative to the word itself."""
 
 _SATURATION: Final = 1.2
 _LENGTH: Final = 0.5
-"""The k1 and b of BM25F; texts about tools are short, and their length says less than in prose."""
+"""The k1 and b of BM25F; texts about tools are short, so their length matters less."""
 
 _MOST_LEVELS: Final = 4
 _LEAST_PART: Final = 3
@@ -135,14 +135,14 @@ _LEAST_PART: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A tool that was found, and how well it fits; scores of one search can be compared."""
+    """A search result; scores of one search can be compared."""
 
     tool: Tool
     score: float
 
 
 class ToolIndex:
-    """The words of some tools, counted; tools with equal scores keep their order."""
+    """A search index of tools; tools with equal scores keep their order."""
 
     def __init__(self, tools: Iterable[Tool]) -> None:
         self.tools = tuple(tools)
@@ -154,25 +154,25 @@ class ToolIndex:
         self._spread = Counter(word for counts in self._counts for word in counts)
 
     def search(self, query: str, limit: int = 5) -> list[Match]:
-        """Return the tools that fit best, the best first; those without any word in common not."""
-        words = list(self._wanted(query))
+        """Return the best matches, best first; tools without a common word are left out."""
+        words = list(self._alternatives(query))
         scores = [self._score(index, words) for index in range(len(self.tools))]
         ranked = sorted(range(len(scores)), key=lambda index: -scores[index])
         return [
             Match(self.tools[index], scores[index]) for index in ranked[:limit] if scores[index] > 0
         ]
 
-    def _wanted(self, query: str) -> Iterator[Mapping[str, float]]:
-        """Yield, for each word of the query, what may stand for it, and how much that counts."""
+    def _alternatives(self, query: str) -> Iterator[Mapping[str, float]]:
+        """Yield, for each word of the query, its alternatives with their weights."""
         words = query_words_of(query)
         for written in dict.fromkeys(words):
             word = stem(written)
-            wanted = {word: 1.0}
+            alternatives = {word: 1.0}
             if word not in self._spread:
-                wanted.update(dict.fromkeys(self._parts(written), _SIMILAR))
-            for other in similar_to(word):
-                wanted.setdefault(other, _SIMILAR)
-            yield wanted
+                alternatives.update(dict.fromkeys(self._parts(written), _SIMILAR))
+            for other in synonyms_of(word):
+                alternatives.setdefault(other, _SIMILAR)
+            yield alternatives
         for first, second in pairwise(words):
             if (joined := stem(first + second)) in self._spread:  # "time zone" and "timezone"
                 yield {joined: 1.0}
@@ -190,11 +190,11 @@ class ToolIndex:
         return sum(
             max(
                 share * self._rarity(word) * counts[word] / (counts[word] + _SATURATION)
-                for word, share in wanted.items()
+                for word, share in alternatives.items()
                 if word in counts
             )
-            for wanted in words
-            if not counts.keys().isdisjoint(wanted)
+            for alternatives in words
+            if not counts.keys().isdisjoint(alternatives)
         )
 
     def _rarity(self, word: str) -> float:
@@ -221,9 +221,9 @@ def _words_by_field(tool: Tool) -> dict[Field, list[str]]:
 def _weighted(
     fields: Mapping[Field, Sequence[str]], usual: Mapping[Field, float]
 ) -> dict[str, float]:
-    """Count words by their weight; each counts less in a field that is longer than usual.
+    """Sum the weights of words; a word counts less in a field that is longer than usual.
 
-    Fields are compared with their like, so that many parameters are not held against a name.
+    Lengths are compared per field, so that many parameters do not weaken a name.
     """
     counts: dict[str, float] = {}
     for field, words in fields.items():

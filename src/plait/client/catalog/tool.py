@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from plait.client.catalog.overrides import ToolOverride
 
 _SAME: Final[dict[str, Any]] = {}
-"""Stands for a `wire_schema` that was not given; it is known by its identity."""
+"""Marks a missing `wire_schema`, compared by identity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,22 +25,22 @@ class Tool:
 
     server: str
     wire_name: str
-    """What the server calls it."""
+    """The server's name for it."""
 
     name: str
-    """What this client calls it: legal for every model provider, and unique."""
+    """The public name: valid for every model provider, and unique."""
 
     title: str | None = None
     description: str = ""
     input_schema: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What callers see: the listed schema, unless an override changes it."""
+    """The schema for callers: the listed one, unless an override changes it."""
 
     wire_schema: Mapping[str, Any] = field(default_factory=lambda: _SAME, repr=False)
-    """What the server listed, and checks arguments against; by default the `input_schema`."""
+    """The listed schema, which the server checks arguments against; by default `input_schema`."""
 
     output_schema: Mapping[str, Any] | None = None
     annotations: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """The server's hints, in snake_case; those it did not give are absent."""
+    """The server's hints, in snake_case."""
 
     meta: Mapping[str, Any] | None = None
     icons: tuple[Mapping[str, Any], ...] = ()
@@ -48,7 +48,7 @@ class Tool:
     """Whether some of its arguments must be sent as HTTP headers too (`x-mcp-header`)."""
 
     override: ToolOverride | None = None
-    """What was changed about the tool, and how its arguments are completed."""
+    """The override that was applied, which completes arguments."""
 
     def __post_init__(self) -> None:
         if self.wire_schema is _SAME:
@@ -56,14 +56,14 @@ class Tool:
 
     @property
     def full_name(self) -> str:
-        """The name that tells it from the tools of other servers: `server/tool`."""
+        """The name with its server: `server/tool`."""
         return f"{self.server}/{self.wire_name}"
 
     def is_called(self, pattern: str) -> bool:
-        """Return whether a name or a glob means this tool.
+        """Return whether a name or a glob matches this tool.
 
-        Only one with a slash is compared with `server/tool` too: `f*` does not mean every tool
-        of a server called `files`.
+        Only a glob with a slash is compared with `server/tool`: `f*` does not match every tool of
+        a server called `files`.
         """
         if pattern in {self.wire_name, self.full_name} or fnmatchcase(self.wire_name, pattern):
             return True
@@ -71,26 +71,26 @@ class Tool:
 
     @property
     def read_only(self) -> bool:
-        """Whether the server says that it changes nothing."""
+        """Whether the server declares that it changes nothing."""
         return self.annotations.get("read_only_hint") is True
 
     @property
     def destructive(self) -> bool:
-        """Whether it may destroy something: it does, unless the server says otherwise."""
+        """Whether it may be destructive, which is assumed unless the server denies it."""
         return not self.read_only and self.annotations.get("destructive_hint") is not False
 
     @property
     def open_world(self) -> bool:
-        """Whether it may reach beyond a closed system: it does, unless the server denies it."""
+        """Whether it may reach external systems, which is assumed unless the server denies it."""
         return self.annotations.get("open_world_hint") is not False
 
     @property
     def idempotent(self) -> bool:
-        """Whether the server says that calling it twice does no more than calling it once."""
+        """Whether the server declares that repeating a call has no further effect."""
         return self.read_only or self.annotations.get("idempotent_hint") is True
 
     def has_trait(self, trait: Trait) -> bool:
-        """Return whether a trait holds, by the hints that were given and those that were not."""
+        """Return whether a trait holds, with defaults for missing hints."""
         match trait:
             case "read_only":
                 return self.read_only
@@ -103,7 +103,7 @@ class Tool:
 
     @classmethod
     def from_mcp(cls, server: str, tool: types.Tool) -> Self:
-        """Translate a listed tool; its public name is still its own."""
+        """Convert a listed tool; its public name is its wire name."""
         hints = tool.annotations.model_dump(exclude_none=True) if tool.annotations else {}
         return cls(
             server=server,
@@ -123,7 +123,7 @@ class Tool:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Describe the tool as plain data."""
+        """Return the tool as plain data."""
         return {
             "server": self.server,
             "name": self.name,

@@ -1,7 +1,6 @@
-"""Checking values against JSON schemas that others wrote: compiled once, and never fetching.
+"""Validating values against JSON schemas of servers: compiled once, without fetching anything.
 
-The library behind it takes 0.1 s to import and reads files then, so inside a loop `prepare` comes
-first.
+Importing `jsonschema` takes 0.1 s and reads files, so call `prepare` first inside an event loop.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Path = tuple[str | int, ...]
 """The keys and indexes that lead to a value."""
 
 Test = Callable[[Any], bool]
-"""Says whether a value plainly keeps a rule; no means unsure."""
+"""Returns true if a value is certainly valid; false means unknown."""
 
 _PLAIN_NAME = re.compile(r"[\w$@-]{1,60}")
 
@@ -33,11 +32,11 @@ _MOST_SCHEMAS = 256
 
 
 class BrokenSchemaError(ValueError):
-    """A schema cannot be used to check a value; the text says why, and quotes no value."""
+    """A schema cannot be used to validate; the message quotes no value."""
 
 
 def place_of(path: Path) -> str:
-    """Write a path as people do: `items[0].id`; the empty path is `arguments`."""
+    """Format a path as `items[0].id`; the empty path is `arguments`."""
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -51,18 +50,18 @@ def place_of(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One rule of a schema that a value breaks."""
+    """One rule of a schema that a value violates."""
 
     path: Path
     keyword: str
     """The rule, such as `type`; empty where the schema is `false`."""
 
     expected: Any
-    """What the schema says beside the keyword."""
+    """The value of the keyword."""
 
     value: Any = field(repr=False)
     schema: Any = field(repr=False)
-    """The part of the schema that holds the rule."""
+    """The part of the schema that contains the rule."""
 
     branches: tuple[tuple[Violation, ...], ...] = ()
     """For `anyOf` and `oneOf`: why each alternative fails, with paths from `value` on."""
@@ -70,44 +69,44 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class SchemaValidator:
-    """A compiled schema; one that is broken reports that about every value."""
+    """A compiled schema; a broken one reports that for every value."""
 
     schema: Any = None
     broken: str | None = None
-    """Why the schema can check nothing, if that was found while compiling it."""
+    """Why the schema could not be compiled."""
 
     _rules: Any = field(default=None, repr=False)
     _quick: Test | None = field(default=None, repr=False)
 
     def surely_accepts(self, value: object) -> bool:
-        """Say yes fast where that is plain to see; no means only that `violations` must be asked.
+        """Return true, fast, for a value that is certainly valid; false means unknown.
 
-        A number such as 3.0 is never plainly an integer.
+        A number such as 3.0 is never certainly an integer.
         """
         return self._quick is not None and self._quick(value)
 
     def violations(self, value: object) -> tuple[Violation, ...]:
-        """Find every rule that a value breaks.
+        """Find every rule that a value violates.
 
         Raises:
-            BrokenSchemaError: The schema cannot say.
+            BrokenSchemaError: The schema cannot be used.
         """
-        return self._ask(lambda: tuple(map(_violation, self._rules.iter_errors(value))))
+        return self._run(lambda: tuple(map(_violation, self._rules.iter_errors(value))))
 
     def problem(self, value: object) -> str | None:
-        """Describe the first thing that is wrong, in one line that may quote the value."""
+        """Describe the first violation, in one line that may quote the value."""
         if self.surely_accepts(value):
             return None
         try:
-            first = self._ask(lambda: next(self._rules.iter_errors(value), None))
+            first = self._run(lambda: next(self._rules.iter_errors(value), None))
         except BrokenSchemaError as error:
             return f"the schema itself is broken: {error}"
         return None if first is None else one_line(str(first.message))
 
-    def _ask(self, question: Callable[[], T]) -> T:
+    def _run(self, work: Callable[[], T]) -> T:
         if self.broken is not None:
             raise BrokenSchemaError(self.broken)
-        return _guarded(question)
+        return _guarded(work)
 
     def exact(self) -> SchemaValidator:
         """Return a validator for which 3.0 is a number but no integer."""
@@ -130,7 +129,7 @@ _compiled: OrderedDict[str, SchemaValidator] = OrderedDict()
 """By canonical JSON, the least recently used first."""
 
 _recent: dict[int, tuple[Mapping[str, Any], SchemaValidator]] = {}
-"""By the identity of a schema, which is held so that no other takes its place."""
+"""By the identity of a schema, which is kept alive so that its ID is not reused."""
 
 
 def validator_for_schema(schema: Mapping[str, Any]) -> SchemaValidator:
@@ -150,7 +149,7 @@ def validator_for_schema(schema: Mapping[str, Any]) -> SchemaValidator:
 
 
 def is_prepared(schema: Mapping[str, Any]) -> bool:
-    """Return whether the validator of a schema can be had without blocking."""
+    """Return whether the validator of a schema is ready without blocking."""
     return _known(schema) is not None
 
 
@@ -161,7 +160,7 @@ async def prepare(schema: Mapping[str, Any]) -> SchemaValidator:
 
 def _compile_and_use(schema: Mapping[str, Any]) -> SchemaValidator:
     validator = validator_for_schema(schema)
-    # What the library loads late, it loads with the first value.
+    # The library loads some parts with the first value.
     validator.problem({})
     return validator
 
@@ -219,7 +218,7 @@ def _compile_unguarded(schema: Any) -> SchemaValidator:
 
 
 def _guarded(work: Callable[[], T]) -> T:
-    """Use the library; whatever it raises says that a schema is broken."""
+    """Call the library; any exception means that a schema is broken."""
     try:
         return work()
     except (KeyboardInterrupt, SystemExit):
@@ -251,10 +250,10 @@ def _violation(error: Any) -> Violation:
     branches: list[tuple[Violation, ...]] = []
     if error.validator in {"anyOf", "oneOf"} and error.context:
         for index, part in enumerate(error.validator_value):
-            # The library gives no place to what a part that is `false` says.
+            # The library reports no path for a part that is `false`.
             where = () if part is False else (index,)
-            found = [each for each in error.context if (*each.relative_schema_path,)[:1] == where]
-            branches.append(tuple(map(_violation, found)))
+            errors = [each for each in error.context if (*each.relative_schema_path,)[:1] == where]
+            branches.append(tuple(map(_violation, errors)))
     return Violation(
         path=tuple(error.relative_path),
         keyword=error.validator or "",
@@ -303,7 +302,7 @@ def _test_of(schema: Any, known: Container[str]) -> Test | None:
         return _always if schema is True else None
     tests: list[Test] = []
     for keyword, expected in cast("dict[str, Any]", schema).items():
-        # A word the dialect does not know is no rule, and formats are not checked.
+        # An unknown keyword is no rule, and formats are not checked.
         if keyword in known and keyword != "format":
             test = _test_of_rule(keyword, expected, cast("dict[str, Any]", schema), known)
             if test is None:
@@ -343,8 +342,10 @@ def _test_of_rule(
         case "required":
             return lambda value: type(value) is dict and all(name in value for name in expected)
         case "additionalProperties":
-            given = frozenset(schema.get("properties", ()))
-            return lambda value: expected is True or (type(value) is dict and value.keys() <= given)
+            known_names = frozenset(schema.get("properties", ()))
+            return lambda value: (
+                expected is True or (type(value) is dict and value.keys() <= known_names)
+            )
         case _:
             return None
 

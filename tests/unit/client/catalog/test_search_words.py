@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.client.catalog.search import query_words_of, similar_to, stem, words_of
+from plait.client.catalog.search import query_words_of, stem, synonyms_of, words_of
 
 
 @pytest.mark.parametrize(
@@ -49,11 +49,11 @@ def test_the_name_of_a_file_means_a_file_and_an_abbreviation_does_not() -> None:
 
 
 def test_words_of_one_meaning_know_each_other() -> None:
-    assert stem("directory") in similar_to(stem("folder"))
-    assert stem("relation") in similar_to(stem("relationship"))
-    assert stem("create") in similar_to(stem("creation"))
-    assert stem("folder") not in similar_to(stem("folder"))
-    assert similar_to("giraffe") == frozenset()
+    assert stem("directory") in synonyms_of(stem("folder"))
+    assert stem("relation") in synonyms_of(stem("relationship"))
+    assert stem("create") in synonyms_of(stem("creation"))
+    assert stem("folder") not in synonyms_of(stem("folder"))
+    assert synonyms_of("giraffe") == frozenset()
 
 
 @given(st.text(max_size=60))

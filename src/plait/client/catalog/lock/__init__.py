@@ -1,1 +1,1 @@
-"""Tools as they were when somebody looked at them, and what has become of them since."""
+"""The lockfile: tools as reviewed, and how they changed since."""

@@ -1,4 +1,4 @@
-"""What changed about one tool, part by part."""
+"""Changes of one tool: texts, annotations, and schemas by argument path."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from plait.client.catalog.tool import Tool
 Part = Literal[
     "title", "description", "argument", "result", "annotation", "name", "version", "address"
 ]
-"""What of a tool or a server changed."""
+"""The part of a tool or a server that changed."""
 
 How = Literal["changed", "added", "removed", "type", "required", "optional"]
-"""In which way."""
+"""How it changed."""
 
 _LONGEST_VALUE = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One thing that is not as it was locked."""
+    """One difference from the lockfile."""
 
     part: Part
     how: How = "changed"
@@ -36,11 +36,11 @@ class Change:
     before: Any = field(default=None, repr=False)
     after: Any = field(default=None, repr=False)
     loud: bool = False
-    """Whether the tool may do more harm than it could before."""
+    """Whether the tool may be more dangerous than before."""
 
     @property
     def label(self) -> str:
-        """What changed, in a few words that quote nothing of the server: for errors."""
+        """What changed, without quoting the server: for errors."""
         noun = {"address": "address of the server", "version": "version of the server"}.get(
             self.part, self.part
         )
@@ -54,7 +54,7 @@ class Change:
 
     @property
     def text(self) -> str:
-        """What changed, in one line, with both values; nothing in it is hidden."""
+        """What changed, in one line, with both values, escaped."""
         where = f"{self.part} {escaped(self.path)}".strip()
         match self.how:
             case "added" | "removed":
@@ -72,7 +72,7 @@ class Change:
 
     @property
     def is_prose(self) -> bool:
-        """Whether both values are texts that are read by a model."""
+        """Whether both values are texts that a model reads."""
         return (
             isinstance(self.before, str)
             and isinstance(self.after, str)
@@ -105,7 +105,7 @@ def _brief(value: Any) -> str:
 
 
 def annotation_changes(before: LockedTool, after: LockedTool) -> Iterator[Change]:
-    """Compare the hints; those that make a tool more dangerous are loud."""
+    """Compare annotations; a change that makes a tool more dangerous is loud."""
     old, new = before.annotations, after.annotations
     louder = is_destructive(new) and not is_destructive(old)
     for name in sorted({*old, *new}):
@@ -118,12 +118,12 @@ def annotation_changes(before: LockedTool, after: LockedTool) -> Iterator[Change
 
 
 def is_destructive(annotations: Json) -> bool:
-    """Return whether a tool with these hints may destroy something, as the client reads them."""
+    """Return whether a tool with these annotations may be destructive."""
     return Tool(server="", wire_name="", name="", annotations=annotations).destructive
 
 
 def identity_changes(before: Identity, after: Identity) -> Iterator[Change]:
-    """Compare who a server says it is, and where it is."""
+    """Compare name, version and address of a server."""
     if before.name != after.name:
         yield Change(part="name", before=before.name, after=after.name, loud=True)
     if before.version != after.version:
@@ -153,10 +153,10 @@ def schema_changes(part: SchemaPart, before: Any, after: Any) -> Iterator[Change
         if before is not after:
             yield _changed(part, "schema", before, after)
         return
-    found = list(_compared(part, "", before, after))
-    if not found and not _same(before, after):
-        found = [_changed(part, "schema", before, after)]
-    yield from found
+    changes = list(_compared(part, "", before, after))
+    if not changes and not _same(before, after):
+        changes = [_changed(part, "schema", before, after)]
+    yield from changes
 
 
 def _compared(part: SchemaPart, path: str, before: Any, after: Any) -> Iterator[Change]:
@@ -229,16 +229,16 @@ def _required(
     after: list[str],
     names: tuple[Collection[str], Collection[str]],
 ) -> Iterator[Change]:
-    """Name arguments that are required now, or no more; of one that is new, that is said there."""
-    said = False
+    """Yield arguments that became required or optional, unless they were added or removed."""
+    differs = False
     for name in sorted({*before, *after}):
         if (name in before) is (name in after):
             continue
-        said = True
+        differs = True
         if (name in names[0]) is (name in names[1]):
             how = "required" if name in after else "optional"
             yield Change(part=part, how=how, path=_at(path, name))
-    if not said:
+    if not differs:
         yield _changed(part, _at(path, "required"), before, after)
 
 
@@ -271,8 +271,8 @@ def _changed(part: SchemaPart, path: str, before: Any, after: Any) -> Change:
 
 
 def _names(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = schema.get("properties")
-    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
+    properties = schema.get("properties")
+    return cast("Mapping[str, Any]", properties) if isinstance(properties, Mapping) else {}
 
 
 def _all_are(kind: type, values: tuple[Any, ...]) -> bool:
@@ -293,12 +293,12 @@ def _at(path: str, name: str) -> str:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Compare as JSON does: to Python, `true` and 1 are equal."""
+    """Compare as JSON: in Python, `True` and 1 are equal."""
     return text_of(one) == text_of(other)
 
 
 Span = tuple[Literal["same", "gone", "new"], str]
-"""A run of words, and what became of it."""
+"""A run of words, and whether it is unchanged, removed or added."""
 
 _WORD = re.compile(r"\s+|\w+|[^\w\s]")
 _MOST_SAME = 60
@@ -309,7 +309,7 @@ _MOST_WORDS = 4000
 
 
 def word_diff(before: str, after: str) -> list[Span]:
-    """Compare two texts; characters that nobody sees are written as escapes."""
+    """Compare two texts; invisible characters are escaped."""
     old, new = _pieces(before, after)
     spans: list[Span] = []
     for kind, start, end, new_start, new_end in SequenceMatcher(

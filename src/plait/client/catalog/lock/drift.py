@@ -1,4 +1,4 @@
-"""What of a server is not as it was locked: added, removed, renamed, exchanged, changed."""
+"""Differences of a server from the lockfile: added, removed, renamed, swapped, changed."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ DriftKind = Literal[
     "server_added",
     "server_removed",
 ]
-"""What became of a tool, or of a server."""
+"""What happened to a tool, or to a server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """One tool, or one server, that is not as it was locked."""
+    """One tool, or one server, that differs from the lockfile."""
 
     server: str
     kind: DriftKind
     tool: str | None = None
-    """What it is called now; for one that is gone, what it was called; `None` for a server."""
+    """Its current name; for a removed tool, its old one; `None` for a server."""
 
     other: str | None = None
-    """For one that was renamed, what it was called; else whose content it has now."""
+    """For a renamed tool, its old name; else the tool whose content it has now."""
 
     changes: tuple[Change, ...] = ()
 
     @property
     def loud(self) -> bool:
-        """Whether it may do more harm than before."""
+        """Whether it may be more dangerous than before."""
         return any(change.loud for change in self.changes)
 
     @property
@@ -58,7 +58,7 @@ class Drift:
 
     @property
     def label(self) -> str:
-        """What happened, in a few words that quote nothing that the server chose."""
+        """What happened, without quoting the server."""
         parts = ", ".join(dict.fromkeys(change.label for change in self.changes))
         match self.kind:
             case "added":
@@ -136,11 +136,11 @@ def tool_changes(before: LockedTool, after: LockedTool) -> tuple[Change, ...]:
 
 
 def server_drift(server: str, before: LockedServer | None, after: LockedServer) -> list[Drift]:
-    """Compare a server with what was locked of it; nothing is missed, whatever it is called."""
+    """Compare a server with its entry in the lockfile."""
     if before is None:
         return [Drift(server=server, kind="server_added")]
-    found = list(identity_changes(before.identity, after.identity))
-    drift = [Drift(server=server, kind="identity", changes=tuple(found))] if found else []
+    identity = list(identity_changes(before.identity, after.identity))
+    drift = [Drift(server=server, kind="identity", changes=tuple(identity))] if identity else []
     return [*drift, *_tool_drift(server, before, after)]
 
 
@@ -177,7 +177,7 @@ def _drift_of_names(server: str, before: LockedServer, after: LockedServer) -> I
 
 
 def _besides_name(before: LockedTool, after: LockedTool) -> tuple[Change, ...]:
-    """Compare two tools in what has nothing to do with their names, as titles have."""
+    """Compare two tools without titles, which often repeat the name."""
     return tuple(
         change
         for change in tool_changes(before, after)
@@ -189,13 +189,13 @@ def _quoted(name: str | None) -> str:
     return f"`{escaped(name or '')}`"
 
 
-_NEAR = 0.8
-"""Which share of words and arguments two tools have in common that are taken for one."""
+_MIN_SIMILARITY = 0.8
+"""The share of common words and arguments at which two tools count as one."""
 
-_FEWEST = 4
-"""Tools of which less than this is known are all alike."""
+_MIN_FEATURES = 4
+"""Tools with fewer features are too similar to compare."""
 
-_MOST_PAIRS = 40_000
+_MAX_PAIRS = 40_000
 
 Tools = Mapping[str, LockedTool]
 
@@ -203,10 +203,9 @@ Features = Counter[str]
 
 
 def find_renames(before: Tools, after: Tools) -> dict[str, str]:
-    """Pair tools that are gone with tools that are new: the new name by the old one.
+    """Pair removed tools with added ones: the new name by the old one.
 
-    Those with the same content come first, the nearest name of several; then those that are
-    nearly the same.
+    Identical content comes first, with the nearest name; then similar content.
     """
     pairs: dict[str, str] = {}
     by_essence = {name: tool.essence for name, tool in after.items()}
@@ -216,52 +215,55 @@ def find_renames(before: Tools, after: Tools) -> dict[str, str]:
             one for one in by_essence if by_essence[one] == essence and one not in pairs.values()
         ]
         if same:
-            pairs[name] = max(same, key=lambda other, name=name: _likeness_of_names(name, other))
+            pairs[name] = max(same, key=lambda other, name=name: _similarity_of_names(name, other))
     rest_before = {name: tool for name, tool in before.items() if name not in pairs}
     rest_after = {name: tool for name, tool in after.items() if name not in pairs.values()}
-    for _, name, other in sorted(_near(rest_before, rest_after), reverse=True):
+    for _, name, other in sorted(_similar(rest_before, rest_after), reverse=True):
         if name not in pairs and other not in pairs.values():
             pairs[name] = other
     return pairs
 
 
 def find_swaps(before: Tools, after: Tools, names: Collection[str]) -> dict[str, str]:
-    """Find names under which the content of another now is: whose content, by name.
+    """Find tools that now have the content of another: the other's name by their own.
 
-    Both are names that were there and still are, and whose tools are not as they were.
+    `names` are tools in both lists that changed.
     """
     known = {name: before[name] for name in names}
     moved: dict[str, str] = {}
     for name in names:
         tool, features = after[name], features_of(after[name])
-        own = likeness(features, features_of(known[name]))
+        own = similarity(features, features_of(known[name]))
         others = [
-            (1.0 if other.essence == tool.essence else likeness(features, features_of(other)), one)
+            (
+                1.0 if other.essence == tool.essence else similarity(features, features_of(other)),
+                one,
+            )
             for one, other in known.items()
             if one != name and one not in moved.values()
         ]
         score, nearest = max(others, default=(0.0, ""))
-        if score >= _NEAR and score > own:
+        if score >= _MIN_SIMILARITY and score > own:
             moved[name] = nearest
     return moved
 
 
-def _near(before: Tools, after: Tools) -> Iterator[tuple[float, str, str]]:
-    if len(before) * len(after) > _MOST_PAIRS:
+def _similar(before: Tools, after: Tools) -> Iterator[tuple[float, str, str]]:
+    if len(before) * len(after) > _MAX_PAIRS:
         return
     known = {name: features_of(tool) for name, tool in after.items()}
     for name, tool in before.items():
         features = features_of(tool)
         for other, others in known.items():
-            score = likeness(features, others)
-            if score >= _NEAR:
+            score = similarity(features, others)
+            if score >= _MIN_SIMILARITY:
                 yield score, name, other
 
 
-def likeness(one: Features, other: Features) -> float:
-    """Say how much two tools have in common, from 0 to 1."""
+def similarity(one: Features, other: Features) -> float:
+    """Return the similarity of two tools, from 0 to 1."""
     size = one.total() + other.total()
-    if min(one.total(), other.total()) < _FEWEST:
+    if min(one.total(), other.total()) < _MIN_FEATURES:
         return 0.0
     return 2 * (one & other).total() / size
 
@@ -283,5 +285,5 @@ def _entries(value: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
-def _likeness_of_names(one: str, other: str) -> float:
+def _similarity_of_names(one: str, other: str) -> float:
     return SequenceMatcher(None, one, other).ratio()

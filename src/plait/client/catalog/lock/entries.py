@@ -103,7 +103,7 @@ class LockedTool:
 
     @property
     def content(self) -> dict[str, Any]:
-        """What there is of it but the name."""
+        """Everything but the name."""
         parts: dict[str, Any] = {
             "title": self.title,
             "description": self.description,
@@ -115,15 +115,12 @@ class LockedTool:
 
     @property
     def hash(self) -> str:
-        """The hash of all of it."""
+        """The hash of name and content."""
         return digest({"name": self.name, **self.content})
 
     @property
     def essence(self) -> str:
-        """The hash of what it does, whatever it is called.
-
-        Titles are left out: server frameworks make them of the name.
-        """
+        """The hash of the content without names and titles, which frameworks derive from names."""
         hints = {key: hint for key, hint in self.annotations.items() if key != "title"}
         plain = {
             "description": self.description,
@@ -142,13 +139,13 @@ def _untitled(schema: Json | None) -> Json | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who a server says it is, and where it was found."""
+    """The name and version that a server declares, and its address."""
 
     name: str | None = None
     version: str | None = None
     transport: str
     target: str = ""
-    """The command or the address, without what is secret in it."""
+    """The command or the URL, without secrets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,20 +158,20 @@ class LockedServer:
 
     @classmethod
     def of(cls, identity: Identity, tools: Iterable[Tool]) -> Self:
-        """Take down a server and the tools that it lists; of two with one name, the first."""
+        """Create an entry from listed tools; of duplicates, the first counts."""
         locked: dict[str, LockedTool] = {}
         for tool in tools:
             locked.setdefault(tool.wire_name, LockedTool.of(tool))
         return cls(identity=identity, tools=locked)
 
     def with_tool(self, name: str, tool: LockedTool | None) -> Self:
-        """Return the server with this tool instead, or without it."""
+        """Return the server with this tool replaced, or removed."""
         others = {known: one for known, one in self.tools.items() if known != name}
         return replace(self, tools=others if tool is None else {**others, name: tool})
 
 
 @dataclass(frozen=True, slots=True)
 class Lockfile:
-    """The servers that were locked, by name."""
+    """The locked servers, by name."""
 
     servers: Mapping[str, LockedServer]

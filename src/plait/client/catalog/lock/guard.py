@@ -1,4 +1,4 @@
-"""Holding what servers list against the lockfile, on every listing."""
+"""Checking listed tools against the lockfile."""
 
 from __future__ import annotations
 
@@ -12,66 +12,66 @@ from plait.client.catalog.lock.entries import Identity, LockedServer, Lockfile
 from plait.client.catalog.tool import Tool
 
 LockMode = Literal["off", "warn", "block"]
-"""What is done about tools that are not as they were locked."""
+"""What happens to tools that differ from the lockfile."""
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What was found when one listing was held against the lockfile."""
+class LockCheck:
+    """The result of comparing one listing with the lockfile."""
 
     server: str
     drift: tuple[Drift, ...] = ()
     blocks: bool = False
-    """Whether tools that drifted are kept from everybody."""
+    """Whether tools that differ are not offered."""
 
     locked: frozenset[str] = frozenset()
     """The names in the lockfile."""
 
     def refusal(self, wire_name: str) -> str | None:
-        """Say why a tool must not be used, or `None` if it may be."""
+        """Return why a tool must not be called, or `None` if it may be."""
         if not self.blocks:
             return None
         for one in self.drift:
-            if one.tool == wire_name or _condemns(one):
+            if one.tool == wire_name or _distrusts_server(one):
                 return f"{one.label}; to accept it: plait lock --update {one.where}"
             if one.kind == "renamed" and one.other == wire_name:
                 return (
                     f"the server lists it under another name; see: plait lock --check {one.server}"
                 )
         if wire_name not in self.locked:
-            # The server does not list it, and would run it all the same.
+            # The server does not list it, but may still run it.
             return f"it is not in the lockfile; see: plait lock --check {self.server}"
         return None
 
 
-UNCHECKED = Verdict("")
+UNCHECKED = LockCheck("")
 
 
-def _condemns(drift: Drift) -> bool:
-    """Return whether every tool of the server is in doubt: a new version alone is no reason."""
+def _distrusts_server(drift: Drift) -> bool:
+    """Return whether every tool of the server is untrusted; a new version alone is no reason."""
     return drift.kind == "server_added" or (drift.kind == "identity" and drift.loud)
 
 
 @dataclass(frozen=True, slots=True)
 class ToolLock:
-    """A lockfile, and how much it is insisted on."""
+    """A lockfile, and its mode."""
 
     mode: LockMode
     path: Path
     file: Lockfile = field(repr=False)
 
-    def verdict(self, server: str, identity: Identity, tools: Iterable[Tool]) -> Verdict:
-        """Compare what a server lists with what was locked."""
+    def check(self, server: str, identity: Identity, tools: Iterable[Tool]) -> LockCheck:
+        """Compare the tools that a server lists with the lockfile."""
         before = self.file.servers.get(server)
         now = LockedServer.of(identity, tools)
         known = frozenset(before.tools if before is not None else ())
         drift = tuple(server_drift(server, before, now))
-        return Verdict(server, drift, self.mode == "block", known)
+        return LockCheck(server, drift, self.mode == "block", known)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockReport:
-    """How the tools that were listed stand to the lockfile."""
+    """How the listed tools differ from the lockfile."""
 
     mode: LockMode = "off"
     file: str | None = None

@@ -1,4 +1,4 @@
-"""Who a server is, written so that it is the same on every machine and holds no secret."""
+"""The identity of a server: the same on every machine, and without secrets."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from plait.client.config.servers import (
 from plait.client.config.urls import public_url
 
 
-def identity_of(server: ServerConfig, said: Mapping[str, str] | None, folder: Path) -> Identity:
-    """Take down who a server is; paths below the folder, or the home, are written from there.
+def identity_of(server: ServerConfig, declared: Mapping[str, str] | None, folder: Path) -> Identity:
+    """Describe the identity of a server; paths are relative to the folder, or to the home.
 
-    `said` is the name and the version that the server gives itself.
+    `declared` is the name and the version that the server reports.
     """
-    about = said or {}
+    about = declared or {}
     return Identity(
         name=about.get("name"),
         version=about.get("version"),

@@ -1,4 +1,4 @@
-"""Accepting what changed: all of it, one server, or single tools."""
+"""Accepting changes into the lockfile: all of them, one server, or single tools."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plait.errors import ConfigError
 def file_drift(
     lockfile: Lockfile, seen: Mapping[str, LockedServer], configured: Collection[str]
 ) -> list[Drift]:
-    """Compare everything that was seen; servers that are not configured any more are drift too."""
+    """Compare all listed servers; servers that are no longer configured are drift too."""
     drift = [
         one
         for name, server in seen.items()
@@ -26,7 +26,7 @@ def file_drift(
 def relocked(
     lockfile: Lockfile, seen: Mapping[str, LockedServer], configured: Collection[str]
 ) -> Lockfile:
-    """Accept everything that was seen; servers that could not be asked stay as they were."""
+    """Accept all listed servers; those that could not be listed stay unchanged."""
     kept = {name: one for name, one in lockfile.servers.items() if name in configured}
     return Lockfile({**kept, **seen})
 
@@ -56,7 +56,7 @@ def _with_tool(server: str, tool: str, before: LockedServer, now: LockedServer) 
     drift = server_drift(server, before, now)
     meant = [one for one in drift if tool in (one.tool, one.other) and one.tool is not None]
     for one in meant:
-        # A tool that goes by another name is taken over whole: the old name and the new one.
+        # A renamed tool is updated under both names.
         for name in filter(None, (one.tool, one.other)):
             before = before.with_tool(name, now.tools.get(name))
     return before

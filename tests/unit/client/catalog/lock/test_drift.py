@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from plait.client.catalog.lock.drift import Drift, server_drift
-from plait.client.catalog.lock.guard import Verdict
+from plait.client.catalog.lock.guard import LockCheck
 from tests.unit.client.catalog.lock.tools import locked, schemas, shuffled, tool
 
 READ = tool("read_note", "Read one note of a customer by its id.", read_only_hint=True)
@@ -193,7 +193,7 @@ def test_another_server_is_named_and_another_version_blocks_nothing(
     identity: dict[str, str], text: str, blocked: bool
 ) -> None:
     found = drift_between([READ], [READ], **identity)
-    verdict = Verdict("shop", tuple(found), blocks=True, locked=frozenset({"read_note"}))
+    verdict = LockCheck("shop", tuple(found), blocks=True, locked=frozenset({"read_note"}))
 
     assert [one.text for one in found] == [text]
     assert (verdict.refusal("read_note") is not None) is blocked
@@ -205,7 +205,7 @@ def test_a_refusal_quotes_nothing_that_the_server_wrote() -> None:
         description=lure, schema={"type": "object", "properties": {lure: {"type": "string"}}}
     )
     found = drift_between([tool()], [after])
-    verdict = Verdict("shop", tuple(found), blocks=True, locked=frozenset({"pay"}))
+    verdict = LockCheck("shop", tuple(found), blocks=True, locked=frozenset({"pay"}))
 
     refusal = verdict.refusal("pay")
 
@@ -219,16 +219,16 @@ def test_a_refusal_quotes_nothing_that_the_server_wrote() -> None:
 def test_only_what_is_locked_and_unchanged_may_be_used() -> None:
     after = [named(READ, "fetch"), tool("pay", "Something else."), tool("more", "One more tool.")]
     found = drift_between([READ, tool()], after)
-    verdict = Verdict("shop", tuple(found), True, frozenset({"read_note", "pay"}))
+    verdict = LockCheck("shop", tuple(found), True, frozenset({"read_note", "pay"}))
 
     for name in ("read_note", "fetch", "pay", "more", "never_listed"):
         assert verdict.refusal(name) is not None
-    assert Verdict("shop", tuple(found)).refusal("pay") is None
+    assert LockCheck("shop", tuple(found)).refusal("pay") is None
 
 
 def test_a_server_that_was_never_locked_offers_nothing() -> None:
     found = server_drift("shop", None, locked(READ))
-    verdict = Verdict("shop", tuple(found), blocks=True)
+    verdict = LockCheck("shop", tuple(found), blocks=True)
 
     assert [one.text for one in found] == ["the server is not in the lockfile"]
     assert "plait lock --update shop" in str(verdict.refusal("read_note"))
