@@ -45,6 +45,8 @@ from plait.client.config.servers import WebSocketServer as WebSocketServer
 from plait.client.connections.server_info import ServerInfo as ServerInfo
 from plait.client.connections.status import ServerStatus as ServerStatus
 from plait.client.connections.status import Status as Status
+from plait.client.options import ClientOptions as ClientOptions
+from plait.client.options import ToolboxOptions as ToolboxOptions
 from plait.client.resource_watch import ResourceUpdate as ResourceUpdate
 from plait.client.resource_watch import ResourceWatch as ResourceWatch
 from plait.client.server_handle import ServerHandle as ServerHandle

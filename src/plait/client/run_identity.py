@@ -72,7 +72,7 @@ def thread_of(run: Run | None) -> str | None:
     return None if thread is None else str(thread)
 
 
-def mark_of(run: Run | None) -> RunIdentity | None:
+def run_identity_of(run: Run | None) -> RunIdentity | None:
     """Return the run and conversation of a call; `None` if it has neither."""
     key, thread = (run or {}).get("run_id"), thread_of(run)
     return None if key is None and thread is None else RunIdentity(key=key, thread=thread)

@@ -70,7 +70,7 @@ class _Resource:
         self.unused = asyncio.Event()
         """Set when the last subscription has ended."""
         self.unsubscribed = asyncio.Event()
-        """Set after the server was told to unsubscribe."""
+        """Set after the server got the request to unsubscribe."""
         self.session: Session | None = None
         """The session in which a handshake-era server sends notifications."""
 
@@ -212,7 +212,7 @@ class Subscriptions:
         resource.session = session
         seconds = connection.server.timeouts.list_seconds
         await connection.request(
-            partial(_subscribe, uri=resource.uri),
+            partial(_set_subscribed, uri=resource.uri, subscribed=True),
             Deadline(seconds, setting="list_timeout"),
             method="resources/subscribe",
         )
@@ -227,7 +227,7 @@ class Subscriptions:
         try:
             async with asyncio.timeout(seconds):
                 with session.borrowed() as client:
-                    await _unsubscribe(client, resource.uri)
+                    await _set_subscribed(client, resource.uri, subscribed=False)
         except Exception as error:  # noqa: BLE001  # boundary: updates are not needed any more
             logger.debug("%s: still subscribed: %s", resource.server, error)
 
@@ -259,13 +259,10 @@ async def _listen(client: Client, resource: _Resource) -> None:
         logger.debug("%s: the subscription stream was lost", resource.server)
 
 
-async def _subscribe(client: Client, uri: str) -> None:
+async def _set_subscribed(client: Client, uri: str, *, subscribed: bool) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MCPDeprecationWarning)
-        await client.session.subscribe_resource(uri)  # pyright: ignore[reportDeprecated]
-
-
-async def _unsubscribe(client: Client, uri: str) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", MCPDeprecationWarning)
-        await client.session.unsubscribe_resource(uri)  # pyright: ignore[reportDeprecated]
+        if subscribed:
+            await client.session.subscribe_resource(uri)  # pyright: ignore[reportDeprecated]
+        else:
+            await client.session.unsubscribe_resource(uri)  # pyright: ignore[reportDeprecated]

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
 import mcp_types as types
@@ -47,7 +46,7 @@ from plait.client.options import (
     warn_about_unused,
 )
 from plait.client.resource_watch import ResourceWatch
-from plait.client.run_identity import Run, mark_of
+from plait.client.run_identity import Run, run_identity_of
 from plait.client.runtime import Listed, Runtime
 from plait.client.subscriptions import Subscription
 from plait.errors import ConnectError, PlaitError
@@ -121,24 +120,14 @@ class Toolbox:
         await self._lifecycle.use_current_loop()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
 
     def __enter__(self) -> Self:
         self._lifecycle.check_open()
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.close()
 
     async def aclose(self) -> None:
@@ -356,7 +345,7 @@ class Toolbox:
             on_elicitation=on_elicitation,
             on_approval=on_approval,
             access=await self.calls.access_for(server, run),
-            run=mark_of(run),
+            run=run_identity_of(run),
         )
         return await self.calls.run(call, reader=reader)
 
@@ -387,7 +376,11 @@ class Toolbox:
         known = server in self.config.servers
         access = await self.calls.access_for(server, run) if server and known else None
         call = ToolCall(
-            server=OWN_SERVER, tool=tool, arguments=arguments, access=access, run=mark_of(run)
+            server=OWN_SERVER,
+            tool=tool,
+            arguments=arguments,
+            access=access,
+            run=run_identity_of(run),
         )
         return await self.calls.read_more(call, reader=reader)
 

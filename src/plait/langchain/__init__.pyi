@@ -23,6 +23,7 @@ from plait.langchain.client.resources import (
 from plait.langchain.client.resources import get_mcp_resource as get_mcp_resource
 from plait.langchain.client.resources import load_mcp_resources as load_mcp_resources
 from plait.langchain.client.sessions import create_session as create_session
+from plait.langchain.client.settings import LangChainOptions as LangChainOptions
 from plait.langchain.client.spec import AgentSpec as AgentSpec
 from plait.langchain.client.spec import create_agent as create_agent
 from plait.langchain.client.to_fastmcp import to_fastmcp as to_fastmcp
