@@ -1,5 +1,4 @@
 from plait.agents.agent_run import AgentRun as AgentRun
-from plait.agents.base_agent import BaseAgent as BaseAgent
 from plait.agents.config import AgentConfig as AgentConfig
 from plait.agents.engines.claude_agent_sdk.messages import messages_from_sdk as messages_from_sdk
 from plait.agents.engines.claude_agent_sdk.messages import (
@@ -35,6 +34,7 @@ from plait.agents.middleware_config import ToolRetryConfig as ToolRetryConfig
 from plait.agents.model_config import ModelConfig as ModelConfig
 from plait.agents.port import AgentCapabilities as AgentCapabilities
 from plait.agents.port import AgentPort as AgentPort
+from plait.agents.port import BaseAgent as BaseAgent
 from plait.agents.port import StaticTool as StaticTool
 from plait.agents.recording import RunObserver as RunObserver
 from plait.agents.recording import recorder_for as recorder_for

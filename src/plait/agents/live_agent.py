@@ -9,10 +9,9 @@ from typing import Any, ClassVar, Final, Literal
 
 from plait._support.causes import without_secrets
 from plait.agents.agent_run import AgentRun
-from plait.agents.base_agent import BaseAgent
 from plait.agents.config import AgentConfig
 from plait.agents.model_config import ModelConfig
-from plait.agents.port import StaticTool
+from plait.agents.port import BaseAgent, StaticTool
 from plait.agents.recording import RunObserver, recorder_for
 from plait.agents.result import AgentResult, result_from_trace
 from plait.agents.servers import AgentServers

@@ -45,7 +45,6 @@ class EngineSpec:
     """The value of `ModelConfig.interface` that selects it."""
 
     description: str = ""
-
     agent_factory: str | Callable[[ModelConfig], AgentPort] | None = None
     """A function or class, or its path: `package.module:Name`."""
 
@@ -65,7 +64,6 @@ class EngineSpec:
     """The engine that runs the model, if it is another one."""
 
     supports_mcp: bool = True
-
     supports_tools: bool = True
 
     def availability(self) -> EngineAvailability:

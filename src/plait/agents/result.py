@@ -14,7 +14,6 @@ class AgentResult:
     """The answer of an agent, with the steps that led to it."""
 
     final_response: str
-
     raw_trace: str
     """The messages of the model and the tools, as one text."""
 
@@ -22,7 +21,6 @@ class AgentResult:
     """The same messages, without those of user and system."""
 
     usage: UsageMetadata
-
     turns: int
     """How often the model answered."""
 

@@ -10,8 +10,8 @@ from plait.traces.events import ToolReturned as ToolReturned
 from plait.traces.events import TraceEvent as TraceEvent
 from plait.traces.events import Turn as Turn
 from plait.traces.file import TraceFile as TraceFile
-from plait.traces.final_message import extract_final_ai_message as extract_final_ai_message
-from plait.traces.final_message import prepare_evaluation_input as prepare_evaluation_input
+from plait.traces.file import read_trace as read_trace
+from plait.traces.file import read_traces as read_traces
 from plait.traces.markdown import trace_to_markdown as trace_to_markdown
 from plait.traces.messages.content import Content as Content
 from plait.traces.messages.content import ContentType as ContentType
@@ -30,9 +30,9 @@ from plait.traces.messages.usage import UsageMetadata as UsageMetadata
 from plait.traces.metrics import AgentMetrics as AgentMetrics
 from plait.traces.metrics import extract_agent_metrics as extract_agent_metrics
 from plait.traces.raw import TraceFormatConfig as TraceFormatConfig
+from plait.traces.raw import extract_final_ai_message as extract_final_ai_message
 from plait.traces.raw import messages_to_raw_trace as messages_to_raw_trace
-from plait.traces.read import read_trace as read_trace
-from plait.traces.read import read_traces as read_traces
+from plait.traces.raw import prepare_evaluation_input as prepare_evaluation_input
 from plait.traces.recorder import Recorder as Recorder
 from plait.traces.recorder import hash_question as hash_question
 from plait.traces.trace import Trace as Trace

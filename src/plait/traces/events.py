@@ -24,7 +24,6 @@ class TraceEvent:
     """The fields of every event."""
 
     kind: ClassVar[str]
-
     run: str
     """The id of its run; a file may contain several."""
 
@@ -46,7 +45,6 @@ class RunStarted(TraceEvent):
     """A run began."""
 
     kind: ClassVar[str] = "run"
-
     interface: str
     model: str | None = None
     messages: tuple[Message, ...] = ()
@@ -74,7 +72,6 @@ class Turn(TraceEvent):
     """A model answered."""
 
     kind: ClassVar[str] = "turn"
-
     number: int
     """From 1."""
 
@@ -89,7 +86,6 @@ class ToolCalled(TraceEvent):
     """A tool is about to be called."""
 
     kind: ClassVar[str] = "tool_call"
-
     call_id: str
     name: str
     """The name for the model."""
@@ -106,7 +102,6 @@ class ToolReturned(TraceEvent):
     """A tool returned a result, or its call failed."""
 
     kind: ClassVar[str] = "tool_result"
-
     call_id: str
     name: str
     server: str | None = None
@@ -125,7 +120,6 @@ class Retried(TraceEvent):
     """A call is retried."""
 
     kind: ClassVar[str] = "retry"
-
     server: str
     tool: str
     attempt: int
@@ -141,7 +135,6 @@ class Healed(TraceEvent):
     """A lost server is connected again."""
 
     kind: ClassVar[str] = "heal"
-
     server: str
     reason: str | None = None
     """Why the connection was lost."""
@@ -155,7 +148,6 @@ class Elicited(TraceEvent):
     """A server sent an elicitation."""
 
     kind: ClassVar[str] = "elicitation"
-
     server: str
     question: str
     action: Action | None = None
@@ -168,7 +160,6 @@ class RunFailed(TraceEvent):
     """An error ended the run."""
 
     kind: ClassVar[str] = "failure"
-
     error: str
     """The class of the error."""
 
@@ -181,7 +172,6 @@ class RunEnded(TraceEvent):
     """The run ended; a run that was killed has no such event."""
 
     kind: ClassVar[str] = "end"
-
     status: Status
     final_response: str
     turns: int

@@ -28,14 +28,11 @@ class AgentMetrics:
     """The number of tool results."""
 
     tools_used: list[str] = field(default_factory=list[str])
-
     tool_call_counts: dict[str, int] = field(default_factory=dict[str, int])
-
     suspect_failed_tool_calls: int = 0
     """Results that are errors, or contain words of errors."""
 
     suspect_failed_tools: list[str] = field(default_factory=list[str])
-
     limit_reached: bool = False
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""The raw trace: messages as one text, each below a header line."""
+"""The raw trace: messages as one text, each below a header line, and its final answer."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -15,29 +15,23 @@ TIMEOUT_NOTE: Final = "[Note: Agent timed out - partial response shown]"
 
 CALLS_HEADER: Final = "Tool Calls:"
 
+_NOT_AN_AI_MESSAGE = "Last message in trace is not an AI message"
+_NO_TEXT = "Final AI message has no text content (only tool calls)"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceFormatConfig:
     """The format of a raw trace; other tools expect the defaults."""
 
     assistant_header: str = "--- AI Message ---"
-
     tool_header_template: str = "--- Tool Message (call_id: {call_id}) ---"
-
     user_header: str = "--- Human Message ---"
-
     system_header: str = "--- System Message ---"
-
     thinking_header: str = "--- Thinking ---"
-
     message_separator: str = "\n\n"
-
     include_tool_calls: bool = True
-
     include_user_messages: bool = False
-
     include_system_messages: bool = False
-
     tool_call_format: Literal["inline", "json"] = "inline"
     """Arguments as Python literals, or as indented JSON."""
 
@@ -96,3 +90,55 @@ def _calls(calls: list[ToolUseContent], config: TraceFormatConfig) -> Iterator[s
 
 def _block(header: str, text: str) -> str:
     return f"{header}\n{text}" if text else header
+
+
+def extract_final_ai_message(trace: str | Sequence[Message]) -> tuple[str | None, str | None]:
+    """Return the text of the last model message, or `None` and the reason.
+
+    A text without headers is the answer itself.
+    """
+    return _in_text(trace) if isinstance(trace, str) else _in_messages(trace)
+
+
+def prepare_evaluation_input(
+    raw_trace: str | Sequence[Message], use_full_trace: bool
+) -> tuple[str | Sequence[Message], str | None]:
+    """Return the input for grading, the whole trace or its last message, and an error."""
+    if use_full_trace:
+        return raw_trace, None
+    text, error = extract_final_ai_message(raw_trace)
+    if text is None:
+        return raw_trace, f"Failed to extract final AI message: {error}"
+    return text, None
+
+
+def _in_messages(messages: Sequence[Message]) -> tuple[str | None, str | None]:
+    if not messages:
+        return None, "Empty message list"
+    last = messages[-1]
+    if last.role is not Role.ASSISTANT:
+        return None, _NOT_AN_AI_MESSAGE
+    text = last.text.strip()
+    return (text, None) if text else (None, _NO_TEXT)
+
+
+def _in_text(trace: str) -> tuple[str | None, str | None]:
+    if not trace.strip():
+        return None, "Empty or whitespace-only trace"
+    lines = trace.strip().split("\n")
+    headers = [number for number, line in enumerate(lines) if _is_header(line)]
+    if not headers:
+        return trace.strip(), None
+    last = headers[-1]
+    if lines[last].strip() != DEFAULT_FORMAT.assistant_header:
+        return None, _NOT_AN_AI_MESSAGE
+    text = "\n" + "\n".join(lines[last + 1 :])
+    for note in (LIMIT_NOTE, TIMEOUT_NOTE):
+        text = text.removesuffix(note)
+    text = text.partition(f"\n{CALLS_HEADER}")[0].strip()
+    return (text, None) if text else (None, _NO_TEXT)
+
+
+def _is_header(line: str) -> bool:
+    line = line.rstrip()
+    return line.startswith("--- ") and line.endswith(" ---")

@@ -31,9 +31,7 @@ class Trace:
     """The events of one run, in order."""
 
     run: str
-
     events: tuple[TraceEvent, ...]
-
     damaged: int = 0
     """Invalid lines of the file; a killed run may leave one."""
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from plait.cli import main
 from plait.testing import OpenAIServer, free_port
-from plait.traces.read import read_trace, read_traces
+from plait.traces.file import read_trace, read_traces
 
 from .test_interrupt import wait_until
 

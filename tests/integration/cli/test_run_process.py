@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from plait.traces.read import read_trace
+from plait.traces.file import read_trace
 
 from .conftest import Plait
 from .test_interrupt import wait_until

@@ -6,8 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from plait.agents.choose_model import ModelChoice, ModelEnvironment, ModelRequest, choose_model
-from plait.agents.model_names import named_model
+from plait.agents.choose_model import (
+    ModelChoice,
+    ModelEnvironment,
+    ModelRequest,
+    choose_model,
+    named_model,
+)
 from plait.errors import ConfigError
 from plait.models.endpoints import Endpoint
 

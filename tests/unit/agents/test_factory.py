@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from plait.agents.base_agent import BaseAgent
 from plait.agents.config import AgentConfig
 from plait.agents.factory import close_all_agents, get_agent
 from plait.agents.model_config import ModelConfig
-from plait.agents.port import AgentCapabilities, AgentPort, StaticTool
+from plait.agents.port import AgentCapabilities, AgentPort, BaseAgent, StaticTool
 from plait.agents.registry import REGISTRY, EngineAvailability, EngineRegistry, EngineSpec
 from plait.agents.result import AgentResult
 from plait.agents.servers import AgentServers
@@ -173,9 +172,7 @@ def test_what_is_no_agent_is_refused() -> None:
 
 
 def test_a_name_that_is_missing_in_its_module_is_said() -> None:
-    registry = _registry(
-        EngineSpec(name="acme", agent_factory="plait.agents.base_agent:NoSuchAgent")
-    )
+    registry = _registry(EngineSpec(name="acme", agent_factory="plait.agents.port:NoSuchAgent"))
 
     with pytest.raises(EngineUnavailableError, match="NoSuchAgent"):
         get_agent(_config("acme"), registry=registry)

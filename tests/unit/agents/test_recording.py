@@ -11,8 +11,8 @@ from plait._support.redact import Redactor
 from plait.agents.config import AgentConfig
 from plait.agents.recording import recorder_for
 from plait.traces.events import TraceEvent
+from plait.traces.file import read_trace
 from plait.traces.messages.message import Message
-from plait.traces.read import read_trace
 
 
 def _stopped_by(error: BaseException, path: Path) -> None:

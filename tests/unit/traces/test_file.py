@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.errors import TraceFormatError
-from plait.traces.file import TraceFile
+from plait.traces.file import TraceFile, read_trace, read_traces, traces_from_bytes
 from plait.traces.messages.message import Message
-from plait.traces.read import read_trace, read_traces, traces_from_bytes
 from plait.traces.recorder import Recorder
 from tests.unit.traces.runs import Lines, begun
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from plait.traces.final_message import extract_final_ai_message, prepare_evaluation_input
 from plait.traces.messages.content import TextContent, ThinkingContent, ToolUseContent
 from plait.traces.messages.message import Message, Role
 from plait.traces.metrics import extract_agent_metrics
-from plait.traces.raw import TraceFormatConfig, messages_to_raw_trace, with_note
+from plait.traces.raw import (
+    TraceFormatConfig,
+    extract_final_ai_message,
+    messages_to_raw_trace,
+    prepare_evaluation_input,
+    with_note,
+)
 from tests.unit.traces.runs import begun
 
 MESSAGES = [

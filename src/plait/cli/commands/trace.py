@@ -78,7 +78,7 @@ def show(file: str, run: str | None, full: bool, as_json: bool) -> None:
 
     A run that was killed is shown up to its last event.
     """
-    from plait.traces.read import read_trace
+    from plait.traces.file import read_trace
 
     recorded = read_trace(file, run)
     if as_json:
@@ -115,7 +115,7 @@ def diff(
     Exits with code 1 if they differ.
     """
     from plait.traces.compare import differences
-    from plait.traces.read import read_trace
+    from plait.traces.file import read_trace
 
     lines = differences(read_trace(file, run), read_trace(other, other_run), names=(file, other))
     if as_json:
@@ -143,7 +143,7 @@ def export(file: str, run: str | None, kind: str, output: str | None) -> None:
 
     "raw" is the plain text for graders; "messages", "events" and "metrics" are JSON.
     """
-    from plait.traces.read import read_trace
+    from plait.traces.file import read_trace
 
     document = _document(read_trace(file, run), kind)
     if output:
@@ -172,7 +172,7 @@ def _document(recorded: Trace, kind: str) -> str:
 
 
 def _runs_at(path: Path) -> list[tuple[str, Trace]]:
-    from plait.traces.read import read_traces
+    from plait.traces.file import read_traces
 
     if not path.is_dir():
         return [(str(path), run) for run in read_traces(path)]

@@ -26,7 +26,6 @@ class TextContent:
     """A text."""
 
     text: str
-
     type: ClassVar[ContentType] = ContentType.TEXT
 
 
@@ -38,9 +37,7 @@ class ToolUseContent:
     """The id that links the result to the call."""
 
     name: str
-
     input: dict[str, Any] = field(default_factory=dict[str, Any])
-
     type: ClassVar[ContentType] = ContentType.TOOL_USE
 
 
@@ -49,11 +46,8 @@ class ToolResultContent:
     """The result of a tool, as text."""
 
     tool_use_id: str
-
     content: str
-
     is_error: bool = False
-
     type: ClassVar[ContentType] = ContentType.TOOL_RESULT
 
 
@@ -62,7 +56,6 @@ class ThinkingContent:
     """The thinking of a model before its answer."""
 
     thinking: str
-
     signature: str | None = None
     """The signature of the provider, which it requires to accept the thinking again."""
 

@@ -32,9 +32,7 @@ class Message:
     """A message with its content blocks."""
 
     role: Role
-
     content: list[Content]
-
     usage_metadata: Mapping[str, Any] | None = None
     """The usage of the model for this message, if the provider reported it."""
 

@@ -14,13 +14,9 @@ class UsageMetadata:
     """Tokens and cost of a turn or a run, as the provider reported them."""
 
     input_tokens: int = 0
-
     output_tokens: int = 0
-
     total_tokens: int = 0
-
     cost_usd: float | None = None
-
     cache_read_tokens: int | None = None
     """Input tokens from the cache of the provider; `None` if it does not report them."""
 

@@ -49,7 +49,6 @@ class _Decision:
     """The answer of a person to an approval request."""
 
     request: ApprovalRequest
-
     answer: object
 
 

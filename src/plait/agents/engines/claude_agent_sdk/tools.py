@@ -41,9 +41,7 @@ class CliTool:
     """A tool of the run, with its server and name for the command line."""
 
     server: str
-
     tool: str
-
     run_tool: RunTool
 
     @property

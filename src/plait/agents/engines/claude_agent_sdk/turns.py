@@ -43,13 +43,9 @@ class _Answer:
     """An answer of the model that is not complete yet."""
 
     message_id: str | None
-
     model: str | None = None
-
     content: list[Content] = field(default_factory=list[Content])
-
     usage: dict[str, Any] = field(default_factory=dict[str, Any])
-
     stop_reason: str | None = None
 
 

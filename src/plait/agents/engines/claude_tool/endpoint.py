@@ -27,9 +27,7 @@ class AnthropicEndpoint:
     """A URL, with its credentials."""
 
     base_url: str
-
     api_key: str | None = field(default=None, repr=False)
-
     auth_token: str | None = field(default=None, repr=False)
 
     @classmethod

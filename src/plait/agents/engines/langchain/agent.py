@@ -24,10 +24,10 @@ from plait.agents.agent_run import AgentRun
 from plait.agents.config import AgentConfig
 from plait.agents.engines.langchain.chat_models import (
     ChatModels,
+    failure_of_model,
     import_provider,
     provider_and_name,
 )
-from plait.agents.engines.langchain.failures import failure_of_model
 from plait.agents.engines.langchain.messages import messages_to_langchain, usage_from_langchain
 from plait.agents.engines.langchain.middleware import build_agent_middleware
 from plait.agents.engines.langchain.tools import HOOKS, LangChainTools, takes_images

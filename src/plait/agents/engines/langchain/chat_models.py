@@ -1,4 +1,4 @@
-"""The chat models of a run: created from a `ModelConfig`, and closed after the run."""
+"""The chat models of a run, created from a `ModelConfig`, and their failures."""
 
 from __future__ import annotations
 
@@ -9,14 +9,23 @@ from typing import Any, cast
 
 import httpx2
 from langchain.chat_models import init_chat_model
+from langchain_core.exceptions import ModelConnectionError, ModelTimeoutError
 from langchain_core.language_models import BaseChatModel
 from pydantic import SecretStr
 
+from plait._support.causes import without_secrets
+from plait._support.redact import Redactor
 from plait.agents.anthropic_api import anthropic_url
 from plait.agents.engines.langchain.scripted_model import scripted_model
 from plait.agents.model_config import ModelConfig
-from plait.errors import ConfigError, EngineUnavailableError
-from plait.models.endpoints import endpoint_fault, is_loopback, provider_client, with_version
+from plait.errors import AgentExecutionError, ConfigError, EngineUnavailableError
+from plait.models.endpoints import (
+    endpoint_fault,
+    is_loopback,
+    origin_of,
+    provider_client,
+    with_version,
+)
 
 OPENROUTER_URL = "https://openrouter.ai/api/v1"
 
@@ -35,6 +44,12 @@ _SDK_SECONDS = 600.0
 
 _NO_KEY = "none"
 """Sent to endpoints on this machine that need no key: the SDKs require one."""
+
+
+_UNAUTHORIZED = (401, 403)
+_NOT_FOUND = 404
+_TOO_MANY = 429
+_SERVER_ERROR = 500
 
 
 def provider_and_name(config: ModelConfig, name: str | None = None) -> tuple[str | None, str]:
@@ -218,3 +233,41 @@ def _missing(provider: str | None, error: ImportError) -> EngineUnavailableError
     else:
         text = str(error)
     return EngineUnavailableError(text, "missing_package")
+
+
+def failure_of_model(
+    error: Exception, config: ModelConfig, redact: Redactor
+) -> AgentExecutionError:
+    """Create the redacted error that ends a run; raise it outside of the handler."""
+    excerpt = redact.excerpt(str(error) or type(error).__name__)
+    status = getattr(error, "status_code", None)
+    advice = _advice(error, status if isinstance(status, int) else None, config)
+    text = f"{config.interface}: {config.model_name}: {advice}: {type(error).__name__}: {excerpt}"
+    failure = AgentExecutionError(text, status=status if isinstance(status, int) else None)
+    failure.__cause__ = error
+    without_secrets(failure, redact)
+    return failure
+
+
+def _advice(error: Exception, status: int | None, config: ModelConfig) -> str:
+    where = _where(config)
+    if status in _UNAUTHORIZED:
+        return f"{where} rejects the key: check {key_names(config)}"
+    if status == _NOT_FOUND:
+        return f"{where} does not know the model, or the URL is wrong: check model_name"
+    if status == _TOO_MANY:
+        return f"{where} limits the rate, or the quota is used up: wait, or raise max_retries"
+    if status is not None and status >= _SERVER_ERROR:
+        return f"{where} failed: try again later"
+    if status is not None:
+        return f"{where} rejects the request"
+    if isinstance(error, TimeoutError | ModelTimeoutError):
+        return f"{where} did not answer in time: raise request_timeout"
+    if isinstance(error, ConnectionError | ModelConnectionError):
+        return f"no answer from {where}: check the URL, and whether it runs"
+    return "the run failed"
+
+
+def _where(config: ModelConfig) -> str:
+    url = base_url_of(config)
+    return "the provider" if url is None else origin_of(url)

@@ -14,14 +14,13 @@ from typing import Any, Self, cast
 
 from plait.agents.result import AgentResult, result_from_trace
 from plait.errors import ManualTraceError, ManualTraceNotFoundError
-from plait.traces.final_message import extract_final_ai_message
+from plait.traces.file import read_traces
 from plait.traces.messages.from_langchain import message_from_any
 from plait.traces.messages.lists import without_prompts
 from plait.traces.messages.message import Message
 from plait.traces.messages.usage import UsageMetadata
 from plait.traces.metrics import extract_agent_metrics
-from plait.traces.raw import messages_to_raw_trace
-from plait.traces.read import read_traces
+from plait.traces.raw import extract_final_ai_message, messages_to_raw_trace
 from plait.traces.recorder import hash_question
 from plait.traces.trace import Trace
 

@@ -103,5 +103,5 @@ Done.\
     assert harmonize_agent_response(
         messages, TraceFormatConfig(include_user_messages=True)
     ).startswith("--- Human Message ---\nGo on.")
-    with pytest.raises(ValueError, match="no kind of message"):
+    with pytest.raises(ValueError, match="not a message type"):
         harmonize_agent_response({"output": 1})

@@ -24,11 +24,10 @@ from plait.agents.port import AgentPort, StaticTool
 from plait.agents.result import AgentResult, result_from_trace
 from plait.errors import ManualEngineError, ManualTraceError, ManualTraceNotFoundError
 from plait.traces.events import TraceEvent
-from plait.traces.file import TraceFile
+from plait.traces.file import TraceFile, read_trace
 from plait.traces.messages.content import ThinkingContent, ToolUseContent
 from plait.traces.messages.message import Message
 from plait.traces.messages.usage import UsageMetadata
-from plait.traces.read import read_trace
 from plait.traces.recorder import Recorder, hash_question
 
 QUESTION = "What is 2 + 2?"
