@@ -35,7 +35,7 @@ from plait.client.transports.open import open_transport
 from plait.client.transports.wire import Wire, watched_exchanges
 from plait.errors import BlockingCallError, ClientClosedError
 from plait.langchain.tools.callbacks import MCPCallbacks
-from plait.langchain.tools.caller import BasicCaller
+from plait.langchain.tools.caller import Caller
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -121,7 +121,7 @@ class _BareSession:
         return await self.session.list_tools(params=params)
 
 
-class SessionCaller(BasicCaller):
+class SessionCaller(Caller):
     """Calls tools over a session that the user manages, without reconnects and retries."""
 
     def __init__(self, session: AnySession, name: str) -> None:

@@ -21,17 +21,22 @@ T = TypeVar("T")
 
 
 class Caller(Protocol):
-    """What makes the calls of tools: a toolbox, or a session that the user manages."""
+    """What makes the calls of tools: a toolbox, or a session that the user manages.
+
+    A subclass without credentials by run, overrides or budgets inherits methods that do nothing.
+    """
 
     async def access_for(
         self, server: str, run: Mapping[str, Any] | None, access: CallerCredentials | None = None
     ) -> CallerCredentials | None:
         """Return the credentials of a run on a server; explicit credentials win."""
-        ...
+        del server, run
+        return access
 
     async def apply_overrides(self, call: ToolCall, *, context: object) -> ToolCall:
         """Apply the overrides of the tool to the call."""
-        ...
+        del context
+        return call
 
     async def execute(self, call: ToolCall) -> ToolResult:
         """Make the call."""
@@ -41,7 +46,8 @@ class Caller(Protocol):
         self, result: ToolResult, call: ToolCall, *, reader: str = READ_MORE
     ) -> ToolResult:
         """Return the result, shortened if it is over the budget of the call."""
-        ...
+        del call, reader
+        return result
 
     async def read_resource(
         self, server: str, uri: str, *, access: CallerCredentials | None = None
@@ -56,41 +62,23 @@ class Caller(Protocol):
         ...
 
 
-class BasicCaller:
-    """The part of a caller that has no credentials by run, overrides or budgets."""
-
-    async def access_for(
-        self, server: str, run: Mapping[str, Any] | None, access: CallerCredentials | None = None
-    ) -> CallerCredentials | None:
-        """Return the explicit credentials."""
-        del server, run
-        return access
-
-    async def apply_overrides(self, call: ToolCall, *, context: object) -> ToolCall:
-        """Return the call unchanged."""
-        del context
-        return call
-
-    async def bounded(
-        self, result: ToolResult, call: ToolCall, *, reader: str = READ_MORE
-    ) -> ToolResult:
-        """Return the result unchanged."""
-        del call, reader
-        return result
-
-
-class ToolboxCaller(BasicCaller):
+class ToolboxCaller(Caller):
     """Base of callers whose tools are answered by the toolbox itself, not by a server."""
 
     def __init__(self, toolbox: Toolbox) -> None:
         self._toolbox = toolbox
-        self.run_blocking = toolbox.run_blocking
 
     async def read_resource(
         self, server: str, uri: str, *, access: CallerCredentials | None = None
     ) -> types.ReadResourceResult:
         """Read a resource."""
         return await self._toolbox.read_resource(server, uri, access=access)
+
+    def run_blocking(
+        self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run a coroutine function in the loop of the toolbox, and block until it is done."""
+        return self._toolbox.run_blocking(work, *args, **kwargs)
 
 
 async def checked_arguments(

@@ -20,7 +20,7 @@ from plait.client.catalog.tool import Tool
 from plait.client.config.policy import Policy
 from plait.client.connections.credentials import CallerCredentials
 from plait.errors import AuthRequiredError, InputNeededError
-from plait.langchain.tools.caller import BasicCaller
+from plait.langchain.tools.caller import Caller
 from plait.langchain.tools.content import ToolOutput
 from plait.langchain.tools.interceptors import Handler, MCPToolCallRequest
 from plait.langchain.tools.runner import (
@@ -37,7 +37,7 @@ APPROVE = {"decision": "approve"}
 REJECT = {"decision": "reject"}
 
 
-class Server(BasicCaller):
+class Server(Caller):
     """A caller whose policy asks, and whose server may want a login before or after that."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.tool import Tool
 from plait.client.connections.credentials import CallerCredentials
 from plait.client.transports.repair import repair_result
-from plait.langchain.tools.caller import BasicCaller
+from plait.langchain.tools.caller import Caller
 from plait.langchain.tools.content import ToolOutput
 from plait.langchain.tools.runner import Invocation, RunnerSettings, ToolRunner
 
@@ -24,7 +24,7 @@ PENDING = {"type": "resource", "resource": {"uri": "docs://a"}}
 """An embedded resource of which the server sends only the URI."""
 
 
-class Servers(BasicCaller):
+class Servers(Caller):
     """A caller whose calls are answered by the main server or by its fallback."""
 
     def __init__(self, answers: str) -> None:

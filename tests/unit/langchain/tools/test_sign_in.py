@@ -17,7 +17,7 @@ from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.tool import Tool
 from plait.client.connections.credentials import CallerCredentials
 from plait.errors import AuthRequiredError, ForbiddenError, InputNeededError, PlaitError
-from plait.langchain.tools.caller import BasicCaller
+from plait.langchain.tools.caller import Caller
 from plait.langchain.tools.content import ToolOutput
 from plait.langchain.tools.runner import (
     Invocation,
@@ -32,7 +32,7 @@ RETRY = {"action": "retry"}
 ANSWER = {"responses": {"q": {"action": "accept", "content": {"text": "blue"}}}}
 
 
-class Server(BasicCaller):
+class Server(Caller):
     """A caller whose server asks for a login, a question, or both."""
 
     def __init__(self) -> None:
