@@ -23,7 +23,7 @@ from plait.client.config.read import ClientConfig, ConfigSource, read_options
 from plait.client.connections.credentials import CallerCredentials
 from plait.client.connections.server_info import ServerInfo
 from plait.client.connections.status import Status
-from plait.client.options import CLIENT_OPTIONS
+from plait.client.options import CLIENT_OPTIONS, ToolPatterns
 from plait.client.resource_watch import ResourceWatch
 from plait.client.runtime import Listed
 from plait.client.server_handle import ServerHandle
@@ -116,8 +116,8 @@ class MultiServerMCPClient:
         self,
         *servers: str | Sequence[str],
         server_name: str | None = None,
-        include: Any = None,
-        exclude: Any = None,
+        include: ToolPatterns | None = None,
+        exclude: ToolPatterns | None = None,
         refresh: bool = False,
         profile: Profile | None = None,
         headers: Mapping[str, Any] | None = None,
@@ -173,8 +173,8 @@ class MultiServerMCPClient:
         self,
         *servers: str | Sequence[str],
         server_name: str | None = None,
-        include: Any = None,
-        exclude: Any = None,
+        include: ToolPatterns | None = None,
+        exclude: ToolPatterns | None = None,
         refresh: bool = False,
         profile: Profile | None = None,
         defer: bool = True,

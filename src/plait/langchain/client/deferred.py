@@ -17,6 +17,7 @@ from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.deferral import Split, definition_text
 from plait.client.catalog.tool import Tool
 from plait.client.connections.credentials import CallerCredentials
+from plait.client.options import ToolPatterns
 from plait.client.toolbox import Toolbox
 from plait.errors import PlaitError, ToolNotFoundError
 from plait.langchain.tools.caller import ToolboxCaller, checked_arguments, free_name
@@ -61,8 +62,8 @@ class Selection:
 
     toolbox: Toolbox
     servers: tuple[str, ...] = ()
-    include: Any = None
-    exclude: Any = None
+    include: ToolPatterns | None = None
+    exclude: ToolPatterns | None = None
     access: CallerCredentials | None = None
 
     async def list_tools(

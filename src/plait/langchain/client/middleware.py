@@ -23,6 +23,7 @@ from langgraph.types import Command
 from plait._support.sanitize import sanitize_text
 from plait.client.catalog.deferral import DeferralPlan
 from plait.client.catalog.schemas import Profile
+from plait.client.options import ToolPatterns
 from plait.errors import PlaitError
 from plait.langchain.client.client import MultiServerMCPClient
 from plait.langchain.tools.blocks import text_block
@@ -63,8 +64,8 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         client: MultiServerMCPClient,
         *,
         servers: Sequence[str] = (),
-        include: Any = None,
-        exclude: Any = None,
+        include: ToolPatterns | None = None,
+        exclude: ToolPatterns | None = None,
         profile: Profile | None = None,
         report_unavailable: bool = True,
         instructions: bool = True,
