@@ -44,7 +44,7 @@ print(json.dumps({"modules": sorted(sys.modules), "seconds": seconds}))
 """
 
 
-ROOMS = ("agents", "client", "gateway", "langchain", "traces")
+ROOMS = ("agents", "client", "gateway", "langchain", "reasoning", "traces")
 
 
 def _public_names(package: ModuleType) -> list[str]:

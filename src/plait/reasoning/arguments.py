@@ -1,4 +1,4 @@
-"""Reading the arguments of a call: types are demanded, numbers are brought into their range."""
+"""Validates tool arguments: types are strict, numbers are clamped to their range."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from plait.errors import RefusedError
 
 ParamsT = TypeVar("ParamsT", bound="Params")
 
-_LONGEST_TEXT = 100_000
-"""Characters of one text; a thought is no document."""
+_MAX_TEXT = 100_000
+"""The most characters of a text."""
 
-_LONGEST_ID = 200
+_MAX_ID = 200
 
-_MOST_PROBLEMS = 5
-"""How many of the things that are wrong are named at once."""
+_MAX_PROBLEMS = 5
+"""The most problems that an error names."""
 
 
 class Params(BaseModel):
@@ -36,14 +36,15 @@ class Params(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _drop_nulls(cls, given: object) -> object:
-        """Take a null for something left out, where it may be left out."""
-        if not isinstance(given, Mapping):
-            return given
-        found = cast("Mapping[str, object]", given)
+    def _drop_nulls(cls, arguments: object) -> object:
+        """Treat a null as omitted where the argument is optional."""
+        if not isinstance(arguments, Mapping):
+            return arguments
         required = {name for name, field in cls.model_fields.items() if field.is_required()}
         return {
-            name: value for name, value in found.items() if value is not None or name in required
+            name: value
+            for name, value in cast("Mapping[str, object]", arguments).items()
+            if value is not None or name in required
         }
 
 
@@ -54,9 +55,9 @@ def _whole(value: object) -> object:
 def _clean(text: str) -> str:
     if "\0" in text:
         raise PydanticCustomError("nul", "Text cannot hold NUL characters")
-    if len(text) > _LONGEST_TEXT:
+    if len(text) > _MAX_TEXT:
         raise PydanticCustomError(
-            "long", "Text cannot be longer than {most} characters", {"most": _LONGEST_TEXT}
+            "long", "Text cannot be longer than {most} characters", {"most": _MAX_TEXT}
         )
     return text
 
@@ -68,35 +69,41 @@ def _filled(text: str) -> str:
 
 
 def _short(text: str) -> str:
-    if len(text) > _LONGEST_ID:
+    if len(text) > _MAX_ID:
         raise PydanticCustomError(
-            "long", "Id cannot be longer than {most} characters", {"most": _LONGEST_ID}
+            "long", "Id cannot be longer than {most} characters", {"most": _MAX_ID}
         )
     return text
 
 
 Integer = Annotated[int, BeforeValidator(_whole)]
-"""An integer; 3.0 is one too."""
+"""An integer; 3.0 counts as one."""
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
 AnyText = Annotated[str, AfterValidator(_clean)]
-"""A text that may be empty."""
+"""A string that may be empty."""
 
 Text = Annotated[str, AfterValidator(_clean), AfterValidator(_filled)]
-"""A text that says something."""
+"""A string that is not blank."""
 
 Id = Annotated[str, AfterValidator(_clean), AfterValidator(_filled), AfterValidator(_short)]
 """The id of something."""
 
 
-def clamped(low: float, high: float, description: str, **facts: Any) -> Any:
-    """Describe a number that is brought into a range rather than refused.
+class SessionParams(Params):
+    """Arguments of tools that take only a session."""
 
-    The range is only advertised: pydantic's own bounds would refuse.
+    session_id: Id
+
+
+def clamped(low: float, high: float, description: str, **options: Any) -> Any:
+    """Describe a number that is clamped to a range.
+
+    The range is only advertised: pydantic's own bounds would reject other numbers.
     """
     limits: dict[str, Any] = {"minimum": low, "maximum": high}
-    return Field(description=description, json_schema_extra=limits, **facts)
+    return Field(description=description, json_schema_extra=limits, **options)
 
 
 class Adjustment(BaseModel):
@@ -109,34 +116,34 @@ class Adjustment(BaseModel):
 
 
 def read_arguments(
-    kind: type[ParamsT], given: Mapping[str, Any] | None
+    kind: type[ParamsT], arguments: Mapping[str, Any] | None
 ) -> tuple[ParamsT, dict[str, Adjustment]]:
-    """Read arguments, and say which of them were brought into their range.
+    """Return validated arguments, and those that were clamped.
 
     Raises:
-        RefusedError: Something is missing, unknown, blank or of the wrong type.
+        RefusedError: An argument is missing, unknown, blank or of the wrong type.
     """
     try:
-        read = kind.model_validate(dict(given or {}))
+        params = kind.model_validate(dict(arguments or {}))
     except ValidationError as error:
         raise _refusal(kind, error) from None
     adjusted: dict[str, Adjustment] = {}
-    return _in_range(read, "", adjusted), adjusted
+    return _clamp(params, "", adjusted), adjusted
 
 
-def _in_range(params: ParamsT, path: str, adjusted: dict[str, Adjustment]) -> ParamsT:
+def _clamp(params: ParamsT, path: str, adjusted: dict[str, Adjustment]) -> ParamsT:
     changes: dict[str, object] = {}
     for name, field in type(params).model_fields.items():
         value = getattr(params, name)
         place = f"{path}{name}"
         if isinstance(value, Params):
-            changes[name] = _in_range(value, f"{place}.", adjusted)
+            changes[name] = _clamp(value, f"{place}.", adjusted)
         elif isinstance(value, list) and any(
-            isinstance(one, Params) for one in cast("list[object]", value)
+            isinstance(item, Params) for item in cast("list[object]", value)
         ):
             changes[name] = [
-                _in_range(one, f"{place}[{index}].", adjusted)
-                for index, one in enumerate(cast("list[Params]", value))
+                _clamp(item, f"{place}[{index}].", adjusted)
+                for index, item in enumerate(cast("list[Params]", value))
             ]
         elif isinstance(value, (int, float)) and isinstance(field.json_schema_extra, dict):
             limits = cast("Mapping[str, float]", field.json_schema_extra)
@@ -165,7 +172,7 @@ _REASONS = {
 def _refusal(kind: type[Params], error: ValidationError) -> RefusedError:
     first, *others = (
         (_place(problem), _reason(kind, problem))
-        for problem in error.errors(include_url=False)[:_MOST_PROBLEMS]
+        for problem in error.errors(include_url=False)[:_MAX_PROBLEMS]
     )
     more = "".join(f"; {place} - {reason}" for place, reason in others)
     return invalid_argument(first[0], first[1] + more)
@@ -188,22 +195,22 @@ def _reason(kind: type[Params], problem: ErrorDetails) -> str:
         case "literal_error":
             expected = problem.get("ctx", {}).get("expected", "another value")
             return f"must be one of {expected}"
-        case found:
-            return _REASONS.get(found, problem["msg"])
+        case kind_of_error:
+            return _REASONS.get(kind_of_error, problem["msg"])
 
 
 def invalid_argument(field: str, reason: str) -> RefusedError:
-    """Refuse an argument."""
+    """Return the error for an invalid argument."""
     return RefusedError(f"Validation failed: {field} - {reason}")
 
 
 def session_error(reason: str) -> RefusedError:
-    """Refuse a call that does not fit its session."""
+    """Return the error for a call that does not fit its session."""
     return RefusedError(f"Session error: {reason}")
 
 
 def input_needed(parameter: str, shape: str) -> RefusedError:
-    """Ask the caller for what a model would have written."""
+    """Return the error that asks the caller for the text that a model would write."""
     return RefusedError(
         f"Input needed: {parameter} - No model is connected (backend: host), so you write this "
         f"part yourself. Call again with the same arguments and {parameter}={shape}"

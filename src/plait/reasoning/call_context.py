@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
@@ -19,7 +18,7 @@ from plait.reasoning.backends.settings import GotLimits
 from plait.reasoning.prompts import PROMPTS
 from plait.reasoning.results import ResultPart
 from plait.reasoning.storage.port import Storage
-from plait.reasoning.values import Changes, Invocation, Session, now
+from plait.reasoning.values import Branch, Changes, Invocation, Session, now
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 ResultT_co = TypeVar("ResultT_co", bound=ResultPart, covariant=True)
@@ -62,13 +61,14 @@ class CallContext:
         reply_type: type[ReplyT],
         *,
         session: Session | None = None,
-        system: Callable[[str], str] = lambda text: text,
+        system: str | None = None,
         parameter: str | None = None,
         shape: str = "",
     ) -> ReplyT:
         """Ask the model of a mode for a JSON object, and record the request.
 
-        Without a model, the caller is asked to repeat the call with `parameter` in this `shape`.
+        `system` replaces the prompt of the mode. Without a model, the error tells the caller to
+        repeat the call with `parameter` in this `shape`.
 
         Raises:
             BackendError, ReplyError: There is no usable reply.
@@ -79,7 +79,7 @@ class CallContext:
         settings = PIPE_SETTINGS[mode]
         prompt = Prompt(
             pipe=getattr(self.pipes, mode),
-            system=system(PROMPTS[mode]),
+            system=system or PROMPTS[mode],
             user=user,
             temperature=settings.temperature,
             max_tokens=settings.max_tokens,
@@ -113,34 +113,44 @@ class CallContext:
         latency = round((time.monotonic() - started) * 1000)
         self.invocations.append(replace(invocation, latency_ms=latency))
 
+    async def new_or_open_session(self, key: str | None, mode: str) -> Session:
+        """Return the session with this id, or a new one.
 
-async def new_or_open_session(call: CallContext, key: str | None, mode: str) -> Session:
-    """Return the session with this id, or a new one.
+        Raises:
+            RefusedError: The session is concluded.
+        """
+        if key is None:
+            return Session(mode=mode)
+        session = await self.store.get_session(key)
+        return _not_concluded(session) if session else Session(id=key, mode=mode)
 
-    Raises:
-        RefusedError: The session is concluded.
-    """
-    if key is None:
-        return Session(mode=mode)
-    session = await call.store.get_session(key)
-    return _not_concluded(session) if session else Session(id=key, mode=mode)
+    async def existing_session(self, key: str) -> Session:
+        """Return the session with this id.
 
+        Raises:
+            RefusedError: There is none.
+        """
+        session = await self.store.get_session(key)
+        if session is None:
+            raise session_error(f"Session not found: {key}")
+        return session
 
-async def existing_session(call: CallContext, key: str) -> Session:
-    """Return the session with this id.
+    async def open_session(self, key: str) -> Session:
+        """Return the session with this id, which must exist and not be concluded."""
+        return _not_concluded(await self.existing_session(key))
 
-    Raises:
-        RefusedError: There is none.
-    """
-    session = await call.store.get_session(key)
-    if session is None:
-        raise session_error(f"Session not found: {key}")
-    return session
+    async def branch_of(self, session: Session, key: str) -> Branch:
+        """Return a branch of a session.
 
-
-async def open_session(call: CallContext, key: str) -> Session:
-    """Return the session with this id, which must exist and not be concluded."""
-    return _not_concluded(await existing_session(call, key))
+        Raises:
+            RefusedError: There is none with this id, or it is of another session.
+        """
+        branch = await self.store.get_branch(key)
+        if branch is None:
+            raise session_error(f"Branch not found: {key}")
+        if branch.session_id != session.id:
+            raise session_error("Branch does not belong to this session")
+        return branch
 
 
 def _not_concluded(session: Session) -> Session:

@@ -1,4 +1,4 @@
-"""Choosing what of a session a model gets to see, so that a call costs the same in a long one."""
+"""Selects the thoughts of a session for a prompt, so that its size is bounded."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from plait.reasoning.storage.port import Storage
 from plait.reasoning.values import Thought
 
 MOST_THOUGHTS = 30
-"""How many of the last thoughts are looked at."""
+"""The most thoughts in a prompt."""
 
 BUDGET_TOKENS = 4000
-"""How much of the session a model reads, in tokens of four bytes."""
+"""The most tokens of a session in a prompt, four bytes each."""
 
 
 async def recent_context(
     store: Storage, session_id: str, *, most: int = MOST_THOUGHTS, budget: int = BUDGET_TOKENS
 ) -> list[Thought]:
-    """Return the thoughts to show: the first, which says what it is about, and the last ones."""
+    """Return the first thought, which states the topic, and the last ones."""
     recent = await store.get_recent_thoughts(session_id, most)
     first = await store.get_first_thought(session_id)
     return within_budget(first, recent, most=most, budget=budget)
@@ -26,7 +26,7 @@ async def recent_context(
 def within_budget(
     first: Thought | None, recent: Sequence[Thought], *, most: int, budget: int
 ) -> list[Thought]:
-    """Choose among thoughts, in order: the first, then as many of the last as fit."""
+    """Return the first thought, then as many of the last as fit, in order."""
     if first is None:
         return []
     left = budget - estimated_tokens(first.content)
@@ -40,15 +40,15 @@ def within_budget(
 
 
 def estimated_tokens(text: str) -> int:
-    """Estimate the tokens of a text."""
+    """Estimate the number of tokens of a text."""
     return -(-len(text.encode()) // 4)
 
 
 def truncated(text: str, budget: int = BUDGET_TOKENS) -> str:
-    """Cut a text that alone would fill the budget."""
+    """Cut a text that exceeds the budget."""
     return text if estimated_tokens(text) <= budget else text[: budget * 2] + " […]"
 
 
 def as_lines(thoughts: Sequence[Thought]) -> str:
-    """Write thoughts as a list."""
+    """Return thoughts as a list of lines."""
     return "\n".join(f"- {truncated(thought.content)}" for thought in thoughts)

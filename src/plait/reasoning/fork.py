@@ -1,4 +1,4 @@
-"""Copying a session: what counts in it, under new ids."""
+"""Copies a session under new ids, without its abandoned parts."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from plait.reasoning.storage.port import Storage
 from plait.reasoning.values import Branch, Changes, Session, new_id, now
 
 
-class _Names(dict[str, str]):
-    """A new id for each old one."""
+class _NewIds(dict[str, str]):
+    """A new id for each old value."""
 
     def __missing__(self, key: str) -> str:
         self[key] = new_id()
         return self[key]
 
     def of(self, key: str | None) -> str | None:
-        """Translate an id that may be missing."""
+        """Return the new id for an id that may be `None`."""
         return None if key is None else self[key]
 
 
 async def fork_changes(store: Storage, session: Session, *, key: str | None) -> Changes:
-    """Return the copy of a session; checkpoints and what was left behind stay in the original."""
-    names = _Names()
+    """Return the changes that copy a session; checkpoints and abandoned parts are not copied."""
+    ids = _NewIds()
     copy = Session(
         id=key or new_id(),
         mode=session.mode,
         metadata={**(session.metadata or {}), "forked_from": session.id, "forked_at": now()},
-        active_branch_id=names.of(session.active_branch_id),
+        active_branch_id=ids.of(session.active_branch_id),
     )
     own = {"session_id": copy.id, "position": None}
     thoughts = await store.get_session_thoughts(session.id)
@@ -37,52 +37,52 @@ async def fork_changes(store: Storage, session: Session, *, key: str | None) -> 
     return Changes(
         session=copy,
         branches=tuple(
-            replace(one, id=names[one.id], parent_branch_id=names.of(one.parent_branch_id), **own)
-            for one in branches
+            replace(value, id=ids[value.id], parent_branch_id=ids.of(value.parent_branch_id), **own)
+            for value in branches
         ),
         cross_refs=tuple(
             replace(
-                one,
+                value,
                 id=new_id(),
-                from_branch_id=names[one.from_branch_id],
-                to_branch_id=names[one.to_branch_id],
+                from_branch_id=ids[value.from_branch_id],
+                to_branch_id=ids[value.to_branch_id],
             )
-            for one in await store.get_session_cross_refs(session.id)
+            for value in await store.get_session_cross_refs(session.id)
         ),
         thoughts=tuple(
             replace(
-                one,
-                id=names[one.id],
-                parent_id=names.of(one.parent_id) if one.parent_id in kept else None,
-                branch_id=names.of(one.branch_id),
+                value,
+                id=ids[value.id],
+                parent_id=ids.of(value.parent_id) if value.parent_id in kept else None,
+                branch_id=ids.of(value.branch_id),
                 **own,
             )
-            for one in thoughts
+            for value in thoughts
         ),
         graphs=tuple(
-            replace(one, id=names[one.id], session_id=copy.id)
-            for one in await store.get_session_graphs(session.id)
+            replace(value, id=ids[value.id], session_id=copy.id)
+            for value in await store.get_session_graphs(session.id)
         ),
         nodes=tuple(
-            replace(one, id=names[one.id], graph_id=names[one.graph_id], **own)
-            for one in await store.get_session_graph_nodes(session.id)
+            replace(value, id=ids[value.id], graph_id=ids[value.graph_id], **own)
+            for value in await store.get_session_graph_nodes(session.id)
         ),
         edges=tuple(
             replace(
-                one,
+                value,
                 id=new_id(),
                 session_id=copy.id,
-                graph_id=names[one.graph_id],
-                from_node=names[one.from_node],
-                to_node=names[one.to_node],
+                graph_id=ids[value.graph_id],
+                from_node=ids[value.from_node],
+                to_node=ids[value.to_node],
             )
-            for one in await store.get_session_edges(session.id)
+            for value in await store.get_session_edges(session.id)
         ),
     )
 
 
 def _parents_first(branches: Sequence[Branch]) -> list[Branch]:
-    """Put each branch after its parent; a backtrack gives older branches a younger one."""
+    """Sort branches after their parents; a backtrack can make a newer branch the parent."""
     waiting = {branch.id: branch for branch in branches}
     ordered: list[Branch] = []
 

@@ -1,4 +1,4 @@
-"""What can be known of a graph of thoughts without asking a model."""
+"""Graph algorithms: cycles, reachability and pruning."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from plait.reasoning.values import GraphEdge, GraphNode
 
 
 def closes_cycle(edges: Iterable[GraphEdge], new: GraphEdge) -> bool:
-    """Say whether a new edge would lead back to where it starts."""
+    """Return whether a new edge would close a cycle."""
     return leads_to([(edge.from_node, edge.to_node) for edge in edges], new.to_node, new.from_node)
 
 
 def leads_to(arrows: Iterable[tuple[str, str]], start: str, goal: str) -> bool:
-    """Say whether arrows lead from one name to another; every name leads to itself."""
+    """Return whether the goal can be reached from the start; every name reaches itself."""
     following: dict[str, list[str]] = {}
     for source, target in arrows:
         following.setdefault(source, []).append(target)
     seen: set[str] = set()
     waiting = [start]
     while waiting:
-        found = waiting.pop()
-        if found == goal:
+        name = waiting.pop()
+        if name == goal:
             return True
-        if found not in seen:
-            seen.add(found)
-            waiting.extend(following.get(found, ()))
+        if name not in seen:
+            seen.add(name)
+            waiting.extend(following.get(name, ()))
     return False
 
 
 def prunable(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], threshold: float) -> list[str]:
-    """Name the nodes to cut: weak ends, then what becomes a weak end by that, and so on."""
+    """Return the ids of weak leaves, then of nodes that become weak leaves, and so on."""
     leaving = {node.id: 0 for node in nodes}
     sources: dict[str, list[str]] = {}
     for edge in edges:
@@ -39,15 +39,15 @@ def prunable(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], threshold: 
             sources.setdefault(edge.to_node, []).append(edge.from_node)
     weak = {node.id for node in nodes if _is_weak(node, threshold)}
     waiting = [node.id for node in nodes if node.id in weak and leaving[node.id] == 0]
-    cut: list[str] = []
+    pruned: list[str] = []
     while waiting:
-        found = waiting.pop(0)
-        cut.append(found)
-        for source in sources.get(found, ()):
+        leaf = waiting.pop(0)
+        pruned.append(leaf)
+        for source in sources.get(leaf, ()):
             leaving[source] -= 1
             if leaving[source] == 0 and source in weak:
                 waiting.append(source)
-    return cut
+    return pruned
 
 
 def _is_weak(node: GraphNode, threshold: float) -> bool:

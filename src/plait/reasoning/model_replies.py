@@ -1,4 +1,4 @@
-"""The shapes in which models answer; a caller without a model fills in the same ones."""
+"""The replies of models as pydantic models; a caller without a model supplies the same fields."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def _swing(value: float) -> float:
 
 
 FilledText = Annotated[str, AfterValidator(_filled)]
-"""A text that says something."""
+"""A string that is not blank."""
 
 Fraction = Annotated[float, Field(allow_inf_nan=False), AfterValidator(_share)]
-"""A number that is brought between 0 and 1."""
+"""A number clamped to 0–1."""
 
 SignedFraction = Annotated[float, Field(allow_inf_nan=False), AfterValidator(_swing)]
 
 
 class Reply(BaseModel):
-    """An answer of a model; what it adds beyond the shape is not read."""
+    """A reply of a model; unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 

@@ -1,4 +1,4 @@
-"""What models are told: a role, the exact JSON that is wanted, and a few rules."""
+"""The system prompts of the modes: a role, the JSON to answer with, and a few rules."""
 
 from __future__ import annotations
 
@@ -138,6 +138,6 @@ _ALIASES: Final[Mapping[str, str]] = {"router": "auto", "backtrack": "backtracki
 
 
 def prompt_for_mode(mode: str) -> str:
-    """Return the prompt of a mode, in any case and spelling; an unknown mode has that of linear."""
+    """Return the prompt of a mode, ignoring case; an unknown mode gets that of linear."""
     name = mode.strip().lower().replace("-", "_")
     return PROMPTS.get(_ALIASES.get(name, name), LINEAR)

@@ -1,7 +1,4 @@
-"""Running tools: one call after the other within a session, and each written at once.
-
-Calls of different sessions run at the same time.
-"""
+"""Runs tools: calls of one session in order, calls of different sessions concurrently."""
 
 from __future__ import annotations
 
@@ -25,53 +22,53 @@ from plait.reasoning.results import Result, ResultPart
 from plait.reasoning.storage.port import ConflictError, Storage
 from plait.reasoning.values import Changes, Invocation
 
-_MOST_CONFLICTS = 50
-"""How often a call begins again because another process was faster."""
+_MAX_CONFLICTS = 50
+"""How often a call is repeated because another process changed the session."""
 
-Changed = Callable[[str], Awaitable[None]]
-"""Hears the id of a session that changed."""
+OnChange = Callable[[str], Awaitable[None]]
+"""Receives the id of a session that changed."""
 
 
-async def _nobody(_text: str) -> None:
+async def _ignore(_text: str) -> None:
     return None
 
 
-class _Remembering:
-    """Asks the same thing only once in a call, however often the call begins again."""
+class _CachingCompleter:
+    """Sends each prompt once in a call, however often the call is repeated."""
 
     def __init__(self, completer: Completer) -> None:
         self.name = completer.name
         self._inner = completer
-        self._known: dict[tuple[str, str, str], Completion] = {}
+        self._completions: dict[tuple[str, str, str], Completion] = {}
 
     def describe(self) -> str:
-        """Say what answers."""
+        """Describe the inner completer."""
         return self._inner.describe()
 
     async def open(self) -> None:
-        """Do nothing: the one inside is open."""
+        """Do nothing: the inner completer is open."""
 
     async def complete(self, prompt: Prompt) -> Completion:
-        """Answer what is known; ask the one inside for the rest."""
+        """Return a cached completion, or ask the inner completer."""
         key = (prompt.pipe, prompt.system, prompt.user)
-        if key not in self._known:
-            self._known[key] = await self._inner.complete(prompt)
-        return self._known[key]
+        if key not in self._completions:
+            self._completions[key] = await self._inner.complete(prompt)
+        return self._completions[key]
 
     async def aclose(self) -> None:
-        """Do nothing: the one inside is closed by its owner."""
+        """Do nothing: the inner completer has another owner."""
 
 
 @dataclass(slots=True)
-class _Turn:
-    """Whose turn it is in a session."""
+class _SessionLock:
+    """The lock of a session, and how many calls use it."""
 
     lock: anyio.Lock = field(default_factory=anyio.Lock)
     users: int = 0
 
 
 class Reasoner:
-    """The tools over one store; `completer` answers unless a call brings its own."""
+    """Runs the tools over one store; `completer` is used unless a call has its own."""
 
     def __init__(
         self,
@@ -80,14 +77,14 @@ class Reasoner:
         *,
         limits: GotLimits | None = None,
         pipes: PipeNames | None = None,
-        changed: Changed = _nobody,
+        on_change: OnChange = _ignore,
     ) -> None:
         self.store = store
         self.completer = completer
         self._limits = limits or GotLimits()
         self._pipes = pipes or PipeNames()
-        self._changed = changed
-        self._turns: dict[str, _Turn] = {}
+        self._on_change = on_change
+        self._locks: dict[str, _SessionLock] = {}
 
     async def call(
         self,
@@ -95,13 +92,13 @@ class Reasoner:
         arguments: Mapping[str, Any] | None,
         *,
         completer: Completer | None = None,
-        report: OnProgress = _nobody,
+        report: OnProgress = _ignore,
     ) -> ResultPart:
-        """Run a tool, write what it changed, and return its result.
+        """Run a tool, write its changes, and return its result.
 
         Raises:
-            RefusedError: The call does not fit; nothing was changed.
-            BackendError, ReplyError: The model gave no usable answer; nothing was changed.
+            RefusedError: The call is invalid; nothing was changed.
+            BackendError, ReplyError: The model gave no usable reply; nothing was changed.
         """
         tool = TOOLS.get(name)
         if tool is None:
@@ -110,68 +107,68 @@ class Reasoner:
         call = CallContext(
             tool=name,
             store=self.store,
-            completer=_Remembering(completer or self.completer),
+            completer=_CachingCompleter(completer or self.completer),
             limits=self._limits,
             pipes=self._pipes,
             report=report,
         )
         key = await self._session_of(params)
-        async with self._turn(key):
-            outcome = await self._settle(tool, params, call)
+        async with self._locked(key):
+            outcome = await self._run(tool, params, call)
         if not tool.read_only:
-            await self._announce(tool, outcome, key)
-        return _finished(outcome.result, call, adjusted)
+            await self._notify(tool, outcome, key)
+        return _completed(outcome.result, call, adjusted)
 
-    async def _settle(self, tool: Tool, params: Params, call: CallContext) -> Outcome[ResultPart]:
-        """Run the mode and write; begin again if the session changed in between."""
-        for attempt in range(_MOST_CONFLICTS):
+    async def _run(self, tool: Tool, params: Params, call: CallContext) -> Outcome[ResultPart]:
+        """Run the tool and write; repeat both if the session changed in between."""
+        for attempt in range(_MAX_CONFLICTS):
             call.invocations.clear()
-            began = time.monotonic()
+            started = time.monotonic()
             try:
                 outcome = await tool.run(params, call)
             except PlaitError:
-                await self._note_failures(call)
+                await self._record_failures(call)
                 raise
             try:
-                await self._write(outcome.changes, call, began)
+                await self._write(outcome.changes, call, started)
             except ConflictError:
                 await anyio.sleep(random.uniform(0, 0.01 * min(attempt + 1, 10)))
             else:
                 return outcome
         raise session_error("Another process keeps changing this session; call again")
 
-    async def _write(self, changes: Changes | None, call: CallContext, began: float) -> None:
-        noted = (*call.invocations,)
-        if changes is not None and not noted:
-            # No model was asked, and the call is worth counting all the same.
-            noted = (
+    async def _write(self, changes: Changes | None, call: CallContext, started: float) -> None:
+        invocations = (*call.invocations,)
+        if changes is not None and not invocations:
+            # Calls without a request to a model are recorded too.
+            invocations = (
                 Invocation(
                     session_id=changes.session.id if changes.session else None,
                     tool_name=call.tool,
                     backend=call.completer.name,
                     input={},
-                    latency_ms=round((time.monotonic() - began) * 1000),
+                    latency_ms=round((time.monotonic() - started) * 1000),
                 ),
             )
-        if changes is None and noted:
+        if changes is None and invocations:
             changes = Changes()
         if changes is not None:
-            await self.store.write(replace(changes, invocations=noted))
+            await self.store.write(replace(changes, invocations=invocations))
 
-    async def _note_failures(self, call: CallContext) -> None:
-        """Keep the record of what was asked, though nothing came of it."""
-        for note in call.invocations:
-            known = note.session_id and await self.store.get_session(note.session_id)
-            await self.store.log_invocation(note if known else replace(note, session_id=None))
+    async def _record_failures(self, call: CallContext) -> None:
+        """Record the requests of a call that failed."""
+        for record in call.invocations:
+            stored = record.session_id and await self.store.get_session(record.session_id)
+            await self.store.log_invocation(record if stored else replace(record, session_id=None))
 
-    async def _announce(self, tool: Tool, outcome: Outcome[ResultPart], key: str | None) -> None:
+    async def _notify(self, tool: Tool, outcome: Outcome[ResultPart], key: str | None) -> None:
         session = outcome.changes.session if outcome.changes else None
         changed = session.id if session else key
         if changed is not None and (outcome.changes is not None or tool.destructive):
-            await self._changed(changed)
+            await self._on_change(changed)
 
     async def _session_of(self, params: Params) -> str | None:
-        """Find out which session a call is about; a new one has no id yet."""
+        """Return the id of the session of a call; `None` for a new one."""
         named: str | None = getattr(params, "session_id", None)
         if named is not None:
             return named
@@ -182,33 +179,33 @@ class Reasoner:
             ("graph_id", self.store.get_graph),
         ):
             key: str | None = getattr(params, name, None)
-            found = await get(key) if key is not None else None
-            if found is not None:
-                return found.session_id
+            value = await get(key) if key is not None else None
+            if value is not None:
+                return value.session_id
         return None
 
     @asynccontextmanager
-    async def _turn(self, key: str | None) -> AsyncGenerator[None]:
-        """Wait until the calls before this one are done with the session."""
+    async def _locked(self, key: str | None) -> AsyncGenerator[None]:
+        """Wait until earlier calls of the session are finished."""
         if key is None:
             yield
             return
-        turn = self._turns.setdefault(key, _Turn())
-        turn.users += 1
+        session = self._locks.setdefault(key, _SessionLock())
+        session.users += 1
         try:
-            async with turn.lock:
+            async with session.lock:
                 yield
         finally:
-            turn.users -= 1
-            if turn.users == 0:
-                del self._turns[key]
+            session.users -= 1
+            if session.users == 0:
+                del self._locks[key]
 
 
-def _finished(
+def _completed(
     result: ResultPart, call: CallContext, adjusted: Mapping[str, Adjustment]
 ) -> ResultPart:
     if not isinstance(result, Result):
         return result
     changed = {**adjusted, **(result.adjusted or {})}
-    facts = {"backend": call.completer.name, "adjusted": changed or None}
-    return result.model_copy(update=facts)
+    update = {"backend": call.completer.name, "adjusted": changed or None}
+    return result.model_copy(update=update)

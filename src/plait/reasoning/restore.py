@@ -1,6 +1,6 @@
-"""Working out how to bring a session back to a checkpoint, and losing nothing by it.
+"""Computes the changes that restore a checkpoint of a session.
 
-What came after the checkpoint is marked as left behind, and gathered on an abandoned branch.
+Everything after the checkpoint is kept: it is marked as abandoned and put on an abandoned branch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ValueT = TypeVar("ValueT", Thought, Branch, GraphNode, GraphEdge)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """All there is in a session, with what was left behind before."""
+    """Everything in a session, abandoned parts included."""
 
     thoughts: Sequence[Thought]
     branches: Sequence[Branch]
@@ -35,7 +35,7 @@ class State:
 
 
 async def read_state(store: Storage, session_id: str) -> State:
-    """Read all there is in a session."""
+    """Read everything in a session."""
     return State(
         thoughts=await store.get_session_thoughts(session_id, abandoned=True),
         branches=await store.get_session_branches(session_id),
@@ -47,15 +47,15 @@ async def read_state(store: Storage, session_id: str) -> State:
 def restore_changes(
     session: Session, state: State, checkpoint: Checkpoint, *, by: str
 ) -> tuple[Changes, Branch | None]:
-    """Return what to write, and the branch that holds what is left behind, if anything is.
+    """Return the changes, and the branch of what they abandon, if anything.
 
-    `by` is the id of the snapshot that records it.
+    `by` is the id of the snapshot that records the backtrack.
     """
-    then = _Then.of(checkpoint.snapshot)
-    aside = Branch(
+    kept = _Snapshot.of(checkpoint.snapshot)
+    abandoned = Branch(
         session_id=session.id,
         name=f"Abandoned after {checkpoint.name}",
-        parent_branch_id=then.active_branch_id,
+        parent_branch_id=kept.active_branch_id,
         state="abandoned",
         metadata={"checkpoint_id": checkpoint.id, "snapshot_id": by},
     )
@@ -63,51 +63,51 @@ def restore_changes(
         replace(
             thought,
             abandoned_by=by,
-            branch_id=aside.id if _stays(thought.branch_id, then) else thought.branch_id,
+            branch_id=abandoned.id if _existed(thought.branch_id, kept) else thought.branch_id,
         )
         for thought in state.thoughts
-        if thought.id not in then.thoughts and thought.abandoned_by is None
+        if thought.id not in kept.thoughts and thought.abandoned_by is None
     ]
     left_branches = [
         replace(
             branch,
             state="abandoned",
             updated_at=now(),
-            parent_branch_id=aside.id
-            if _stays(branch.parent_branch_id, then)
+            parent_branch_id=abandoned.id
+            if _existed(branch.parent_branch_id, kept)
             else branch.parent_branch_id,
         )
         for branch in state.branches
-        if branch.id not in then.branches and branch.state != "abandoned"
+        if branch.id not in kept.branches and branch.state != "abandoned"
     ]
     left_nodes = [
         replace(node, abandoned_by=by, is_active=False)
         for node in state.nodes
-        if node.id not in then.nodes and node.abandoned_by is None
+        if node.id not in kept.nodes and node.abandoned_by is None
     ]
     left_edges = [
         replace(edge, abandoned_by=by)
         for edge in state.edges
-        if edge.id not in then.edges and edge.abandoned_by is None
+        if edge.id not in kept.edges and edge.abandoned_by is None
     ]
     anything = bool(left_thoughts or left_branches or left_nodes)
     changes = Changes(
-        session=replace(session, updated_at=now(), active_branch_id=then.active_branch_id),
+        session=replace(session, updated_at=now(), active_branch_id=kept.active_branch_id),
         branches=(
-            *((aside,) if anything else ()),
+            *((abandoned,) if anything else ()),
             *left_branches,
-            *_brought_back(Branch, state.branches, then.branches),
+            *_restored(Branch, state.branches, kept.branches),
         ),
-        thoughts=(*left_thoughts, *_brought_back(Thought, state.thoughts, then.thoughts)),
-        nodes=(*left_nodes, *_brought_back(GraphNode, state.nodes, then.nodes)),
-        edges=(*left_edges, *_brought_back(GraphEdge, state.edges, then.edges)),
+        thoughts=(*left_thoughts, *_restored(Thought, state.thoughts, kept.thoughts)),
+        nodes=(*left_nodes, *_restored(GraphNode, state.nodes, kept.nodes)),
+        edges=(*left_edges, *_restored(GraphEdge, state.edges, kept.edges)),
     )
-    return changes, aside if anything else None
+    return changes, abandoned if anything else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Then:
-    """What a checkpoint kept, by id."""
+class _Snapshot:
+    """The parts that a checkpoint kept, by id."""
 
     thoughts: Mapping[str, Mapping[str, Any]]
     branches: Mapping[str, Mapping[str, Any]]
@@ -116,36 +116,36 @@ class _Then:
     active_branch_id: str | None
 
     @classmethod
-    def of(cls, snapshot: Mapping[str, Any]) -> _Then:
-        """Read a snapshot; older ones know of no graph and no active branch."""
+    def of(cls, snapshot: Mapping[str, Any]) -> _Snapshot:
+        """Read a snapshot; older ones have no graph and no active branch."""
         graph = snapshot.get("graph", {})
         return cls(
-            thoughts={one["id"]: one for one in snapshot.get("thoughts", ())},
-            branches={one["id"]: one for one in snapshot.get("branches", ())},
-            nodes={one["id"]: one for one in graph.get("nodes", ())},
-            edges={one["id"]: one for one in graph.get("edges", ())},
+            thoughts={part["id"]: part for part in snapshot.get("thoughts", ())},
+            branches={part["id"]: part for part in snapshot.get("branches", ())},
+            nodes={part["id"]: part for part in graph.get("nodes", ())},
+            edges={part["id"]: part for part in graph.get("edges", ())},
             active_branch_id=snapshot.get("active_branch_id"),
         )
 
 
-def _stays(branch_id: str | None, then: _Then) -> bool:
-    """Say whether a branch is one that was there, so that what came later must leave it."""
-    return branch_id is None or branch_id in then.branches
+def _existed(branch_id: str | None, kept: _Snapshot) -> bool:
+    """Return whether a branch existed at the checkpoint, so that later parts must leave it."""
+    return branch_id is None or branch_id in kept.branches
 
 
-def _brought_back(
-    kind: type[ValueT], present: Sequence[ValueT], then: Mapping[str, Mapping[str, Any]]
+def _restored(
+    kind: type[ValueT], present: Sequence[ValueT], kept: Mapping[str, Mapping[str, Any]]
 ) -> list[ValueT]:
-    """Return the values that are not as they were; those that were deleted are made again."""
-    known = {value.id: value for value in present}
+    """Return the values that differ from the checkpoint, deleted ones included."""
+    current = {value.id: value for value in present}
     names = {field.name for field in fields(kind)}
-    back: list[ValueT] = []
-    for key, kept in then.items():
-        facts = {name: value for name, value in kept.items() if name in names}
+    restored: list[ValueT] = []
+    for key, data in kept.items():
+        values = {name: value for name, value in data.items() if name in names}
         if "abandoned_by" in names:
-            facts["abandoned_by"] = None
-        now_there = known.get(key)
-        value = kind(**facts) if now_there is None else replace(now_there, **facts)
-        if value != now_there:
-            back.append(value)
-    return back
+            values["abandoned_by"] = None
+        before = current.get(key)
+        after = kind(**values) if before is None else replace(before, **values)
+        if after != before:
+            restored.append(after)
+    return restored

@@ -1,4 +1,4 @@
-"""The results of tools: one object each, the same as text and as structured content."""
+"""The results of tools, as text and as structured content."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ResultPart(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     OMIT_IF_NONE: ClassVar[frozenset[str]] = frozenset()
-    """Fields that are left out, rather than null, when there is nothing to say."""
+    """Fields that are omitted when they are `None`."""
 
 
 class Move(ResultPart):
@@ -29,7 +29,7 @@ class Move(ResultPart):
 
 
 def move(tool: str, why: str, **arguments: Any) -> Move:
-    """Suggest a call."""
+    """Suggest a call of a tool."""
     return Move(tool=tool, arguments=arguments, why=why)
 
 
@@ -52,22 +52,22 @@ class ListResult(ResultPart):
         return result_data(self)[name]
 
 
-def result_data(shown: ResultPart) -> dict[str, Any]:
-    """Write a result as plain data."""
+def result_data(result: ResultPart) -> dict[str, Any]:
+    """Return a result as plain data."""
     data: dict[str, Any] = {}
-    # What every result has comes last: a reader looks for what this one has first.
-    names = sorted(type(shown).model_fields, key=lambda name: name in Result.model_fields)
+    # Fields that every result has come last.
+    names = sorted(type(result).model_fields, key=lambda name: name in Result.model_fields)
     for name in names:
-        value = getattr(shown, name)
-        if value is None and (name in shown.OMIT_IF_NONE or name == "adjusted"):
+        value = getattr(result, name)
+        if value is None and (name in result.OMIT_IF_NONE or name == "adjusted"):
             continue
         data[name] = _plain(value)
     return data
 
 
-def result_text(shown: ResultPart) -> str:
-    """Write a result as the text a model reads."""
-    data = shown.items() if isinstance(shown, ListResult) else result_data(shown)
+def result_text(result: ResultPart) -> str:
+    """Return a result as the text that a model reads."""
+    data = result.items() if isinstance(result, ListResult) else result_data(result)
     return json.dumps(data, indent=2, ensure_ascii=False)
 
 
@@ -78,8 +78,8 @@ def _plain(value: Any) -> Any:
         case BaseModel():
             return value.model_dump(mode="json")
         case Mapping():
-            return {str(key): _plain(one) for key, one in value.items()}  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+            return {str(key): _plain(item) for key, item in value.items()}  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
         case list() | tuple():
-            return [_plain(one) for one in value]  # pyright: ignore[reportUnknownVariableType]
+            return [_plain(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
         case _:
             return value

@@ -1,4 +1,4 @@
-"""JSON schemas as tools advertise them: written out, without titles and nulls."""
+"""The JSON schemas that tools advertise: inlined, without titles and null defaults."""
 
 from __future__ import annotations
 
@@ -11,41 +11,40 @@ Schema = dict[str, Any]
 
 def input_schema(model: type[BaseModel]) -> Schema:
     """Return the schema of a tool's arguments."""
-    return _tidy(model.model_json_schema(), optional_nulls=False)
+    return _tidy(model.model_json_schema(), keep_nulls=False)
 
 
 def output_schema(model: type[BaseModel]) -> Schema:
     """Return the schema of a tool's result."""
     schema = model.model_json_schema(mode="serialization")
-    return _tidy(schema, optional_nulls=True)
+    return _tidy(schema, keep_nulls=True)
 
 
-def _tidy(schema: Schema, *, optional_nulls: bool) -> Schema:
+def _tidy(schema: Schema, *, keep_nulls: bool) -> Schema:
     definitions = schema.pop("$defs", {})
-    written = _write_out(schema, definitions, optional_nulls=optional_nulls)
+    written = _inlined(schema, definitions, keep_nulls=keep_nulls)
     written.pop("description", None)
     return written
 
 
-def _write_out(schema: Schema, definitions: Schema, *, optional_nulls: bool) -> Schema:
-    """Put definitions where they are used, and leave out what says nothing."""
+def _inlined(schema: Schema, definitions: Schema, *, keep_nulls: bool) -> Schema:
+    """Inline definitions, and drop titles and null defaults."""
     if "$ref" in schema:
-        target: Schema = definitions[schema["$ref"].rpartition("/")[2]]
-        beside = {key: value for key, value in schema.items() if key != "$ref"}
-        schema = {**target, **beside}
+        definition: Schema = definitions[schema["$ref"].rpartition("/")[2]]
+        schema = {**definition, **{key: schema[key] for key in schema if key != "$ref"}}
     tidy: Schema = {}
     for key, value in schema.items():
         if key == "title" or (key == "default" and value is None):
             continue
         if key == "properties":
             tidy[key] = {
-                name: _write_out(one, definitions, optional_nulls=optional_nulls)
-                for name, one in value.items()
+                name: _inlined(part, definitions, keep_nulls=keep_nulls)
+                for name, part in value.items()
             }
         else:
-            tidy[key] = _part(value, definitions, optional_nulls=optional_nulls)
+            tidy[key] = _part(value, definitions, keep_nulls=keep_nulls)
     choices: list[Schema] = tidy.get("anyOf", [])
-    if not optional_nulls and (kept := [one for one in choices if one != {"type": "null"}]):
+    if not keep_nulls and (kept := [choice for choice in choices if choice != {"type": "null"}]):
         if len(kept) == 1:
             tidy = {**kept[0], **{key: value for key, value in tidy.items() if key != "anyOf"}}
         else:
@@ -53,13 +52,11 @@ def _write_out(schema: Schema, definitions: Schema, *, optional_nulls: bool) -> 
     return tidy
 
 
-def _part(value: object, definitions: Schema, *, optional_nulls: bool) -> object:
+def _part(value: object, definitions: Schema, *, keep_nulls: bool) -> object:
     if isinstance(value, dict):
-        found = cast("Schema", value)
-        return _write_out(found, definitions, optional_nulls=optional_nulls)
+        return _inlined(cast("Schema", value), definitions, keep_nulls=keep_nulls)
     if isinstance(value, list):
         return [
-            _part(one, definitions, optional_nulls=optional_nulls)
-            for one in cast("list[object]", value)
+            _part(item, definitions, keep_nulls=keep_nulls) for item in cast("list[object]", value)
         ]
     return value

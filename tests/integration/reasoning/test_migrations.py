@@ -12,7 +12,7 @@ from plait.reasoning.backends.client_model import HostCompleter
 from plait.reasoning.reasoner import Reasoner
 from plait.reasoning.results import result_data
 from plait.reasoning.storage.engine import WRITES, database_from_text, make_engine
-from plait.reasoning.storage.migrate import STEPS, migrate
+from plait.reasoning.storage.migrate import VERSIONS, migrate
 from plait.reasoning.storage.sql import SqlStorage
 from plait.reasoning.storage.tables import metadata
 from plait.reasoning.values import fingerprint
@@ -86,11 +86,11 @@ def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return request.getfixturevalue("postgres_database")
 
 
-@pytest.mark.parametrize("version", STEPS[:-1])
+@pytest.mark.parametrize("version", VERSIONS[:-1])
 async def test_an_old_database_is_brought_up_to_date(address: str, version: str) -> None:
     engine = make_engine(database_from_text(address))
     assert await migrate(engine, to=version) == (None, version)
-    done = STEPS[: STEPS.index(version) + 1]
+    done = VERSIONS[: VERSIONS.index(version) + 1]
     async with engine.execution_options(**{WRITES: True}).begin() as connection:
         for step in done:
             for row in OLD_ROWS[step]:

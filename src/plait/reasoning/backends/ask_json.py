@@ -1,4 +1,4 @@
-"""Asking a model for a JSON object, and taking nothing else for an answer."""
+"""Asks a model for a JSON object, and validates the reply."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from plait.reasoning.backends.port import Completer, Completion, Prompt
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 _THINKING = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
-"""Small local models think aloud before they answer."""
+"""Small local models write their thinking before the answer."""
 
 _FENCED = re.compile(r"```[ \t]*(?:json)?[ \t]*\r?\n?(?P<inside>.*)```", re.DOTALL | re.IGNORECASE)
 """From the first fence to the last: a text inside the JSON may hold fences of its own."""
 
-_MOST_PROBLEMS = 5
-"""As many as a model needs to see what it did wrong."""
+_MAX_PROBLEMS = 5
+"""Enough for a model to correct its answer."""
 
-_LONGEST_EXCERPT = 2000
-"""How much of a bad answer is shown to the model that wrote it, in characters."""
+_MAX_EXCERPT = 2000
+"""How much of an invalid answer is sent back to the model, in characters."""
 
 
 async def ask_json(
     completer: Completer, prompt: Prompt, reply_type: type[ReplyT]
 ) -> tuple[ReplyT, Completion]:
-    """Ask for a JSON object that fits `reply_type`.
+    """Ask for a JSON object of `reply_type`.
 
-    Code fences around it are taken off. An answer that does not fit is shown to the model once,
-    with what is wrong. The completion that is returned counts the tokens of both rounds.
+    Code fences around it are removed. An invalid answer is sent back to the model once, with its
+    problems. The returned completion counts the tokens of both rounds.
 
     Raises:
-        ReplyError: The second answer does not fit either.
+        ReplyError: The second answer is invalid too.
         BackendError: The model could not be reached, or refused.
     """
     first = await completer.complete(prompt)
@@ -55,24 +55,23 @@ async def ask_json(
     try:
         return reply_from_text(second.text, reply_type), completion
     except ValueError as error:
-        # The answer is the text of a model: whatever it repeats of a secret must not be shown.
-        said = Redactor().excerpt(second.text, 120) or "nothing"
-        wrong = Redactor().excerpt(str(error))
+        # A model may repeat a secret of its prompt.
+        excerpt = Redactor().excerpt(second.text, 120) or "nothing"
+        problem = Redactor().excerpt(str(error))
         raise ReplyError(
             f"{completer.name} gave no usable answer for {prompt.pipe!r}, asked twice: "
-            f"{wrong}; it said: {said}"
+            f"{problem}; it said: {excerpt}"
         ) from None
 
 
 def reply_from_text(text: str, reply_type: type[ReplyT]) -> ReplyT:
-    """Read the answer of a model.
+    """Parse the answer of a model.
 
     Raises:
-        ValueError: It is no JSON object, or does not fit; the text says why.
+        ValueError: It is no JSON object, or does not match; the text says why.
     """
-    found = _object_in(text)
     try:
-        return reply_type.model_validate_json(found)
+        return reply_type.model_validate_json(_object_in(text))
     except ValidationError as error:
         raise ValueError(_problems(error)) from None
 
@@ -108,24 +107,24 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _problems(error: ValidationError) -> str:
-    """Say what does not fit, without quoting the answer."""
-    found = [
+    """Describe the problems without quoting the answer."""
+    problems = [
         f"{'.'.join(map(str, problem['loc'])) or 'the object'}: {problem['msg']}"
         for problem in error.errors(include_url=False, include_context=False, include_input=False)
     ]
-    more = len(found) - _MOST_PROBLEMS
-    return "; ".join(found[:_MOST_PROBLEMS]) + (f"; and {more} more" if more > 0 else "")
+    more = len(problems) - _MAX_PROBLEMS
+    return "; ".join(problems[:_MAX_PROBLEMS]) + (f"; and {more} more" if more > 0 else "")
 
 
 def _repair(prompt: Prompt, answer: str, problem: str) -> Prompt:
     """Return the prompt for the second round."""
-    shown = answer if len(answer) <= _LONGEST_EXCERPT else answer[:_LONGEST_EXCERPT] + "…"
+    excerpt = answer if len(answer) <= _MAX_EXCERPT else answer[:_MAX_EXCERPT] + "…"
     return replace(
         prompt,
         user=(
             f"{prompt.user}\n\n"
             f"Your last answer could not be used: {problem}\n"
-            f"The answer was:\n{shown}\n\n"
+            f"The answer was:\n{excerpt}\n\n"
             "Answer again, with the complete JSON object and nothing else."
         ),
     )

@@ -1,4 +1,4 @@
-"""Making the backend that was chosen."""
+"""Creates the completer of the chosen backend."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def completer_for(
     prompts: Mapping[str, str] | None = None,
     sample: Sample | None = None,
 ) -> Completer:
-    """Make a completer; it is not open yet.
+    """Return the completer of a choice; it is not open yet.
 
-    `prompts` are the system prompts by mode, for the pipes that Langbase gets. `sample` asks the
-    client of the request at hand, for the backend `sampling`.
+    `prompts` are the system prompts by mode, for Langbase's pipes. `sample` sends a sampling
+    request to the client of the current request.
 
     Raises:
-        ConfigError: What the choice needs is not there.
+        ConfigError: Something that the choice needs is missing.
     """
     retry = settings.retry_policy(MODEL_TIMEOUT_SECONDS)
     match choice.backend:
@@ -80,13 +80,13 @@ def _langchain(choice: BackendChoice, settings: ReasoningSettings, retry: RetryP
 
 
 def key_for_model(model: str, settings: ReasoningSettings) -> str | None:
-    """Return the key of the provider of a model of LangChain, which does not read `.env` files."""
+    """Return the key for a LangChain model; LangChain does not read `.env` files."""
     keys = {ANTHROPIC.name: settings.keys.anthropic, OPENAI.name: settings.keys.openai}
     return keys.get(model.partition(":")[0])
 
 
 def key_for_endpoint(choice: BackendChoice, settings: ReasoningSettings) -> str | None:
-    """Return the key that belongs to the endpoint that was chosen; no other goes there."""
+    """Return the key of the chosen endpoint; no other key is sent there."""
     if settings.preference.base_url is not None:
         return settings.preference.key
     if choice.base_url in (settings.openai_url, OPENAI_URL):

@@ -9,23 +9,23 @@ from plait.errors import HostHasNoModelError
 from plait.reasoning.backends.port import Completion, Prompt
 
 Sample: TypeAlias = Callable[[Prompt], Awaitable[Completion]]
-"""Asks the client of the request at hand."""
+"""Sends a sampling request to the client of the current request."""
 
 
 class HostCompleter:
-    """Completes nothing; modes see its name and ask the caller for what a model would write."""
+    """Has no model: the modes see its name, and the caller writes the thoughts."""
 
     name = "host"
 
     def describe(self) -> str:
-        """Say who thinks."""
+        """Return who writes the thoughts."""
         return "the calling model writes the thoughts"
 
     async def open(self) -> None:
         """Do nothing."""
 
     async def complete(self, prompt: Prompt) -> Completion:
-        """Refuse: there is no model.
+        """Raise an error: there is no model.
 
         Raises:
             HostHasNoModelError: Always.
@@ -40,7 +40,7 @@ class HostCompleter:
 
 
 class SamplingCompleter:
-    """Completes prompts for one request; the server makes one for each."""
+    """Completes prompts through sampling, for one request of a client."""
 
     name = "sampling"
 
@@ -48,14 +48,14 @@ class SamplingCompleter:
         self._sample = sample
 
     def describe(self) -> str:
-        """Say who answers."""
+        """Return who answers."""
         return "the model of the connected client, through MCP sampling"
 
     async def open(self) -> None:
-        """Do nothing: the client is there, since it made the request."""
+        """Do nothing: the client is connected."""
 
     async def complete(self, prompt: Prompt) -> Completion:
-        """Ask the client; errors of the server part pass through."""
+        """Send the prompt to the client."""
         return await self._sample(prompt)
 
     async def aclose(self) -> None:

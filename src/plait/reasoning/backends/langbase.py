@@ -17,15 +17,15 @@ from plait.reasoning.backends.port import Completion, Prompt
 BASE_URL: Final = "https://api.langbase.com"
 
 PIPE_MODEL: Final = "openai:gpt-4o-mini"
-"""The model that a new pipe gets."""
+"""The model of a new pipe."""
 
-_PIPES_AT_ONCE: Final = 4
+_MAX_CONCURRENT: Final = 4
 
 
 class LangbaseCompleter:
-    """Runs a pipe for each prompt, and makes the pipes that it needs when it is opened.
+    """Runs a pipe for each prompt; `open` creates the pipes.
 
-    Conversations are not kept at Langbase: each prompt holds all that the model must know.
+    Langbase keeps no conversations: each prompt is complete.
     """
 
     name = "langbase"
@@ -44,43 +44,43 @@ class LangbaseCompleter:
         self._api = JsonApi(self.name, base_url, key=key, retry=retry, clock=clock)
 
     def describe(self) -> str:
-        """Say where the pipes run."""
+        """Return where the pipes run."""
         return f"Langbase pipes at {self._where}"
 
     async def open(self) -> None:
-        """Make the pipes, or bring them up to date.
+        """Create or update the pipes.
 
         Raises:
             BackendError: Langbase cannot be reached, or refuses the key or a pipe.
         """
-        places = asyncio.Semaphore(_PIPES_AT_ONCE)
+        limit = asyncio.Semaphore(_MAX_CONCURRENT)
         try:
             async with asyncio.TaskGroup() as group:
                 for pipe in self._pipes:
-                    group.create_task(self._ensure(pipe, places))
+                    group.create_task(self._ensure(pipe, limit))
         except ExceptionGroup as failures:
             raise first_cause(failures) from None
 
     async def complete(self, prompt: Prompt) -> Completion:
         """Run the pipe of the prompt."""
-        answer = await self._api.post("/v1/pipes/run", run_body(prompt))
-        completion = completion_from_run(answer.body)
+        reply = await self._api.post("/v1/pipes/run", run_body(prompt))
+        completion = completion_from_run(reply.body)
         if completion is None:
-            raise self._api.unusable(answer)
+            raise self._api.unusable(reply)
         return completion
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._api.aclose()
 
-    async def _ensure(self, pipe: Pipe, places: asyncio.Semaphore) -> None:
-        async with places:
-            # A pipe that exists and may not be changed is good enough.
+    async def _ensure(self, pipe: Pipe, limit: asyncio.Semaphore) -> None:
+        async with limit:
+            # A pipe that exists and may not be changed can be used.
             await self._api.post("/v1/pipes", pipe_body(pipe), allowed=(HTTPStatus.CONFLICT,))
 
 
 def pipe_body(pipe: Pipe) -> dict[str, Any]:
-    """Return the request that makes a pipe, or changes the one of this name."""
+    """Return the request that creates or updates a pipe."""
     body: dict[str, Any] = {
         "name": pipe.name,
         "status": "private",
@@ -105,7 +105,7 @@ def run_body(prompt: Prompt) -> dict[str, Any]:
             {"role": "system", "content": prompt.system},
             {"role": "user", "content": prompt.user},
         ],
-        # Pipes stream unless they are told not to.
+        # Pipes stream by default.
         "stream": False,
     }
     if prompt.variables:
@@ -116,13 +116,13 @@ def run_body(prompt: Prompt) -> dict[str, Any]:
 
 
 def completion_from_run(body: Mapping[str, Any]) -> Completion | None:
-    """Read what a pipe answered; `None` if it says that it failed, or holds no text.
+    """Return the completion of a pipe; `None` if it failed or has no text.
 
-    Langbase tells model and usage beside the completion, or one level down in `raw`.
+    Model and usage are beside the completion, or in `raw`.
     """
     text: object = body.get("completion")
     if body.get("success") is False or not isinstance(text, str):
         return None
     raw = body.get("raw")
-    facts = cast("Mapping[str, Any]", raw) if isinstance(raw, Mapping) else body
-    return completion_with(text, facts)
+    details = cast("Mapping[str, Any]", raw) if isinstance(raw, Mapping) else body
+    return completion_with(text, details)

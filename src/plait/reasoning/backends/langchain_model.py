@@ -1,4 +1,4 @@
-"""The backend that asks a chat model of LangChain, by name or as an object."""
+"""The backend that uses a chat model of LangChain, by name or as an object."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ _STATUS: dict[type[ModelError], HTTPStatus] = {
     ModelInvalidRequestError: HTTPStatus.BAD_REQUEST,
     ModelRateLimitError: HTTPStatus.TOO_MANY_REQUESTS,
 }
-"""What LangChain's classes stand for."""
+"""The HTTP status that corresponds to each of LangChain's error classes."""
 
 
 class MakeChatModel(Protocol):
-    """Makes a chat model from its name, as LangChain's `init_chat_model` does."""
+    """Creates a chat model from its name, as LangChain's `init_chat_model` does."""
 
     def __call__(self, model: str, /, **settings: Any) -> BaseChatModel:
-        """Make it."""
+        """Create the model."""
         ...
 
 
 class LangChainCompleter:
     """Completes prompts with a chat model.
 
-    A model given by name is made once for each pair of temperature and length that is asked for,
-    with `key`, or with the key it finds itself. One given as an object is used as it is. Failed
-    requests are tried again by the model itself, as its `max_retries` says.
+    A model name is instantiated once for each temperature and length, with `key` or the key that
+    LangChain finds. A model object is used unchanged. The model itself retries failed requests,
+    by its `max_retries`.
     """
 
     name = "model"
@@ -58,7 +58,7 @@ class LangChainCompleter:
         retry: RetryPolicy | None = None,
         make: MakeChatModel | None = None,
     ) -> None:
-        self._given = model
+        self._source = model
         self._make = make or _init_chat_model
         self._seconds = (retry or RetryPolicy()).timeout_seconds
         self._key = {"api_key": key} if key else {}
@@ -67,22 +67,22 @@ class LangChainCompleter:
         self._takes_temperature = True
 
     def describe(self) -> str:
-        """Say which model answers."""
-        if isinstance(self._given, str):
-            return f"langchain model {self._given}"
-        return f"langchain model {type(self._given).__name__}"
+        """Return the name of the model."""
+        if isinstance(self._source, str):
+            return f"langchain model {self._source}"
+        return f"langchain model {type(self._source).__name__}"
 
     async def open(self) -> None:
-        """Make sure that the model can be had; no request is sent.
+        """Check that the model can be created; no request is sent.
 
         Raises:
-            ConfigError: The provider is not known, its package is missing, or it has no key.
+            ConfigError: The provider is unknown, its package is missing, or it has no key.
         """
         self._model(None, 1)
 
     async def complete(self, prompt: Prompt) -> Completion:
-        """Ask the model; a temperature that it refuses is left out from then on."""
-        if not self._takes_temperature or not isinstance(self._given, str):
+        """Send the prompt; a temperature that the model rejects is omitted from then on."""
+        if not self._takes_temperature or not isinstance(self._source, str):
             return await self._ask(self._model(None, prompt.max_tokens), prompt)
         try:
             return await self._ask(self._model(prompt.temperature, prompt.max_tokens), prompt)
@@ -94,18 +94,18 @@ class LangChainCompleter:
         return completion
 
     async def aclose(self) -> None:
-        """Forget the models; they close their connections when nobody holds them."""
+        """Drop the models; they close their connections when they are collected."""
         self._made.clear()
 
     def _model(self, temperature: float | None, max_tokens: int) -> BaseChatModel:
-        if not isinstance(self._given, str):
-            return self._given
+        if not isinstance(self._source, str):
+            return self._source
         key = (temperature, max_tokens)
         if key not in self._made:
             settings: dict[str, Any] = {"max_tokens": max_tokens, **self._key}
             if temperature is not None:
                 settings["temperature"] = temperature
-            self._made[key] = self._named(self._given, **settings)
+            self._made[key] = self._named(self._source, **settings)
         return self._made[key]
 
     def _named(self, name: str, **settings: Any) -> BaseChatModel:
@@ -134,12 +134,12 @@ class LangChainCompleter:
 
     def _failed(self, error: Exception) -> BackendError:
         status = _status_of(error)
-        said = self._redact.excerpt(f"{type(error).__name__}: {error}")
-        return self._failure(f"failed: {said}", status, retryable=_is_passing(error, status))
+        text = self._redact.excerpt(f"{type(error).__name__}: {error}")
+        return self._failure(f"failed: {text}", status, retryable=_is_retryable(error, status))
 
-    def _failure(self, said: str, status: int | None, *, retryable: bool) -> BackendError:
+    def _failure(self, text: str, status: int | None, *, retryable: bool) -> BackendError:
         return BackendError(
-            f"{self.describe()} {said}",
+            f"{self.describe()} {text}",
             backend=self.name,
             status=status,
             retryable=retryable,
@@ -148,7 +148,7 @@ class LangChainCompleter:
 
 
 def _init_chat_model(model: str, /, **settings: Any) -> BaseChatModel:
-    # `langchain` is slow to import and not needed for a model that is given as an object.
+    # `langchain` is slow to import and not needed for a model object.
     from langchain.chat_models import init_chat_model  # noqa: PLC0415
 
     return cast("MakeChatModel", init_chat_model)(model, **settings)
@@ -166,14 +166,14 @@ def _completion_from(answer: AIMessage) -> Completion:
 
 
 def _status_of(error: Exception) -> int | None:
-    """Find the HTTP status: on the error of the provider, or in LangChain's class for it."""
+    """Return the HTTP status of a provider's error, or of LangChain's class for it."""
     status: object = getattr(error, "status_code", None)
     if isinstance(status, int):
         return status
     return next((int(known) for kind, known in _STATUS.items() if isinstance(error, kind)), None)
 
 
-def _is_passing(error: Exception, status: int | None) -> bool:
+def _is_retryable(error: Exception, status: int | None) -> bool:
     if isinstance(error, ModelError):
         return error.is_retryable
     if status is not None:

@@ -1,4 +1,4 @@
-"""The backend for endpoints that speak OpenAI's protocol: Ollama, vLLM, llama.cpp, OpenAI."""
+"""The backend for endpoints with OpenAI's protocol: Ollama, vLLM, llama.cpp, OpenAI."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from plait.models.endpoints import origin_of, texts_at, with_version, writing_mo
 from plait.reasoning.backends.http import JsonApi, JsonReply, RetryPolicy, completion_with
 from plait.reasoning.backends.port import Completion, Prompt
 
-_REFUSALS: Final = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
+_REJECTED: Final = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect:
-    """Which settings an endpoint understands; all of them until it refuses one."""
+class RequestSettings:
+    """The request settings that an endpoint supports; all of them until it rejects one."""
 
     json_mode: bool = True
 
@@ -26,10 +26,10 @@ class Dialect:
 
     length_key: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
 
-    def without(self, param: str | None) -> Dialect | None:
-        """Return the dialect that avoids a refused setting; `None` if there is nothing to avoid.
+    def without(self, param: str | None) -> RequestSettings | None:
+        """Return the settings without a rejected one; `None` if nothing is left to omit.
 
-        Endpoints that do not say which setting they refuse mostly mean the JSON mode.
+        Endpoints that do not name the rejected setting mostly mean the JSON mode.
         """
         match param:
             case "max_tokens" if self.length_key == "max_tokens":
@@ -43,7 +43,7 @@ class Dialect:
 
 
 class OpenAICompatibleCompleter:
-    """Completes prompts at one endpoint; without a model name, takes the first it offers."""
+    """Completes prompts at one endpoint; without a model name, with its first model."""
 
     name = "openai"
 
@@ -58,23 +58,23 @@ class OpenAICompatibleCompleter:
     ) -> None:
         self._model = model
         self._where = origin_of(base_url)
-        self._dialect = Dialect()
+        self._settings = RequestSettings()
         self._api = JsonApi(self.name, with_version(base_url), key=key, retry=retry, clock=clock)
 
     def describe(self) -> str:
-        """Say which model answers, and where."""
+        """Return the model and the endpoint."""
         return f"{self._model or 'the first model'} at {self._where}"
 
     async def open(self) -> None:
-        """Find out which model to ask, where none was named.
+        """Choose the first model of the endpoint, if none is named.
 
         Raises:
-            BackendError: The endpoint cannot be reached, or has no model that writes.
+            BackendError: The endpoint cannot be reached, or has no text model.
         """
         if self._model is not None:
             return
-        answer = await self._api.get("/models")
-        models = writing_models(texts_at(answer.body.get("data"), "id"))
+        reply = await self._api.get("/models")
+        models = writing_models(texts_at(reply.body.get("data"), "id"))
         if not models:
             raise BackendError(
                 f"{self.name} has no model at {self._where}", backend=self.name, status=200
@@ -82,32 +82,32 @@ class OpenAICompatibleCompleter:
         self._model = models[0]
 
     async def complete(self, prompt: Prompt) -> Completion:
-        """Ask the model; a setting that the endpoint refuses is left out from then on."""
+        """Send the prompt; a setting that the endpoint rejects is omitted from then on."""
         await self.open()
-        dialect: Dialect | None = self._dialect
+        settings: RequestSettings | None = self._settings
         while True:
-            body = chat_body(prompt, self._model or "", dialect)
-            answer = await self._api.post("/chat/completions", body, allowed=_REFUSALS)
-            if answer.status not in _REFUSALS:
-                self._dialect = dialect
-                return self._completion(answer)
-            dialect = dialect.without(_refused_param(answer.body))
-            if dialect is None or chat_body(prompt, self._model or "", dialect) == body:
-                raise self._api.unusable(answer)
+            body = chat_body(prompt, self._model or "", settings)
+            reply = await self._api.post("/chat/completions", body, allowed=_REJECTED)
+            if reply.status not in _REJECTED:
+                self._settings = settings
+                return self._completion(reply)
+            settings = settings.without(_rejected_param(reply.body))
+            if settings is None or chat_body(prompt, self._model or "", settings) == body:
+                raise self._api.unusable(reply)
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._api.aclose()
 
-    def _completion(self, answer: JsonReply) -> Completion:
-        completion = completion_from_chat(answer.body)
+    def _completion(self, reply: JsonReply) -> Completion:
+        completion = completion_from_chat(reply.body)
         if completion is None:
-            raise self._api.unusable(answer)
+            raise self._api.unusable(reply)
         return completion
 
 
-def chat_body(prompt: Prompt, model: str, dialect: Dialect) -> dict[str, Any]:
-    """Return the request for a prompt, with the settings that the endpoint understands."""
+def chat_body(prompt: Prompt, model: str, settings: RequestSettings) -> dict[str, Any]:
+    """Return the request for a prompt, with the settings that the endpoint supports."""
     body: dict[str, Any] = {
         "model": model,
         "messages": [
@@ -115,17 +115,17 @@ def chat_body(prompt: Prompt, model: str, dialect: Dialect) -> dict[str, Any]:
             {"role": "user", "content": prompt.user},
         ],
         "stream": False,
-        dialect.length_key: prompt.max_tokens,
+        settings.length_key: prompt.max_tokens,
     }
-    if dialect.temperature:
+    if settings.temperature:
         body["temperature"] = prompt.temperature
-    if dialect.json_mode and prompt.json:
+    if settings.json_mode and prompt.json:
         body["response_format"] = {"type": "json_object"}
     return body
 
 
 def completion_from_chat(body: Mapping[str, Any]) -> Completion | None:
-    """Read a chat completion; `None` if it holds none. A refusal to speak is an empty text."""
+    """Return the completion of a chat; `None` if there is none. A refusal is an empty text."""
     match body.get("choices"):
         case [{"message": {"content": content}}, *_]:
             text = _text_of(cast("object", content))
@@ -146,7 +146,7 @@ def _text_of(content: object) -> str | None:
             return None
 
 
-def _refused_param(body: Mapping[str, Any]) -> str | None:
+def _rejected_param(body: Mapping[str, Any]) -> str | None:
     match body:
         case {"error": {"param": str() as param}}:
             return param

@@ -1,4 +1,4 @@
-"""The pipes of the reasoning modes: their names, and how each model is to be set."""
+"""The Langbase pipes of the modes: their names and model settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipeNames:
-    """Which pipe serves which mode."""
+    """The pipe of each mode."""
 
     linear: str = "linear-reasoning-v1"
     tree: str = "tree-reasoning-v1"
@@ -25,7 +25,7 @@ class PipeNames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipeSettings:
-    """How the model of a pipe is set."""
+    """The model settings of a pipe."""
 
     temperature: float
     max_tokens: int
@@ -43,27 +43,24 @@ PIPE_SETTINGS: Final[Mapping[str, PipeSettings]] = {
     "got_aggregate": PipeSettings(temperature=0.7, max_tokens=2500),
     "got_refine": PipeSettings(temperature=0.7, max_tokens=2500),
 }
-"""By the fields of `PipeNames`; prompts for the same mode carry the same values."""
+"""By the fields of `PipeNames`; other backends use the same values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipe:
-    """A pipe as it is made at Langbase."""
+    """A pipe to create at Langbase."""
 
     name: str
-
     temperature: float
-
     max_tokens: int
-
     system: str | None = None
-    """Its own system prompt; every request brings one too."""
+    """Its default system prompt; every request has one too."""
 
 
 def pipes_of(names: PipeNames, prompts: Mapping[str, str]) -> tuple[Pipe, ...]:
-    """Return the pipes that have to be there; `prompts` are the system prompts by mode.
+    """Return the pipes to create; `prompts` are the system prompts by mode.
 
-    Modes may share a pipe. It then has no prompt of its own, and the settings of the first.
+    A pipe that modes share has no default prompt, and the settings of the first mode.
     """
     modes = {field.name: str(getattr(names, field.name)) for field in fields(names)}
     pipes: dict[str, Pipe] = {}

@@ -1,4 +1,4 @@
-"""What a backend of the reasoning server is: something that completes a prompt."""
+"""The protocol of a backend of the reasoning server: it completes prompts."""
 
 from __future__ import annotations
 
@@ -13,16 +13,12 @@ class Prompt:
 
     pipe: str
     """The pipe it is for, such as `linear-reasoning-v1`; Langbase runs the one of this name."""
-
     system: str
-
     user: str
 
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Values for the variables of a Langbase pipe; other backends do not send them."""
-
+    """Variables of a Langbase pipe; other backends ignore them."""
     temperature: float
-
     max_tokens: int
 
     json: bool = True
@@ -31,41 +27,38 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """What a model answered."""
+    """The reply of a model."""
 
     text: str
-
     model: str | None = None
-    """The model that wrote it, where the backend says."""
-
+    """The model that wrote it, if the backend reports it."""
     input_tokens: int | None = None
-
     output_tokens: int | None = None
 
 
 OnProgress: TypeAlias = Callable[[str], Awaitable[None]]
-"""Hears, in one sentence, what is being done while a model works."""
+"""Receives progress messages while a model works."""
 
 
 class Completer(Protocol):
     """Completes prompts; opened once, then used by many callers at the same time.
 
-    A completer that fails raises `BackendError`; cancelling a call leaves it usable.
+    Failures raise `BackendError`; cancelling a call leaves the completer usable.
     """
 
     name: str
     """`langbase`, `model`, `openai`, `sampling`, `local`, `host` or `scripted`."""
 
     def describe(self) -> str:
-        """Say in one line what answers, without any secret."""
+        """Describe the backend in one line, without secrets."""
         ...
 
     async def open(self) -> None:
-        """Get ready: make what has to be there, or find out that it cannot be."""
+        """Prepare for prompts, and check that the backend can be used."""
         ...
 
     async def complete(self, prompt: Prompt) -> Completion:
-        """Ask the model, and return what it said, which may be anything but what was asked for.
+        """Send the prompt to the model, and return its reply unchecked.
 
         Raises:
             BackendError: The model could not be reached, or refused.
@@ -73,5 +66,5 @@ class Completer(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Let go of connections; safe to repeat."""
+        """Close connections; safe to repeat."""
         ...

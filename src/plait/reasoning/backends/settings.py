@@ -229,7 +229,7 @@ def _kind(text: str) -> str:
 def _pipe_names(values: Mapping[str, str]) -> PipeNames:
     """Read the names of pipes; `PIPE_GOT` is the default for all four steps of a graph."""
     names = PipeNames()
-    for mode in (one.name for one in fields(PipeNames)):
+    for mode in (pipe.name for pipe in fields(PipeNames)):
         shared = values.get("PIPE_GOT") if mode.startswith("got_") else None
         if name := values.get(f"PIPE_{mode.upper()}", shared):
             names = replace(names, **{mode: name})

@@ -1,4 +1,4 @@
-"""A session with all that counts in it, as one value to be written down."""
+"""A whole session as one value, and as a diagram."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from plait.reasoning.values import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionDocument:
-    """All of a session; what a backtrack left behind is among the thoughts and nodes, marked."""
+    """A session with everything in it, abandoned thoughts and nodes included."""
 
     session: Session
     thoughts: Sequence[Thought]
@@ -33,7 +33,7 @@ class SessionDocument:
 
 
 async def read_document(store: Storage, session: Session) -> SessionDocument:
-    """Read all of a session."""
+    """Read a whole session."""
     key = session.id
     return SessionDocument(
         session=session,
@@ -49,7 +49,7 @@ async def read_document(store: Storage, session: Session) -> SessionDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiagramNode:
-    """A point of a drawing."""
+    """A node of a diagram."""
 
     key: str
     text: str
@@ -60,17 +60,17 @@ class DiagramNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagram:
-    """Points, and arrows between them."""
+    """Nodes, and arrows between them."""
 
-    dots: Sequence[DiagramNode]
+    nodes: Sequence[DiagramNode]
     arrows: Sequence[tuple[str, str, str]]
-    """From, to, and a word."""
+    """Source, target and label."""
 
 
-def diagram_of(whole: SessionDocument) -> Diagram:
-    """Draw a session: thoughts by their parents, then graphs by their edges."""
-    states = {branch.id: branch.state for branch in whole.branches}
-    dots = [
+def diagram_of(document: SessionDocument) -> Diagram:
+    """Return a session as a diagram: thoughts by parent, graphs by edge."""
+    states = {branch.id: branch.state for branch in document.branches}
+    nodes = [
         DiagramNode(
             key=thought.id,
             text=thought.content,
@@ -79,9 +79,9 @@ def diagram_of(whole: SessionDocument) -> Diagram:
             faded=thought.abandoned_by is not None
             or states.get(thought.branch_id or "") == "abandoned",
         )
-        for thought in whole.thoughts
+        for thought in document.thoughts
     ]
-    dots += [
+    nodes += [
         DiagramNode(
             key=node.id,
             text=node.content,
@@ -89,23 +89,23 @@ def diagram_of(whole: SessionDocument) -> Diagram:
             score=node.score,
             faded=node.abandoned_by is not None,
         )
-        for node in whole.nodes
+        for node in document.nodes
     ]
-    known = {dot.key for dot in dots}
+    known = {node.key for node in nodes}
     arrows: list[tuple[str, str, str]] = []
     last: Thought | None = None
-    for thought in whole.thoughts:
+    for thought in document.thoughts:
         if thought.parent_id is not None:
             arrows.append((thought.parent_id, thought.id, ""))
         elif last is not None and thought.mode == last.mode == "linear":
             arrows.append((last.id, thought.id, "then"))
         last = thought
-    arrows += [(edge.from_node, edge.to_node, edge.edge_type) for edge in whole.edges]
-    return Diagram(dots=dots, arrows=[one for one in arrows if {one[0], one[1]} <= known])
+    arrows += [(edge.from_node, edge.to_node, edge.edge_type) for edge in document.edges]
+    return Diagram(nodes=nodes, arrows=[arrow for arrow in arrows if {arrow[0], arrow[1]} <= known])
 
 
-def label_of(dot: DiagramNode, width: int = 60) -> str:
-    """Write a point in a few words."""
-    folded = " ".join(dot.text.split())
+def label_of(node: DiagramNode, width: int = 60) -> str:
+    """Return the label of a node."""
+    folded = " ".join(node.text.split())
     cut = folded if len(folded) <= width else folded[: width - 1] + "…"
-    return cut if dot.score is None else f"{cut} ({dot.score:.2f})"
+    return cut if node.score is None else f"{cut} ({node.score:.2f})"

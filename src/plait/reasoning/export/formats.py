@@ -1,4 +1,4 @@
-"""Writing a session as JSON, Markdown, Mermaid, DOT or SVG."""
+"""Exports a session as JSON, Markdown, Mermaid, DOT or SVG."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ Format: TypeAlias = Literal["json", "markdown", "mermaid", "dot", "svg"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """A document."""
+    """An exported session."""
 
     content: str
     mime_type: str
 
 
-def _json(whole: SessionDocument) -> Exported:
-    text = json.dumps(asdict(whole), indent=2, ensure_ascii=False)
+def _json(document: SessionDocument) -> Exported:
+    text = json.dumps(asdict(document), indent=2, ensure_ascii=False)
     return Exported(content=text, mime_type="application/json")
 
 
-def _markdown(whole: SessionDocument) -> Exported:
-    session = whole.session
+def _markdown(document: SessionDocument) -> Exported:
+    session = document.session
     lines = [
         f"# Reasoning session {session.id}",
         "",
@@ -41,17 +41,17 @@ def _markdown(whole: SessionDocument) -> Exported:
     ]
     if session.conclusion:
         lines += ["", "## Conclusion", "", _quoted(str(session.conclusion.get("text", "")))]
-    live = [thought for thought in whole.thoughts if thought.abandoned_by is None]
-    left = [thought for thought in whole.thoughts if thought.abandoned_by is not None]
+    live = [thought for thought in document.thoughts if thought.abandoned_by is None]
+    left = [thought for thought in document.thoughts if thought.abandoned_by is not None]
     lines += _thoughts("Thoughts", live) + _thoughts("Left behind", left)
-    if whole.branches:
+    if document.branches:
         lines += ["", "## Branches", ""]
         lines += [
             f"- {_inline(branch.name)}: {branch.state}, confidence {branch.confidence:.2f}"
-            for branch in whole.branches
+            for branch in document.branches
         ]
-    for graph in whole.graphs:
-        nodes = [node for node in whole.nodes if node.graph_id == graph.id]
+    for graph in document.graphs:
+        nodes = [node for node in document.nodes if node.graph_id == graph.id]
         lines += ["", f"## Graph {graph.id}", ""]
         lines += [f"Problem: {_inline(graph.problem)}", ""] if graph.problem else []
         for node in nodes:
@@ -80,33 +80,33 @@ def _inline(text: str) -> str:
     return " ".join(text.split())
 
 
-def _mermaid(whole: SessionDocument) -> Exported:
-    drawing = diagram_of(whole)
-    names = _names(drawing)
+def _mermaid(document: SessionDocument) -> Exported:
+    diagram = diagram_of(document)
+    names = _names(diagram)
     lines = ["flowchart TD"]
-    lines += [f'    {names[dot.key]}["{_mermaid_text(label_of(dot))}"]' for dot in drawing.dots]
-    for source, target, word in drawing.arrows:
+    lines += [f'    {names[node.key]}["{_mermaid_text(label_of(node))}"]' for node in diagram.nodes]
+    for source, target, word in diagram.arrows:
         label = f"|{word}|" if word else ""
         lines.append(f"    {names[source]} -->{label} {names[target]}")
-    faded = [names[dot.key] for dot in drawing.dots if dot.faded]
+    faded = [names[node.key] for node in diagram.nodes if node.faded]
     if faded:
         lines += ["    classDef faded opacity:0.4", f"    class {','.join(faded)} faded"]
     return Exported(content="\n".join(lines) + "\n", mime_type="text/vnd.mermaid")
 
 
 def _mermaid_text(text: str) -> str:
-    """Write characters that mean something to Mermaid by their numbers."""
-    return "".join(f"#{ord(one)};" if one in '"#<>&`[]{}|\\' else one for one in text)
+    """Escape the special characters of Mermaid."""
+    return "".join(f"#{ord(char)};" if char in '"#<>&`[]{}|\\' else char for char in text)
 
 
-def _dot(whole: SessionDocument) -> Exported:
-    drawing = diagram_of(whole)
-    names = _names(drawing)
+def _dot(document: SessionDocument) -> Exported:
+    diagram = diagram_of(document)
+    names = _names(diagram)
     lines = ["digraph reasoning {", "    node [shape=box];"]
-    for dot in drawing.dots:
-        style = ", style=dashed" if dot.faded else ""
-        lines.append(f"    {names[dot.key]} [label={_dot_text(label_of(dot))}{style}];")
-    for source, target, word in drawing.arrows:
+    for node in diagram.nodes:
+        style = ", style=dashed" if node.faded else ""
+        lines.append(f"    {names[node.key]} [label={_dot_text(label_of(node))}{style}];")
+    for source, target, word in diagram.arrows:
         label = f" [label={_dot_text(word)}]" if word else ""
         lines.append(f"    {names[source]} -> {names[target]}{label};")
     lines.append("}")
@@ -118,12 +118,12 @@ def _dot_text(text: str) -> str:
     return f'"{escaped}"'
 
 
-def _svg(whole: SessionDocument) -> Exported:
-    return Exported(content=svg_of(diagram_of(whole)), mime_type="image/svg+xml")
+def _svg(document: SessionDocument) -> Exported:
+    return Exported(content=svg_of(diagram_of(document)), mime_type="image/svg+xml")
 
 
-def _names(drawing: Diagram) -> dict[str, str]:
-    return {dot.key: f"n{number}" for number, dot in enumerate(drawing.dots, 1)}
+def _names(diagram: Diagram) -> dict[str, str]:
+    return {node.key: f"n{number}" for number, node in enumerate(diagram.nodes, 1)}
 
 
 EXPORTERS: Final[Mapping[str, Callable[[SessionDocument], Exported]]] = {
@@ -133,4 +133,4 @@ EXPORTERS: Final[Mapping[str, Callable[[SessionDocument], Exported]]] = {
     "dot": _dot,
     "svg": _svg,
 }
-"""How each format is written."""
+"""The function for each format."""

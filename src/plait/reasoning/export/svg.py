@@ -1,4 +1,4 @@
-"""Drawing a session as an SVG picture: one row for each step from the beginning."""
+"""Draws a diagram as SVG, with one row for each step from the start."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ _WIDTH, _HEIGHT = 260, 44
 _GAP_X, _GAP_Y = 20, 46
 
 
-def svg_of(drawing: Diagram) -> str:
-    """Draw points in rows, and arrows from row to row."""
-    rows = _rows(drawing)
+def svg_of(diagram: Diagram) -> str:
+    """Draw nodes in rows, and arrows from row to row."""
+    rows = _rows(diagram)
     columns: dict[int, int] = {}
     places: dict[str, tuple[int, int]] = {}
-    for dot in drawing.dots:
-        row = rows[dot.key]
+    for node in diagram.nodes:
+        row = rows[node.key]
         column = columns.get(row, 0)
         columns[row] = column + 1
-        places[dot.key] = (
+        places[node.key] = (
             _GAP_X + column * (_WIDTH + _GAP_X),
             _GAP_Y // 2 + row * (_HEIGHT + _GAP_Y),
         )
@@ -35,33 +35,33 @@ def svg_of(drawing: Diagram) -> str:
             'markerHeight="8" orient="auto"><path d="M0 0 8 4 0 8z" fill="#667"/></marker></defs>'
         ),
     ]
-    for source, target, word in drawing.arrows:
+    for source, target, word in diagram.arrows:
         (x1, y1), (x2, y2) = places[source], places[target]
         x1, x2, y1 = x1 + _WIDTH // 2, x2 + _WIDTH // 2, y1 + _HEIGHT
         lines.append(
             f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="#667" marker-end="url(#tip)">'
             f"<title>{escape(word)}</title></line>"
         )
-    for dot in drawing.dots:
-        x, y = places[dot.key]
-        faded = ' opacity="0.4"' if dot.faded else ""
+    for node in diagram.nodes:
+        x, y = places[node.key]
+        faded = ' opacity="0.4"' if node.faded else ""
         lines.append(
-            f'<g{faded}><title>{escape(dot.text)}</title><rect x="{x}" y="{y}" width="{_WIDTH}" '
+            f'<g{faded}><title>{escape(node.text)}</title><rect x="{x}" y="{y}" width="{_WIDTH}" '
             f'height="{_HEIGHT}" rx="6" fill="#eef" stroke="#667"/>'
-            f'<text x="{x + 8}" y="{y + 18}" fill="#667">{escape(dot.kind)}</text>'
-            f'<text x="{x + 8}" y="{y + 34}">{escape(label_of(dot, 32))}</text></g>'
+            f'<text x="{x + 8}" y="{y + 18}" fill="#667">{escape(node.kind)}</text>'
+            f'<text x="{x + 8}" y="{y + 34}">{escape(label_of(node, 32))}</text></g>'
         )
     lines.append("</svg>")
     return "\n".join(lines) + "\n"
 
 
-def _rows(drawing: Diagram) -> dict[str, int]:
-    """Put each point below everything that leads to it."""
-    rows = {dot.key: 0 for dot in drawing.dots}
-    # Arrows lead from earlier points to later ones, so few rounds suffice.
+def _rows(diagram: Diagram) -> dict[str, int]:
+    """Put each node below everything that leads to it."""
+    rows = {node.key: 0 for node in diagram.nodes}
+    # Arrows lead from earlier nodes to later ones, so few rounds suffice.
     for _ in rows:
         moved = False
-        for source, target, _word in drawing.arrows:
+        for source, target, _word in diagram.arrows:
             if rows[target] <= rows[source]:
                 rows[target] = rows[source] + 1
                 moved = True

@@ -1,4 +1,4 @@
-"""Choosing a mode: by the words of the task, by a model, or by its size; and running it."""
+"""Chooses a mode by keywords, a model or the size of the task, and takes its first step."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 from pydantic import Field
 
 from plait.reasoning.arguments import AnyText, Id, Number, Params, Text, clamped
-from plait.reasoning.call_context import CallContext, Outcome, new_or_open_session
+from plait.reasoning.call_context import CallContext, Outcome
 from plait.reasoning.model_replies import RouterReply
 from plait.reasoning.modes.divergent import DivergentParams, divergent
 from plait.reasoning.modes.got_graph import InitParams, got_init
@@ -26,7 +26,7 @@ _SHORT_BYTES = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """A mode, and how sure it is."""
+    """A recommended mode."""
 
     mode: str
     confidence: float
@@ -35,7 +35,7 @@ class Route:
     alternatives: tuple[tuple[str, float, str], ...] = ()
 
 
-_SIGNS: Final = (
+_KEYWORDS: Final = (
     (
         ("evaluate", "assess", "review quality", "critique"),
         Route(
@@ -85,10 +85,10 @@ TOOLS = {
     "reflection": "reasoning_reflection",
     "got": "reasoning_got_init",
 }
-"""The tool with which each mode begins."""
+"""The first tool of each mode."""
 
 _WITHOUT_MODEL = frozenset({"linear", "got"})
-"""Modes whose first step needs nobody but the caller."""
+"""Modes whose first step needs no model."""
 
 
 class AutoParams(Params):
@@ -139,16 +139,16 @@ class AutoResult(Result):
 class _Choice:
     route: Route
     unknown: str | None = None
-    """The name the model gave, where it is of no mode."""
+    """The unknown mode that the model named."""
 
 
 async def auto(params: AutoParams, call: CallContext) -> Outcome[AutoResult]:
-    """Recommend a mode, and take its first step if that is wanted."""
+    """Recommend a mode, and with `execute` take its first step."""
     choice = await _choose(params, call)
     route = choice.route
     executed, changes = await _begin(params, call, route.mode)
     if changes is None and params.session_id is not None:
-        session = await new_or_open_session(call, params.session_id, "auto")
+        session = await call.new_or_open_session(params.session_id, "auto")
         changes = Changes(session=session) if session.version == 0 else None
     result = AutoResult(
         recommended_mode=route.mode,
@@ -175,8 +175,8 @@ def _next(params: AutoParams, mode: str) -> list[Move]:
 
 
 async def _choose(params: AutoParams, call: CallContext) -> _Choice:
-    if (found := route_by_words(params.content)) is not None:
-        return _Choice(route=found)
+    if (route := route_by_keywords(params.content)) is not None:
+        return _Choice(route=route)
     if params.complexity is not None and call.is_host:
         return _Choice(route=route_by_complexity(params.complexity, "By the complexity you gave."))
     if call.is_host:
@@ -201,7 +201,7 @@ async def _choose(params: AutoParams, call: CallContext) -> _Choice:
 async def _begin(
     params: AutoParams, call: CallContext, mode: str
 ) -> tuple[Executed | None, Changes | None]:
-    """Take the first step, unless the caller has to write it."""
+    """Take the first step, unless it is not requested or the caller has to write it."""
     if not params.execute or (call.is_host and mode not in _WITHOUT_MODEL):
         return None, None
     content, session = params.content, params.session_id
@@ -217,12 +217,12 @@ async def _begin(
             outcome = await got_init(InitParams(content=content, session_id=session), call)
         case _:
             outcome = await linear(LinearParams(content=content, session_id=session), call)
-    shown = outcome.result.model_copy(update={"backend": call.completer.name})
-    return Executed(tool=TOOLS[mode], result=result_data(shown)), outcome.changes
+    result = outcome.result.model_copy(update={"backend": call.completer.name})
+    return Executed(tool=TOOLS[mode], result=result_data(result)), outcome.changes
 
 
-def route_by_words(content: str) -> Route | None:
-    """Return the mode that the length or a word of the task gives away, if one does."""
+def route_by_keywords(content: str) -> Route | None:
+    """Return the mode that the length or a keyword of the task implies."""
     if len(content.encode()) < _SHORT_BYTES:
         return Route(
             mode="linear",
@@ -231,14 +231,14 @@ def route_by_words(content: str) -> Route | None:
             complexity=0.2,
         )
     lowered = content.lower()
-    for words, route in _SIGNS:
+    for words, route in _KEYWORDS:
         if any(word in lowered for word in words):
             return route
     return None
 
 
 def route_by_complexity(complexity: float, rationale: str) -> Route:
-    """Return the mode for a task of which only the complexity is known."""
+    """Return the mode for a complexity."""
     mode = "linear" if complexity < 0.3 else "got" if complexity > 0.7 else "tree"
     return Route(
         mode=mode,
@@ -250,7 +250,7 @@ def route_by_complexity(complexity: float, rationale: str) -> Route:
 
 
 def estimated_complexity(content: str) -> float:
-    """Guess the complexity of a task from its length, its questions and its parts."""
+    """Estimate the complexity of a task from its length, questions and list items."""
     words = len(content.split())
     questions = content.count("?")
     parts = sum(line.lstrip()[:1] in {"-", "*"} for line in content.splitlines())
@@ -258,7 +258,7 @@ def estimated_complexity(content: str) -> float:
 
 
 def alternatives_for(mode: str, complexity: float) -> tuple[tuple[str, float, str], ...]:
-    """Return the other modes that may do, for a task of some complexity."""
+    """Return other modes that fit a complexity."""
     if complexity < 0.3:
         found = (("linear", 0.7, "The task is simple."),)
     elif complexity > 0.7:
@@ -268,4 +268,4 @@ def alternatives_for(mode: str, complexity: float) -> tuple[tuple[str, float, st
         )
     else:
         found = (("tree", 0.5, "There may be more than one way."),)
-    return tuple(one for one in found if one[0] != mode)
+    return tuple(alternative for alternative in found if alternative[0] != mode)

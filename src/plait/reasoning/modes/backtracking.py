@@ -1,4 +1,4 @@
-"""Backtracking: bring a session back to a checkpoint, and set out another way."""
+"""Backtracking: restore a checkpoint of a session, and continue in another direction."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from plait.reasoning.arguments import (
     Params,
     Text,
     clamped,
-    input_needed,
     invalid_argument,
 )
-from plait.reasoning.call_context import CallContext, Outcome, open_session
+from plait.reasoning.call_context import CallContext, Outcome
 from plait.reasoning.context import BUDGET_TOKENS, estimated_tokens, truncated
 from plait.reasoning.model_replies import BacktrackReply
 from plait.reasoning.restore import read_state, restore_changes
@@ -55,14 +54,14 @@ class BacktrackResult(Result):
 
 
 async def backtrack(params: BacktrackParams, call: CallContext) -> Outcome[BacktrackResult]:
-    """Bring a session back to a checkpoint; what came after is kept on an abandoned branch."""
+    """Restore a checkpoint; later thoughts are kept on an abandoned branch."""
     checkpoint = await call.store.get_checkpoint(params.checkpoint_id)
     if checkpoint is None:
         raise invalid_argument("checkpoint_id", f"Checkpoint not found: {params.checkpoint_id}")
     if params.session_id is not None and params.session_id != checkpoint.session_id:
         raise invalid_argument("session_id", "Session ID does not match checkpoint")
-    session = await open_session(call, checkpoint.session_id)
-    reply = await _step(params, call, session, checkpoint)
+    session = await call.open_session(checkpoint.session_id)
+    reply = await _first_step(params, call, session, checkpoint)
     snapshot = StateSnapshot(
         session_id=session.id,
         snapshot_type="branch",
@@ -70,7 +69,7 @@ async def backtrack(params: BacktrackParams, call: CallContext) -> Outcome[Backt
         state_data=checkpoint.snapshot,
     )
     state = await read_state(call.store, session.id)
-    changes, aside = restore_changes(session, state, checkpoint, by=snapshot.id)
+    changes, abandoned = restore_changes(session, state, checkpoint, by=snapshot.id)
     thought = Thought(
         session_id=session.id,
         content=reply.thought,
@@ -88,42 +87,44 @@ async def backtrack(params: BacktrackParams, call: CallContext) -> Outcome[Backt
         confidence=reply.confidence,
         new_branch_id=checkpoint.branch_id,
         snapshot_id=snapshot.id,
-        abandoned_branch_id=aside.id if aside else None,
+        abandoned_branch_id=abandoned.id if abandoned else None,
         next=[
             move("reasoning_linear", "go on the new way", session_id=session.id),
             move("reasoning_tree", "branch out from here", session_id=session.id),
         ],
     )
-    everything = replace(changes, snapshots=(snapshot,), thoughts=(*changes.thoughts, thought))
-    return Outcome(result=result, changes=everything)
+    changes = replace(changes, snapshots=(snapshot,), thoughts=(*changes.thoughts, thought))
+    return Outcome(result=result, changes=changes)
 
 
 def _last_on_branch(checkpoint: Checkpoint) -> str | None:
-    """Return the thought after which the new way begins."""
-    kept: Sequence[Mapping[str, Any]] = checkpoint.snapshot.get("thoughts", ())
-    there = [one["id"] for one in kept if one["branch_id"] == checkpoint.branch_id]
-    return there[-1] if there else None
+    """Return the thought after which the new direction starts."""
+    thoughts: Sequence[Mapping[str, Any]] = checkpoint.snapshot.get("thoughts", ())
+    ids = [thought["id"] for thought in thoughts if thought["branch_id"] == checkpoint.branch_id]
+    return ids[-1] if ids else None
 
 
-async def _step(
+async def _first_step(
     params: BacktrackParams, call: CallContext, session: Session, checkpoint: Checkpoint
 ) -> BacktrackReply:
     own = params.thought or (params.new_direction if call.is_host else None)
     if own is not None:
         return BacktrackReply(thought=own, confidence=params.confidence)
-    if call.is_host:
-        raise input_needed("thought", '"the first step of the new way"')
     about = f"\nDescription: {checkpoint.description}" if checkpoint.description else ""
-    wanted = params.new_direction or "Explore an alternative to what was done after it."
-    user = (
-        f"Checkpoint: {checkpoint.name}{about}\nIts state:\n{_shown(checkpoint)}\n\n"
-        f"New direction: {wanted}"
+    direction = params.new_direction or "Explore an alternative to what was done after it."
+    return await call.ask(
+        "backtracking",
+        f"Checkpoint: {checkpoint.name}{about}\nIts state:\n{_state_text(checkpoint)}\n\n"
+        f"New direction: {direction}",
+        BacktrackReply,
+        session=session,
+        parameter="thought",
+        shape='"the first step of the new way"',
     )
-    return await call.ask("backtracking", user, BacktrackReply, session=session)
 
 
-def _shown(checkpoint: Checkpoint) -> str:
-    """Write the state for a model: its last thoughts and its branches, within a budget."""
+def _state_text(checkpoint: Checkpoint) -> str:
+    """Describe the state for a model: its last thoughts and active branches, within a budget."""
     lines: list[str] = []
     left = BUDGET_TOKENS
     for thought in reversed(checkpoint.snapshot.get("thoughts", ())):
@@ -134,8 +135,8 @@ def _shown(checkpoint: Checkpoint) -> str:
             break
         lines.append(line)
     branches = [
-        f"- branch {one['name']} ({one['state']})"
-        for one in checkpoint.snapshot.get("branches", ())
-        if one["state"] == "active"
+        f"- branch {branch['name']} ({branch['state']})"
+        for branch in checkpoint.snapshot.get("branches", ())
+        if branch["state"] == "active"
     ]
     return "\n".join([*reversed(lines), *branches[:20]]) or "(nothing yet)"

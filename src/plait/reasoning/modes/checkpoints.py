@@ -1,4 +1,4 @@
-"""Checkpoints: the state of a session under a name."""
+"""Checkpoints: named states of a session."""
 
 from __future__ import annotations
 
@@ -6,15 +6,8 @@ from typing import Any
 
 from pydantic import Field
 
-from plait.reasoning.arguments import AnyText, Id, Params, Text
-from plait.reasoning.call_context import (
-    CallContext,
-    Outcome,
-    existing_session,
-    open_session,
-    touched,
-)
-from plait.reasoning.modes.tree import ListParams
+from plait.reasoning.arguments import AnyText, Id, Params, SessionParams, Text
+from plait.reasoning.call_context import CallContext, Outcome, touched
 from plait.reasoning.results import ListResult, Result, ResultPart, move
 from plait.reasoning.values import (
     Changes,
@@ -58,8 +51,8 @@ class CheckpointList(ListResult):
 async def checkpoint_create(
     params: CheckpointParams, call: CallContext
 ) -> Outcome[CheckpointResult]:
-    """Keep the state of a session."""
-    session = await open_session(call, params.session_id)
+    """Create a checkpoint of a session."""
+    session = await call.open_session(params.session_id)
     checkpoint = Checkpoint(
         session_id=session.id,
         branch_id=session.active_branch_id,
@@ -78,29 +71,29 @@ async def checkpoint_create(
     return Outcome(result=CheckpointResult(**public_data(checkpoint), next=steps), changes=changes)
 
 
-async def checkpoint_list(params: ListParams, call: CallContext) -> Outcome[CheckpointList]:
+async def checkpoint_list(params: SessionParams, call: CallContext) -> Outcome[CheckpointList]:
     """List the checkpoints of a session, newest first."""
-    session = await existing_session(call, params.session_id)
+    session = await call.existing_session(params.session_id)
     found = await call.store.get_session_checkpoints(session.id)
     return Outcome(
-        result=CheckpointList(checkpoints=[CheckpointInfo(**public_data(one)) for one in found])
+        result=CheckpointList(checkpoints=[CheckpointInfo(**public_data(value)) for value in found])
     )
 
 
 async def state_of(call: CallContext, session: Session) -> dict[str, Any]:
-    """Write down everything that counts in a session."""
+    """Return the state of a session as JSON data."""
     store = call.store
     return {
-        "thoughts": [public_data(one) for one in await store.get_session_thoughts(session.id)],
-        "branches": [public_data(one) for one in await store.get_session_branches(session.id)],
+        "thoughts": [public_data(value) for value in await store.get_session_thoughts(session.id)],
+        "branches": [public_data(value) for value in await store.get_session_branches(session.id)],
         "active_branch_id": session.active_branch_id,
         "graph": {
-            # With their places: a node that is cut afterwards comes back to its own.
+            # With positions: a node that is pruned afterwards is restored to its own.
             "nodes": [
-                {**public_data(one), "position": one.position}
-                for one in await store.get_session_graph_nodes(session.id)
+                {**public_data(value), "position": value.position}
+                for value in await store.get_session_graph_nodes(session.id)
             ],
-            "edges": [public_data(one) for one in await store.get_session_edges(session.id)],
+            "edges": [public_data(value) for value in await store.get_session_edges(session.id)],
         },
         "created_at": now(),
     }

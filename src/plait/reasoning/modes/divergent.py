@@ -1,4 +1,4 @@
-"""Divergent reasoning: points of view that differ in kind, and what they show together."""
+"""Divergent reasoning: several perspectives, and their synthesis."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from plait.reasoning.arguments import (
     Params,
     Text,
     clamped,
-    input_needed,
     invalid_argument,
 )
-from plait.reasoning.call_context import CallContext, Outcome, new_or_open_session, touched
+from plait.reasoning.call_context import CallContext, Outcome, touched
 from plait.reasoning.context import as_lines, recent_context
 from plait.reasoning.model_replies import DivergentReply, PerspectiveReply
-from plait.reasoning.modes.tree import branch_of
+from plait.reasoning.prompts import PROMPTS
 from plait.reasoning.results import Move, Result, ResultPart, move
 from plait.reasoning.values import Changes, Session, Thought
 
@@ -27,7 +26,7 @@ _CHALLENGE = (
 )
 _REBEL = "\n- At least one view must contradict what everybody believes here, and mean it."
 
-_MOST_CONTEXT = 5
+_MAX_CONTEXT = 5
 
 
 class PerspectiveParam(Params):
@@ -84,14 +83,14 @@ class DivergentResult(Result):
 
 
 async def divergent(params: DivergentParams, call: CallContext) -> Outcome[DivergentResult]:
-    """Look at a matter from several points of view."""
-    session = await new_or_open_session(call, params.session_id, "divergent")
+    """Look at a matter from several perspectives."""
+    session = await call.new_or_open_session(params.session_id, "divergent")
     if params.branch_id is not None:
-        await branch_of(call, session, params.branch_id)
-    reply = await _views(params, call, session)
+        await call.branch_of(session, params.branch_id)
+    reply = await _perspectives(params, call, session)
     views = reply.perspectives[: params.num_perspectives]
     main = _thought(session, params, params.content, params.confidence)
-    seen = [
+    thoughts = [
         _thought(
             session,
             params,
@@ -105,14 +104,14 @@ async def divergent(params: DivergentParams, call: CallContext) -> Outcome[Diver
         )
         for index, view in enumerate(views)
     ]
-    together = _thought(
+    synthesis = _thought(
         session,
         params,
         reply.synthesis,
-        sum(one.confidence for one in seen) / len(seen),
+        sum(thought.confidence for thought in thoughts) / len(thoughts),
         parent=main,
         is_synthesis=True,
-        source_perspectives=len(seen),
+        source_perspectives=len(thoughts),
     )
     best = max(range(len(views)), key=lambda index: views[index].viability)
     result = DivergentResult(
@@ -126,21 +125,21 @@ async def divergent(params: DivergentParams, call: CallContext) -> Outcome[Diver
                 viability=view.viability,
                 assumptions_challenged=view.assumptions_challenged,
             )
-            for view, thought in zip(views, seen, strict=True)
+            for view, thought in zip(views, thoughts, strict=True)
         ],
         synthesis=reply.synthesis,
-        synthesis_thought_id=together.id,
+        synthesis_thought_id=synthesis.id,
         total_novelty_score=sum(view.novelty for view in views) / len(views),
         most_viable_perspective=best,
         most_novel_perspective=max(range(len(views)), key=lambda index: views[index].novelty),
         branch_id=params.branch_id,
-        next=_after(session, together, seen[best]),
+        next=_next_moves(session, synthesis, thoughts[best]),
     )
-    changes = Changes(session=touched(session), thoughts=(main, *seen, together))
+    changes = Changes(session=touched(session), thoughts=(main, *thoughts, synthesis))
     return Outcome(result=result, changes=changes)
 
 
-def _after(session: Session, together: Thought, best: Thought) -> list[Move]:
+def _next_moves(session: Session, synthesis: Thought, best: Thought) -> list[Move]:
     return [
         move(
             "reasoning_tree",
@@ -152,7 +151,7 @@ def _after(session: Session, together: Thought, best: Thought) -> list[Move]:
             "reasoning_reflection",
             "examine what they show together",
             session_id=session.id,
-            thought_id=together.id,
+            thought_id=synthesis.id,
         ),
     ]
 
@@ -177,27 +176,28 @@ def _thought(
     )
 
 
-async def _views(params: DivergentParams, call: CallContext, session: Session) -> DivergentReply:
+async def _perspectives(
+    params: DivergentParams, call: CallContext, session: Session
+) -> DivergentReply:
     if params.perspectives is not None:
         if not 2 <= len(params.perspectives) <= 5:
             raise invalid_argument("perspectives", "Between 2 and 5 perspectives are needed")
         if not (params.synthesis or "").strip():
             raise invalid_argument("synthesis", "Synthesis is required with your own perspectives")
-        views = [PerspectiveReply(**one.model_dump()) for one in params.perspectives]
-        return DivergentReply(perspectives=views, synthesis=params.synthesis or "")
-    if call.is_host:
-        shape = (
-            '[{"thought": "…", "novelty": 0.0–1.0, "viability": 0.0–1.0, '
-            f'"assumptions_challenged": ["…"]}}, …] ({params.num_perspectives} views that differ '
-            'in kind), and synthesis="what they show together"'
-        )
-        raise input_needed("perspectives", shape)
-    earlier = await recent_context(call.store, session.id, most=_MOST_CONTEXT)
-    past = f"Context:\n{as_lines(earlier)}\n\n" if earlier else ""
-    user = f"{past}Give {params.num_perspectives} perspectives on:\n{params.content}"
-
-    def urged(system: str) -> str:
-        challenge = _CHALLENGE if params.challenge_assumptions else ""
-        return system + challenge + (_REBEL if params.force_rebellion else "")
-
-    return await call.ask("divergent", user, DivergentReply, session=session, system=urged)
+        own = [PerspectiveReply(**view.model_dump()) for view in params.perspectives]
+        return DivergentReply(perspectives=own, synthesis=params.synthesis or "")
+    thoughts = await recent_context(call.store, session.id, most=_MAX_CONTEXT)
+    context = f"Context:\n{as_lines(thoughts)}\n\n" if thoughts else ""
+    rules = _CHALLENGE if params.challenge_assumptions else ""
+    rules += _REBEL if params.force_rebellion else ""
+    return await call.ask(
+        "divergent",
+        f"{context}Give {params.num_perspectives} perspectives on:\n{params.content}",
+        DivergentReply,
+        session=session,
+        system=PROMPTS["divergent"] + rules,
+        parameter="perspectives",
+        shape='[{"thought": "…", "novelty": 0.0–1.0, "viability": 0.0–1.0, '
+        f'"assumptions_challenged": ["…"]}}, …] ({params.num_perspectives} views that differ '
+        'in kind), and synthesis="what they show together"',
+    )

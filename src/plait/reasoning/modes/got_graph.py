@@ -20,13 +20,7 @@ from plait.reasoning.arguments import (
     session_error,
 )
 from plait.reasoning.backends.settings import GotLimits
-from plait.reasoning.call_context import (
-    CallContext,
-    Outcome,
-    existing_session,
-    new_or_open_session,
-    touched,
-)
+from plait.reasoning.call_context import CallContext, Outcome, touched
 from plait.reasoning.graphs import prunable
 from plait.reasoning.results import Move, Result, ResultPart, move
 from plait.reasoning.values import Changes, Graph, GraphEdge, GraphNode, Session
@@ -197,15 +191,15 @@ async def graph_for(params: GraphParams, call: CallContext, *, reading: bool = F
         if params.session_id not in (None, graph.session_id):
             raise invalid_argument("graph_id", "Graph does not belong to this session")
     elif params.session_id is not None:
-        await existing_session(call, params.session_id)
+        await call.existing_session(params.session_id)
         graph = await call.store.get_latest_graph(params.session_id)
         if graph is None:
             raise session_error("Session has no graph; call reasoning_got_init first")
     else:
         raise invalid_argument("session_id", "Either session_id or graph_id must be provided")
-    session = await existing_session(call, graph.session_id)
+    session = await call.existing_session(graph.session_id)
     if not reading:
-        session = await new_or_open_session(call, session.id, "got")
+        session = await call.new_or_open_session(session.id, "got")
     return OpenGraph(
         session=session,
         graph=graph,
@@ -238,7 +232,7 @@ def next_in(opened: OpenGraph, nodes: Sequence[GraphNode]) -> list[Move]:
 
 async def got_init(params: InitParams, call: CallContext) -> Outcome[InitResult]:
     """Create a graph of thoughts."""
-    session = await new_or_open_session(call, params.session_id, "got")
+    session = await call.new_or_open_session(params.session_id, "got")
     config = params.config.model_dump(exclude_none=True) if params.config else {}
     limits = replace(call.limits, **config)
     graph = Graph(session_id=session.id, problem=params.problem or None, config=asdict(limits))

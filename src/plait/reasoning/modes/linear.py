@@ -1,11 +1,11 @@
-"""Linear reasoning: one step that builds on the steps before it."""
+"""Linear reasoning: one step that builds on earlier steps."""
 
 from __future__ import annotations
 
 from pydantic import Field
 
 from plait.reasoning.arguments import Id, Number, Params, Text, clamped
-from plait.reasoning.call_context import CallContext, Outcome, new_or_open_session, touched
+from plait.reasoning.call_context import CallContext, Outcome, touched
 from plait.reasoning.context import as_lines, recent_context
 from plait.reasoning.model_replies import LinearReply
 from plait.reasoning.results import Move, Result, move
@@ -36,14 +36,14 @@ class LinearResult(Result):
 
 async def linear(params: LinearParams, call: CallContext) -> Outcome[LinearResult]:
     """Take one step."""
-    session = await new_or_open_session(call, params.session_id, "linear")
+    session = await call.new_or_open_session(params.session_id, "linear")
     previous = await call.store.get_latest_thought(session.id)
     if call.is_host:
         reply = LinearReply(thought=params.content, confidence=params.confidence)
     else:
-        earlier = await recent_context(call.store, session.id)
-        asked = f"Earlier thoughts:\n{as_lines(earlier)}\n\nProcess the next thought:\n"
-        user = f"{asked if earlier else ''}{params.content}"
+        thoughts = await recent_context(call.store, session.id)
+        context = f"Earlier thoughts:\n{as_lines(thoughts)}\n\nProcess the next thought:\n"
+        user = f"{context if thoughts else ''}{params.content}"
         reply = await call.ask("linear", user, LinearReply, session=session)
     thought = Thought(
         session_id=session.id,
@@ -66,15 +66,15 @@ async def linear(params: LinearParams, call: CallContext) -> Outcome[LinearResul
 
 
 def _next_moves(thought: Thought, repeated: Thought | None) -> list[Move]:
-    """Say what to do after one more thought on a line."""
+    """Suggest the next calls after a thought."""
     session = thought.session_id
     moves: list[Move] = []
     if repeated is not None:
-        place = f"thought {repeated.position}" if repeated.position else "an earlier thought"
+        earlier = f"thought {repeated.position}" if repeated.position else "an earlier thought"
         moves.append(
             move(
                 "reasoning_tree",
-                f"this says the same as {place} ({repeated.id}): look for other ways",
+                f"this says the same as {earlier} ({repeated.id}): look for other ways",
                 session_id=session,
             )
         )

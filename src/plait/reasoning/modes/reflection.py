@@ -1,4 +1,4 @@
-"""Reflection: examine a thought, improve it, and look at the improvement again."""
+"""Reflection: analyse and improve a thought in rounds, and evaluate a whole session."""
 
 from __future__ import annotations
 
@@ -15,26 +15,20 @@ from plait.reasoning.arguments import (
     Integer,
     Number,
     Params,
+    SessionParams,
     Text,
     clamped,
-    input_needed,
     invalid_argument,
     session_error,
 )
-from plait.reasoning.call_context import (
-    CallContext,
-    Outcome,
-    existing_session,
-    new_or_open_session,
-    touched,
-)
+from plait.reasoning.call_context import CallContext, Outcome, touched
 from plait.reasoning.context import truncated
 from plait.reasoning.model_replies import ReflectionReply
-from plait.reasoning.modes.tree import ListParams, branch_of
+from plait.reasoning.prompts import PROMPTS
 from plait.reasoning.results import Move, Result, ResultPart, move
 from plait.reasoning.values import LOW_CONFIDENCE, Changes, Session, Thought
 
-_MOST_ANCESTORS = 10
+_MAX_ANCESTORS = 10
 
 
 class ReflectionParam(Params):
@@ -72,7 +66,7 @@ class ImprovedThought(ResultPart):
 
 
 class ReflectionResult(Result):
-    """What was found."""
+    """What was finding."""
 
     OMIT_IF_NONE = frozenset({"branch_id"})
 
@@ -92,7 +86,7 @@ class ReflectionResult(Result):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Finding:
-    """What the rounds came to."""
+    """The outcome of the rounds."""
 
     reply: ReflectionReply
     best: float
@@ -101,22 +95,22 @@ class _Finding:
 
 
 async def reflection(params: ReflectionParams, call: CallContext) -> Outcome[ReflectionResult]:
-    """Examine a thought or a text."""
+    """Analyse a thought or a text."""
     if params.thought_id is None and params.content is None:
         raise invalid_argument(
             "thought_id or content", "Either thought_id or content must be provided"
         )
     original = await _original(params, call)
     key = params.session_id or (original.session_id if original else None)
-    session = await new_or_open_session(call, key, "reflection")
+    session = await call.new_or_open_session(key, "reflection")
     if original is not None and original.session_id != session.id:
         raise invalid_argument("thought_id", "Thought does not belong to this session")
     if params.branch_id is not None:
-        await branch_of(call, session, params.branch_id)
+        await call.branch_of(session, params.branch_id)
     text = original.content if original else params.content or ""
-    found = await _examine(params, call, session, original, text)
-    reply = found.reply
-    noted = Thought(
+    finding = await _examine(params, call, session, original, text)
+    reply = finding.reply
+    analysis = Thought(
         session_id=session.id,
         content=reply.analysis,
         confidence=reply.confidence,
@@ -128,13 +122,13 @@ async def reflection(params: ReflectionParams, call: CallContext) -> Outcome[Ref
             "weaknesses": reply.weaknesses,
             "recommendations": reply.recommendations,
             "quality_score": reply.quality,
-            "iterations": found.rounds,
+            "iterations": finding.rounds,
         },
     )
-    better = _better(params, session, original, noted, found)
+    improved = _improved(params, session, original, analysis, finding)
     result = ReflectionResult(
         session_id=session.id,
-        reflection_thought_id=noted.id,
+        reflection_thought_id=analysis.id,
         original_thought_id=original.id if original else None,
         analysis=reply.analysis,
         strengths=reply.strengths,
@@ -142,44 +136,44 @@ async def reflection(params: ReflectionParams, call: CallContext) -> Outcome[Ref
         recommendations=reply.recommendations,
         quality_score=reply.quality,
         improved_thought=ImprovedThought(
-            thought_id=better.id, content=better.content, confidence=better.confidence
+            thought_id=improved.id, content=improved.content, confidence=improved.confidence
         )
-        if better
+        if improved
         else None,
-        iterations_performed=found.rounds,
-        quality_improved=found.best > (original.confidence if original else 0.5),
+        iterations_performed=finding.rounds,
+        quality_improved=finding.best > (original.confidence if original else 0.5),
         branch_id=params.branch_id,
-        next=_after(session, reply, better, params.quality_threshold),
+        next=_next_moves(session, reply, improved, params.quality_threshold),
     )
-    thoughts = (noted, better) if better else (noted,)
+    thoughts = (analysis, improved) if improved else (analysis,)
     return Outcome(result=result, changes=Changes(session=touched(session), thoughts=thoughts))
 
 
 async def _original(params: ReflectionParams, call: CallContext) -> Thought | None:
     if params.thought_id is None:
         return None
-    found = await call.store.get_thought(params.thought_id)
-    if found is None:
+    thought = await call.store.get_thought(params.thought_id)
+    if thought is None:
         raise invalid_argument("thought_id", f"Thought not found: {params.thought_id}")
-    return found
+    return thought
 
 
-def _better(
+def _improved(
     params: ReflectionParams,
     session: Session,
     original: Thought | None,
-    noted: Thought,
-    found: _Finding,
+    analysis: Thought,
+    finding: _Finding,
 ) -> Thought | None:
-    if found.improved is None:
+    if finding.improved is None:
         return None
     source = original.id if original else None
     return Thought(
         session_id=session.id,
-        content=found.improved,
-        confidence=found.reply.confidence,
+        content=finding.improved,
+        confidence=finding.reply.confidence,
         mode="reflection",
-        parent_id=noted.id,
+        parent_id=analysis.id,
         branch_id=params.branch_id,
         metadata={"is_improved_version": True, "original_thought_id": source},
     )
@@ -198,12 +192,6 @@ async def _examine(
         )
         improved = reply.improvement if reply.improvement != text else None
         return _Finding(reply=reply, best=reply.quality, improved=improved, rounds=1)
-    if call.is_host:
-        shape = (
-            '{"analysis": "…", "strengths": ["…"], "weaknesses": ["…"], "recommendations": ["…"], '
-            '"quality_score": 0.0–1.0, "improved_thought": "a better text, or left out"}'
-        )
-        raise input_needed("reflection", shape)
     chain = await _chain(call, original) if params.include_chain and original else ""
     return await _rounds(params, call, session, text, chain)
 
@@ -211,7 +199,7 @@ async def _examine(
 async def _rounds(
     params: ReflectionParams, call: CallContext, session: Session, text: str, chain: str
 ) -> _Finding:
-    """Examine, improve, and examine again, until it is good or the rounds are used up."""
+    """Analyse and improve until the quality is sufficient or the rounds are used up."""
     current, best, number = text, -1.0, 0
     while True:
         number += 1
@@ -229,33 +217,36 @@ async def _rounds(
 async def _ask(
     call: CallContext, session: Session, text: str, chain: str, number: int, most: int
 ) -> ReflectionReply:
-    past = f"It came from:\n{chain}\n\n" if chain else ""
-    user = f"{past}Examine this reasoning:\n{truncated(text)}"
-
-    def numbered(system: str) -> str:
-        if number == 1:
-            return system
-        return f"{system}\n- This is iteration {number} of {most}: look at what is still weak."
-
-    return await call.ask("reflection", user, ReflectionReply, session=session, system=numbered)
-
-
-async def _chain(call: CallContext, thought: Thought) -> str:
-    ancestors = await call.store.get_thought_chain(thought, _MOST_ANCESTORS)
-    shown: Sequence[Thought] = (*ancestors, thought)
-    return "\n".join(
-        f"- [{one.mode}] (confidence: {one.confidence:.2f}) {truncated(one.content, 400)}"
-        for one in shown
+    history = f"It came from:\n{chain}\n\n" if chain else ""
+    rule = f"\n- This is iteration {number} of {most}: look at what is still weak."
+    return await call.ask(
+        "reflection",
+        f"{history}Examine this reasoning:\n{truncated(text)}",
+        ReflectionReply,
+        session=session,
+        system=PROMPTS["reflection"] + (rule if number > 1 else ""),
+        parameter="reflection",
+        shape='{"analysis": "…", "strengths": ["…"], "weaknesses": ["…"], '
+        '"recommendations": ["…"], "quality_score": 0.0–1.0, '
+        '"improved_thought": "a better text, or left out"}',
     )
 
 
-def _after(
-    session: Session, reply: ReflectionReply, better: Thought | None, threshold: float
+async def _chain(call: CallContext, thought: Thought) -> str:
+    ancestors = await call.store.get_thought_chain(thought, _MAX_ANCESTORS)
+    return "\n".join(
+        f"- [{step.mode}] (confidence: {step.confidence:.2f}) {truncated(step.content, 400)}"
+        for step in (*ancestors, thought)
+    )
+
+
+def _next_moves(
+    session: Session, reply: ReflectionReply, improved: Thought | None, threshold: float
 ) -> list[Move]:
-    if reply.quality < threshold and better is not None:
+    if reply.quality < threshold and improved is not None:
         why = f"the quality, {reply.quality:.2f}, is below {threshold:g}: examine the better text"
         return [
-            move("reasoning_reflection", why, session_id=session.id, thought_id=better.id),
+            move("reasoning_reflection", why, session_id=session.id, thought_id=improved.id),
             move("reasoning_tree", "look for another way", session_id=session.id),
         ]
     return [
@@ -265,7 +256,7 @@ def _after(
 
 
 class EvaluateResult(Result):
-    """How a session stands."""
+    """The evaluation of a session."""
 
     session_id: str
     total_thoughts: int
@@ -275,9 +266,9 @@ class EvaluateResult(Result):
     recommendation: str
 
 
-async def evaluate(params: ListParams, call: CallContext) -> Outcome[EvaluateResult]:
-    """Measure a session."""
-    session = await existing_session(call, params.session_id)
+async def evaluate(params: SessionParams, call: CallContext) -> Outcome[EvaluateResult]:
+    """Evaluate a session without a model."""
+    session = await call.existing_session(params.session_id)
     thoughts = await call.store.get_session_thoughts(session.id)
     if not thoughts:
         raise session_error("Session has no thoughts to evaluate")
@@ -298,11 +289,11 @@ async def evaluate(params: ListParams, call: CallContext) -> Outcome[EvaluateRes
 
 
 def coherence_of(thoughts: Sequence[Thought]) -> float:
-    """Return how well thoughts hang together, from 0 to 1."""
+    """Return how coherent thoughts are, from 0 to 1."""
     if len(thoughts) < 2:
         return 1.0
     linked = sum(thought.parent_id is not None for thought in thoughts[1:]) / (len(thoughts) - 1)
-    steps = [1 - abs(one.confidence - other.confidence) for one, other in pairwise(thoughts)]
+    steps = [1 - abs(left.confidence - right.confidence) for left, right in pairwise(thoughts)]
     return (linked + sum(steps) / len(steps)) / 2
 
 

@@ -1,4 +1,4 @@
-"""Sessions as such: find them, read them, copy them, close them and throw them away."""
+"""Session tools: list, read, search, export, delete, fork, conclude and reopen."""
 
 from __future__ import annotations
 
@@ -13,22 +13,16 @@ from plait.reasoning.arguments import (
     Integer,
     Number,
     Params,
+    SessionParams,
     Text,
     clamped,
     invalid_argument,
     session_error,
 )
-from plait.reasoning.call_context import (
-    CallContext,
-    Outcome,
-    existing_session,
-    open_session,
-    touched,
-)
+from plait.reasoning.call_context import CallContext, Outcome, touched
 from plait.reasoning.export.document import read_document
 from plait.reasoning.export.formats import EXPORTERS, Exported, Format
 from plait.reasoning.fork import fork_changes
-from plait.reasoning.modes.tree import ListParams
 from plait.reasoning.results import Result, ResultPart, move
 from plait.reasoning.storage.port import SessionLine
 from plait.reasoning.values import (
@@ -193,7 +187,7 @@ async def session_list(params: SessionsParams, call: CallContext) -> Outcome[Ses
 
 
 def session_info(line: SessionLine) -> SessionInfo:
-    """Show a session in a list."""
+    """Return a session as lists show it."""
     return SessionInfo(
         session_id=line.session.id,
         title=line.title,
@@ -207,7 +201,7 @@ def session_info(line: SessionLine) -> SessionInfo:
 
 async def session_get(params: GetParams, call: CallContext) -> Outcome[GetResult]:
     """Read a session."""
-    session = await existing_session(call, params.session_id)
+    session = await call.existing_session(params.session_id)
     store = call.store
     page = await store.get_session_thoughts(session.id, limit=params.limit, offset=params.offset)
     result = GetResult(
@@ -219,15 +213,15 @@ async def session_get(params: GetParams, call: CallContext) -> Outcome[GetResult
         active_branch_id=session.active_branch_id,
         conclusion=dict(session.conclusion) if session.conclusion else None,
         total_thoughts=await store.count_session_thoughts(session.id),
-        thoughts=[public_data(one) for one in page],
-        branches=[public_data(one) for one in await store.get_session_branches(session.id)],
+        thoughts=[public_data(value) for value in page],
+        branches=[public_data(value) for value in await store.get_session_branches(session.id)],
         checkpoints=[
-            {"id": one.id, "name": one.name, "created_at": one.created_at}
-            for one in await store.get_session_checkpoints(session.id)
+            {"id": value.id, "name": value.name, "created_at": value.created_at}
+            for value in await store.get_session_checkpoints(session.id)
         ],
         graphs=[
-            {"graph_id": one.id, "problem": one.problem, "config": one.config}
-            for one in await store.get_session_graphs(session.id)
+            {"graph_id": value.id, "problem": value.problem, "config": value.config}
+            for value in await store.get_session_graphs(session.id)
         ],
         tokens=await _tokens(call, session),
         next=[_go_on(session)],
@@ -242,39 +236,39 @@ def _go_on(session: Session) -> Any:
 
 
 async def _tokens(call: CallContext, session: Session) -> dict[str, int]:
-    used = await call.store.get_usage(session_id=session.id)
-    use = [one for one in used if one.pipe_name is not None]
+    usages = await call.store.get_usage(session_id=session.id)
+    requests = [usage for usage in usages if usage.pipe_name is not None]
     return {
-        "requests": sum(one.requests for one in use),
-        "input": sum(one.input_tokens for one in use),
-        "output": sum(one.output_tokens for one in use),
+        "requests": sum(usage.requests for usage in requests),
+        "input": sum(usage.input_tokens for usage in requests),
+        "output": sum(usage.output_tokens for usage in requests),
     }
 
 
 async def session_search(params: SearchParams, call: CallContext) -> Outcome[SearchResult]:
     """Find thoughts by their text."""
     if params.session_id is not None:
-        await existing_session(call, params.session_id)
+        await call.existing_session(params.session_id)
     found = await call.store.search_thoughts(
         params.query, session_id=params.session_id, limit=params.limit
     )
     matches = [
         {
-            "thought_id": one.id,
-            "session_id": one.session_id,
-            "content": one.content,
-            "mode": one.mode,
-            "abandoned": one.abandoned_by is not None,
-            "created_at": one.created_at,
+            "thought_id": value.id,
+            "session_id": value.session_id,
+            "content": value.content,
+            "mode": value.mode,
+            "abandoned": value.abandoned_by is not None,
+            "created_at": value.created_at,
         }
-        for one in found
+        for value in found
     ]
     return Outcome(result=SearchResult(matches=matches, count=len(matches)))
 
 
 async def session_export(params: ExportParams, call: CallContext) -> Outcome[ExportResult]:
-    """Write a session as a document."""
-    session = await existing_session(call, params.session_id)
+    """Export a session."""
+    session = await call.existing_session(params.session_id)
     exported: Exported = EXPORTERS[params.format](await read_document(call.store, session))
     result = ExportResult(
         session_id=session.id,
@@ -285,16 +279,16 @@ async def session_export(params: ExportParams, call: CallContext) -> Outcome[Exp
     return Outcome(result=result)
 
 
-async def session_delete(params: ListParams, call: CallContext) -> Outcome[DeleteResult]:
-    """Throw a session away."""
-    session = await existing_session(call, params.session_id)
+async def session_delete(params: SessionParams, call: CallContext) -> Outcome[DeleteResult]:
+    """Delete a session."""
+    session = await call.existing_session(params.session_id)
     deleted = await call.store.delete_session(session.id)
     return Outcome(result=DeleteResult(session_id=session.id, deleted=deleted))
 
 
 async def session_fork(params: ForkParams, call: CallContext) -> Outcome[ForkResult]:
-    """Copy what counts in a session into a new one."""
-    session = await existing_session(call, params.session_id)
+    """Copy a session into a new value."""
+    session = await call.existing_session(params.session_id)
     if params.new_session_id and await call.store.get_session(params.new_session_id):
         raise invalid_argument("new_session_id", "There is a session with this id already")
     changes = await fork_changes(call.store, session, key=params.new_session_id)
@@ -313,8 +307,8 @@ async def session_fork(params: ForkParams, call: CallContext) -> Outcome[ForkRes
 
 
 async def session_conclude(params: ConcludeParams, call: CallContext) -> Outcome[ConcludeResult]:
-    """Close a session with what it came to; nothing can be added until it is reopened."""
-    session = await open_session(call, params.session_id)
+    """Conclude a session; nothing can be added until it is reopened."""
+    session = await call.open_session(params.session_id)
     for index, key in enumerate(params.thought_ids):
         thought = await call.store.get_thought(key)
         if thought is None or thought.session_id != session.id:
@@ -334,8 +328,8 @@ async def session_conclude(params: ConcludeParams, call: CallContext) -> Outcome
 
 
 async def session_reopen(params: ReopenParams, call: CallContext) -> Outcome[ReopenResult]:
-    """Open a concluded session again."""
-    session = await existing_session(call, params.session_id)
+    """Reopen a concluded session."""
+    session = await call.existing_session(params.session_id)
     if session.status != "concluded":
         raise session_error(f"Session {session.id} is not concluded")
     former = dict(session.conclusion) if session.conclusion else None

@@ -1,4 +1,4 @@
-"""Tree reasoning: several ways to go on, each a branch that can be followed, ended or left."""
+"""Tree reasoning: several branches that can be followed, completed or abandoned."""
 
 from __future__ import annotations
 
@@ -14,23 +14,17 @@ from plait.reasoning.arguments import (
     Integer,
     Number,
     Params,
+    SessionParams,
     Text,
     clamped,
-    input_needed,
     invalid_argument,
     session_error,
 )
-from plait.reasoning.call_context import (
-    CallContext,
-    Outcome,
-    existing_session,
-    new_or_open_session,
-    open_session,
-    touched,
-)
+from plait.reasoning.call_context import CallContext, Outcome, touched
 from plait.reasoning.context import as_lines, recent_context
 from plait.reasoning.graphs import leads_to
 from plait.reasoning.model_replies import BranchReply, TreeReply
+from plait.reasoning.prompts import PROMPTS
 from plait.reasoning.results import ListResult, Move, Result, ResultPart, move
 from plait.reasoning.values import (
     Branch,
@@ -117,12 +111,6 @@ class FocusParams(Params):
     branch_id: Id = Field(description="The branch to make active.")
 
 
-class ListParams(Params):
-    """Arguments of tools that list what a session has."""
-
-    session_id: Id
-
-
 class CompleteParams(Params):
     """Arguments of `reasoning_tree_complete`."""
 
@@ -156,11 +144,11 @@ class BranchList(ListResult):
 
 
 async def tree(params: TreeParams, call: CallContext) -> Outcome[TreeResult]:
-    """Open several ways to go on from a thought."""
-    session = await new_or_open_session(call, params.session_id, "tree")
+    """Open several branches from a thought."""
+    session = await call.new_or_open_session(params.session_id, "tree")
     branch, is_new = await _branch_for(call, session, params.branch_id)
     refs = await _cross_refs(call, session, branch, params.cross_refs)
-    reply = await _ways(params, call, session)
+    reply = await _branches(params, call, session)
     ways = reply.branches[: params.num_branches]
     best = reply.recommended_branch
     if not 0 <= best < len(ways):
@@ -200,7 +188,7 @@ async def tree(params: TreeParams, call: CallContext) -> Outcome[TreeResult]:
         recommended_branch_index=best,
         parent_branch=branch.parent_branch_id,
         cross_refs_created=len(refs),
-        next=_after_branching(session.id, children, best),
+        next=_next_moves(session.id, children, best),
     )
     changes = Changes(
         session=replace(touched(session), active_branch_id=session.active_branch_id or branch.id),
@@ -212,9 +200,9 @@ async def tree(params: TreeParams, call: CallContext) -> Outcome[TreeResult]:
 
 
 async def _branch_for(call: CallContext, session: Session, key: str | None) -> tuple[Branch, bool]:
-    """Return the branch the thought stands on, and whether it has to be made."""
+    """Return the branch of the thought, and whether it is new."""
     if key is not None:
-        parent = await branch_of(call, session, key)
+        parent = await call.branch_of(session, key)
         name = f"Branch from {parent.id[:8]}"
         return Branch(session_id=session.id, name=name, parent_branch_id=parent.id), True
     if session.active_branch_id is not None:
@@ -224,72 +212,56 @@ async def _branch_for(call: CallContext, session: Session, key: str | None) -> t
     return Branch(session_id=session.id, name="Root"), True
 
 
-async def branch_of(call: CallContext, session: Session, key: str) -> Branch:
-    """Return a branch of a session.
-
-    Raises:
-        RefusedError: There is none of this id, or it is of another session.
-    """
-    found = await call.store.get_branch(key)
-    if found is None:
-        raise session_error(f"Branch not found: {key}")
-    if found.session_id != session.id:
-        raise session_error("Branch does not belong to this session")
-    return found
-
-
 async def _cross_refs(
-    call: CallContext, session: Session, branch: Branch, wanted: Sequence[CrossRefParam]
+    call: CallContext, session: Session, branch: Branch, params: Sequence[CrossRefParam]
 ) -> list[CrossRef]:
     refs: list[CrossRef] = []
-    known = await call.store.get_session_cross_refs(session.id) if wanted else ()
-    for index, one in enumerate(wanted):
-        other = await branch_of(call, session, one.to_branch)
-        if one.type == "depends":
+    known = await call.store.get_session_cross_refs(session.id) if params else ()
+    for index, param in enumerate(params):
+        other = await call.branch_of(session, param.to_branch)
+        if param.type == "depends":
             arrows = [
                 (ref.from_branch_id, ref.to_branch_id)
                 for ref in (*known, *refs)
                 if ref.ref_type == "depends"
             ]
             if leads_to(arrows, other.id, branch.id):
-                place = f"cross_refs[{index}].to_branch"
-                raise invalid_argument(place, "Branches cannot depend on each other in a circle")
+                field = f"cross_refs[{index}].to_branch"
+                raise invalid_argument(field, "Branches cannot depend on each other in a circle")
         refs.append(
             CrossRef(
                 from_branch_id=branch.id,
                 to_branch_id=other.id,
-                ref_type=one.type,
-                reason=one.reason,
-                strength=one.strength,
+                ref_type=param.type,
+                reason=param.reason,
+                strength=param.strength,
             )
         )
     return refs
 
 
-async def _ways(params: TreeParams, call: CallContext, session: Session) -> TreeReply:
+async def _branches(params: TreeParams, call: CallContext, session: Session) -> TreeReply:
     if params.branches is not None:
         if not 2 <= len(params.branches) <= 4:
             raise invalid_argument("branches", "Between 2 and 4 branches are needed")
         if not 0 <= params.recommended_branch < len(params.branches):
             last = len(params.branches) - 1
             raise invalid_argument("recommended_branch", f"Must be an index from 0 to {last}")
-        ways = [BranchReply(**one.model_dump()) for one in params.branches]
+        ways = [BranchReply(**branch.model_dump()) for branch in params.branches]
         return TreeReply(branches=ways[:4], recommended_branch=params.recommended_branch)
-    if call.is_host:
-        shape = (
-            '[{"thought": "…", "confidence": 0.0–1.0, "rationale": "…"}, …] '
-            f"({params.num_branches} distinct ways), and recommended_branch=<index of the best>"
-        )
-        raise input_needed("branches", shape)
-    earlier = await recent_context(call.store, session.id)
-    past = f"Earlier thoughts:\n{as_lines(earlier)}\n\n" if earlier else ""
-    user = f"{past}Explore ways to go on from this thought:\n{params.content}"
+    thoughts = await recent_context(call.store, session.id)
+    context = f"Earlier thoughts:\n{as_lines(thoughts)}\n\n" if thoughts else ""
     count = f"{params.num_branches} distinct paths"
-
-    def counted(system: str) -> str:
-        return system.replace("2-4 distinct paths", count)
-
-    return await call.ask("tree", user, TreeReply, session=session, system=counted)
+    return await call.ask(
+        "tree",
+        f"{context}Explore ways to go on from this thought:\n{params.content}",
+        TreeReply,
+        session=session,
+        system=PROMPTS["tree"].replace("2-4 distinct paths", count),
+        parameter="branches",
+        shape='[{"thought": "…", "confidence": 0.0–1.0, "rationale": "…"}, …] '
+        f"({params.num_branches} distinct ways), and recommended_branch=<index of the best>",
+    )
 
 
 def _child(parent: Branch, index: int, way: BranchReply, *, best: bool) -> Branch:
@@ -307,7 +279,7 @@ def _label(text: str) -> str:
     return folded if len(folded) <= 30 else folded[:27] + "..."
 
 
-def _after_branching(session_id: str, children: Sequence[Branch], best: int) -> list[Move]:
+def _next_moves(session_id: str, children: Sequence[Branch], best: int) -> list[Move]:
     chosen = children[best]
     return [
         move(
@@ -324,13 +296,13 @@ def _after_branching(session_id: str, children: Sequence[Branch], best: int) -> 
     ]
 
 
-def _open_ways(session: Session, branches: Sequence[Branch], but: str) -> list[Move]:
-    """Point at the best branch that is still open."""
+def _open_branches(session: Session, branches: Sequence[Branch], excluded: str) -> list[Move]:
+    """Suggest the best branch that is still open."""
     parents = {branch.parent_branch_id for branch in branches}
     ends = [
         branch
         for branch in branches
-        if branch.state == "active" and branch.id != but and branch.id not in parents
+        if branch.state == "active" and branch.id != excluded and branch.id not in parents
     ]
     if not ends:
         return [
@@ -342,9 +314,9 @@ def _open_ways(session: Session, branches: Sequence[Branch], but: str) -> list[M
 
 
 async def tree_focus(params: FocusParams, call: CallContext) -> Outcome[BranchResult]:
-    """Make a branch the active one."""
-    session = await open_session(call, params.session_id)
-    branch = await branch_of(call, session, params.branch_id)
+    """Make a branch active."""
+    session = await call.open_session(params.session_id)
+    branch = await call.branch_of(session, params.branch_id)
     steps = [
         move("reasoning_tree", "branch out from here", session_id=session.id),
         move("reasoning_tree_complete", "when this way has ended", branch_id=branch.id),
@@ -353,11 +325,13 @@ async def tree_focus(params: FocusParams, call: CallContext) -> Outcome[BranchRe
     return Outcome(result=BranchResult(**public_data(branch), next=steps), changes=changes)
 
 
-async def tree_list(params: ListParams, call: CallContext) -> Outcome[BranchList]:
+async def tree_list(params: SessionParams, call: CallContext) -> Outcome[BranchList]:
     """List the branches of a session."""
-    session = await existing_session(call, params.session_id)
+    session = await call.existing_session(params.session_id)
     branches = await call.store.get_session_branches(session.id)
-    return Outcome(result=BranchList(branches=[BranchInfo(**public_data(one)) for one in branches]))
+    return Outcome(
+        result=BranchList(branches=[BranchInfo(**public_data(branch)) for branch in branches])
+    )
 
 
 async def tree_complete(params: CompleteParams, call: CallContext) -> Outcome[BranchResult]:
@@ -365,11 +339,11 @@ async def tree_complete(params: CompleteParams, call: CallContext) -> Outcome[Br
     branch = await call.store.get_branch(params.branch_id)
     if branch is None:
         raise session_error(f"Branch not found: {params.branch_id}")
-    session = await open_session(call, branch.session_id)
+    session = await call.open_session(branch.session_id)
     ended = replace(
         branch, state="completed" if params.completed else "abandoned", updated_at=now()
     )
     branches = await call.store.get_session_branches(session.id)
-    steps = _open_ways(session, branches, but=branch.id)
+    steps = _open_branches(session, branches, excluded=branch.id)
     changes = Changes(session=touched(session), branches=(ended,))
     return Outcome(result=BranchResult(**public_data(ended), next=steps), changes=changes)

@@ -23,7 +23,7 @@ from plait.reasoning.serving.sampling import (
     ClientSampler,
     Round,
     SamplingNeededError,
-    forget,
+    delete_answers,
     input_required,
     offers_sampling,
     start_round,
@@ -35,8 +35,15 @@ logger = logging.getLogger(__name__)
 
 @cache
 def listed_tools() -> tuple[types.Tool, ...]:
-    """Describe every tool as the protocol has it."""
+    """Return the MCP description of every tool."""
     return tuple(_described(tool) for tool in TOOLS.values())
+
+
+async def list_tools(
+    _ctx: object, _params: types.PaginatedRequestParams | None
+) -> types.ListToolsResult:
+    """List the tools."""
+    return types.ListToolsResult(tools=[*listed_tools()])
 
 
 def _described(tool: Tool) -> types.Tool:
@@ -59,7 +66,7 @@ def _described(tool: Tool) -> types.Tool:
 async def call_tool(
     service: Service, ctx: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
 ) -> types.CallToolResult | types.InputRequiredResult:
-    """Run a tool; what goes wrong is told to the model in words it can act on."""
+    """Run a tool; a failure becomes an error result with a text that a model can act on."""
     counter = itertools.count(1)
 
     async def report(message: str) -> None:
@@ -83,18 +90,18 @@ async def call_tool(
     except SQLAlchemyError as error:
         logger.exception("the database failed during %s", params.name)
         return _failed(f"The database failed: {Redactor().excerpt(str(error.args[0]))}")
-    await forget(this_round, service.store)
+    await delete_answers(this_round, service.store)
     return _succeeded(result)
 
 
 def _completer(
     service: Service, ctx: ServerRequestContext[Any, Any], name: str, this_round: Round
 ) -> Completer | None:
-    """Choose who answers this request; `None` is whoever was chosen at the start."""
+    """Return the completer for this request; `None` is the one that was chosen at the start."""
     tool = TOOLS.get(name)
     if not service.may_sample or tool is None or not tool.uses_model:
         return None
-    choice = choose(service.settings, service.around, sampling=offers_sampling(ctx))
+    choice = choose(service.settings, service.available, sampling=offers_sampling(ctx))
     if choice.backend != "sampling":
         return None
     return SamplingCompleter(ClientSampler(ctx, this_round).sample)

@@ -1,7 +1,7 @@
-"""Telling those who listen that a session changed, whichever process changed it.
+"""Notifications about changed sessions, also when another process changed them.
 
-PostgreSQL tells us by itself. A file of SQLite has a number that grows with every write of
-another process; it is looked at once a second, while somebody listens.
+PostgreSQL sends notifications itself. SQLite has a number that grows with every write of another
+process; it is polled once a second.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from plait.reasoning.storage.sql import SqlStorage
 from plait.reasoning.storage.tables import sessions
 
-LOOK_SECONDS = 1.0
-"""How often a file is looked at."""
+POLL_SECONDS = 1.0
+"""The interval at which SQLite is polled."""
 
 _OVERLAP = timedelta(seconds=5)
-"""A change is dated before it is written, so those from shortly before count as well."""
+"""A change is dated before it is written, so slightly older changes count as well."""
 
 CHANNEL = "plait_reasoning"
-"""The channel of PostgreSQL on which ids of sessions are told."""
+"""The PostgreSQL channel for ids of changed sessions."""
 
 
 def session_uri(session_id: str) -> str:
-    """Return the address of a session as a resource."""
+    """Return the resource URI of a session."""
     return f"reasoning://sessions/{session_id}"
 
 
 class ChangeBus:
-    """Carries changes to the streams that wait for them."""
+    """Publishes changes to the subscribed streams and clients."""
 
     def __init__(self, store: SqlStorage) -> None:
         self._store = store
@@ -51,42 +51,42 @@ class ChangeBus:
         self._pushed: dict[str, ServerSession] = {}
 
     async def publish(self, event: ServerEvent) -> None:
-        """Tell everybody in this process."""
+        """Publish an event to the subscribers in this process."""
         await self._local.publish(event)
 
     def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
-        """Add somebody who listens; the return value takes them away again."""
+        """Add a listener; call the returned function to remove it."""
         self._listeners += 1
         inner = self._local.subscribe(listener)
-        gone = False
+        removed = False
 
         def unsubscribe() -> None:
-            nonlocal gone
-            if not gone:
-                gone = True
+            nonlocal removed
+            if not removed:
+                removed = True
                 self._listeners -= 1
                 inner()
 
         return unsubscribe
 
     def push(self, uri: str, session: ServerSession) -> None:
-        """Tell the one client of an older connection when a resource changes."""
+        """Send updates of a resource to the client of an older connection."""
         self._pushed[uri] = session
 
     def stop_pushing(self, uri: str) -> None:
-        """Tell it no more."""
+        """Stop sending updates of a resource."""
         self._pushed.pop(uri, None)
 
     async def session_changed(self, session_id: str) -> None:
-        """Tell everybody, here and in other processes, that a session changed."""
-        await self._tell(session_id)
+        """Notify subscribers in this and other processes that a session changed."""
+        await self._notify(session_id)
         if not self._store.database.is_sqlite:
             async with self._store.engine.connect() as connection:
                 note = text("SELECT pg_notify(:channel, :session)")
                 await connection.execute(note, {"channel": CHANNEL, "session": session_id})
                 await connection.commit()
 
-    async def _tell(self, session_id: str) -> None:
+    async def _notify(self, session_id: str) -> None:
         uri = session_uri(session_id)
         await self.publish(ResourceUpdated(uri=uri))
         await self.publish(ResourcesListChanged())
@@ -95,7 +95,7 @@ class ChangeBus:
 
     @asynccontextmanager
     async def watching(self) -> AsyncGenerator[None]:
-        """Hear of changes by other processes while the block runs."""
+        """Watch for changes by other processes while the block runs."""
         watch = self._watch_file if self._store.database.is_sqlite else self._watch_channel
         async with anyio.create_task_group() as group:
             await group.start(watch)
@@ -104,17 +104,17 @@ class ChangeBus:
 
     async def _watch_file(self, *, task_status: TaskStatus[None]) -> None:
         async with self._store.engine.connect() as connection:
-            known, looked = await _version(connection), datetime.now(UTC)
+            known, checked_at = await _version(connection), datetime.now(UTC)
             task_status.started()
             while True:
-                await asyncio.sleep(LOOK_SECONDS)
-                version, since = await _version(connection), looked - _OVERLAP
+                await asyncio.sleep(POLL_SECONDS)
+                version, since = await _version(connection), checked_at - _OVERLAP
                 if version == known:
                     continue
-                known, looked = version, datetime.now(UTC)
+                known, checked_at = version, datetime.now(UTC)
                 if self._listeners or self._pushed:
                     for key in await self._changed_since(since.isoformat(timespec="microseconds")):
-                        await self._tell(key)
+                        await self._notify(key)
 
     async def _changed_since(self, time: str) -> list[str]:
         table = sessions
@@ -123,24 +123,24 @@ class ChangeBus:
             return [row.id for row in rows]
 
     async def _watch_channel(self, *, task_status: TaskStatus[None]) -> None:
-        heard: asyncio.Queue[str] = asyncio.Queue()
+        session_ids: asyncio.Queue[str] = asyncio.Queue()
 
-        def hear(_connection: object, _pid: int, _channel: str, payload: str) -> None:
-            heard.put_nowait(payload)
+        def on_notification(_connection: object, _pid: int, _channel: str, payload: str) -> None:
+            session_ids.put_nowait(payload)
 
         async with self._store.engine.connect() as connection:
             raw = await connection.get_raw_connection()
             driver = raw.driver_connection
             if driver is None:
                 raise RuntimeError("the pool has lost its connection")
-            await driver.add_listener(CHANNEL, hear)
+            await driver.add_listener(CHANNEL, on_notification)
             task_status.started()
             try:
                 while True:
-                    await self._tell(await heard.get())
+                    await self._notify(await session_ids.get())
             finally:
                 with suppress(Exception), anyio.CancelScope(shield=True):
-                    await driver.remove_listener(CHANNEL, hear)
+                    await driver.remove_listener(CHANNEL, on_notification)
 
 
 async def _version(connection: AsyncConnection) -> int:

@@ -1,4 +1,4 @@
-"""Serving many clients over Streamable HTTP, without sessions, so that any replica may answer."""
+"""Serves clients over Streamable HTTP, without MCP sessions, so that any replica may answer."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _GRACE_SECONDS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpOptions:
-    """Where to listen, and to whom."""
+    """The address to listen on, and the requests to accept."""
 
     host: str = "127.0.0.1"
     port: int = 8765
     token: str | None = field(default=None, repr=False)
-    """What every request must bring as its bearer token."""
+    """The bearer token that every request must have."""
     allowed_hosts: Sequence[str] = ()
-    """Names under which the server is reached, where it is not on this machine."""
+    """Host names of the server, if it is reached from other machines."""
     max_body_bytes: int = MAX_BODY_BYTES
 
 
@@ -46,7 +46,7 @@ def http_options_from_text(
     """Read `HOST:PORT`, `:PORT` or `PORT`.
 
     Raises:
-        ConfigError: It is none of these, or would serve the network without a token.
+        ConfigError: It is none of these, or is open to the network without a token.
     """
     host, _, port = address.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
@@ -73,16 +73,17 @@ def _is_loopback(host: str) -> bool:
 
 
 def build_app(service: Service, options: HttpOptions) -> ASGIApp:
-    """Make the ASGI application: the MCP endpoint, and one that says whether all is well."""
+    """Return the ASGI application: the MCP endpoint and a health check."""
 
     async def health(_request: Request) -> Response:
         try:
             async with service.store.engine.connect() as connection:
                 await connection.execute(text("SELECT 1"))
-        except Exception as error:  # noqa: BLE001 - boundary: whatever it is, the answer is no
+        except Exception as error:  # noqa: BLE001 - boundary: any failure means unhealthy
             return JSONResponse({"status": "down", "error": type(error).__name__}, 503)
-        facts = {"status": "ok", "version": __version__, "backend": service.choice.backend}
-        return JSONResponse(facts)
+        return JSONResponse(
+            {"status": "ok", "version": __version__, "backend": service.choice.backend}
+        )
 
     app = build_server(service).streamable_http_app(
         streamable_http_path=PATH,
@@ -92,20 +93,20 @@ def build_app(service: Service, options: HttpOptions) -> ASGIApp:
         host=options.host,
         custom_starlette_routes=[Route(HEALTH, health)],
     )
-    return _Guarded(app, options.token) if options.token else app
+    return _RequireToken(app, options.token) if options.token else app
 
 
 def _security(options: HttpOptions) -> TransportSecuritySettings:
     names = ["127.0.0.1", "localhost", "[::1]", *options.allowed_hosts]
-    hosts = [one for name in names for one in (name, f"{name}:*")]
+    hosts = [host for name in names for host in (name, f"{name}:*")]
     origins = [f"{scheme}://{host}" for host in hosts for scheme in ("http", "https")]
     return TransportSecuritySettings(
         enable_dns_rebinding_protection=True, allowed_hosts=hosts, allowed_origins=origins
     )
 
 
-class _Guarded:
-    """Lets only requests with the right token through; health is open to all."""
+class _RequireToken:
+    """Rejects requests without the token, except health checks."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app = app
@@ -113,38 +114,38 @@ class _Guarded:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] != HEALTH:
-            given = dict(scope["headers"]).get(b"authorization", b"")
-            if not hmac.compare_digest(given, self._expected):
-                refusal = JSONResponse(
+            header = dict(scope["headers"]).get(b"authorization", b"")
+            if not hmac.compare_digest(header, self._expected):
+                response = JSONResponse(
                     {"error": "unauthorized"}, 401, {"WWW-Authenticate": "Bearer"}
                 )
-                await refusal(scope, receive, send)
+                await response(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
 
 def listener_for(options: HttpOptions) -> socket.socket:
-    """Take the address, so that it is known before anything is announced.
+    """Bind the address, so that it is known before the server starts.
 
     Raises:
-        ConfigError: It cannot be had.
+        ConfigError: It cannot be bound.
     """
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     try:
         return socket.create_server((options.host, options.port), family=family, backlog=2048)
     except OSError as error:
-        place = f"{options.host}:{options.port}"
-        raise ConfigError(f"cannot listen on {place}: {error.strerror}") from error
+        address = f"{options.host}:{options.port}"
+        raise ConfigError(f"cannot listen on {address}: {error.strerror}") from error
 
 
 def mcp_url(listener: socket.socket) -> str:
-    """Return the address of the MCP endpoint."""
+    """Return the URL of the MCP endpoint."""
     host, port = listener.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}"
 
 
 async def serve_http(service: Service, options: HttpOptions, listener: socket.socket) -> None:
-    """Serve until a signal ends it; requests that run are given a few seconds."""
+    """Serve until a signal arrives; running requests get a few seconds to finish."""
     config = uvicorn.Config(
         build_app(service, options),
         log_level="warning",

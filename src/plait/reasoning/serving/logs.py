@@ -1,4 +1,4 @@
-"""The log of a server, on standard error, as `LOG_LEVEL` and `LOG_FORMAT` ask for it."""
+"""The log of the server on standard error, set by `LOG_LEVEL` and `LOG_FORMAT`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LEVELS: Final[dict[LogLevel, int]] = {
 
 
 class _Pretty(logging.Formatter):
-    """Writes a line for a person."""
+    """Formats a record for a person."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s", "%H:%M:%S")
@@ -31,22 +31,22 @@ class _Pretty(logging.Formatter):
 
 
 class _Json(_Pretty):
-    """Writes a line for a program."""
+    """Formats a record for a program."""
 
     def format(self, record: logging.LogRecord) -> str:
-        facts = {
+        fields = {
             "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": self._redact(record.getMessage()),
         }
         if record.exc_info:
-            facts["exception"] = self._redact(self.formatException(record.exc_info))
-        return json.dumps(facts, ensure_ascii=False)
+            fields["exception"] = self._redact(self.formatException(record.exc_info))
+        return json.dumps(fields, ensure_ascii=False)
 
 
 def log_to_stderr(level: LogLevel, form: LogFormat) -> None:
-    """Send what the server has to say to standard error."""
+    """Write the log of the server to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json() if form == "json" else _Pretty())
     logger = logging.getLogger("plait.reasoning")

@@ -1,4 +1,4 @@
-"""Prompts: how to go about each mode, for a person to choose."""
+"""MCP prompts: instructions for each mode, for a user to choose."""
 
 from __future__ import annotations
 
@@ -67,7 +67,9 @@ _ARGUMENTS = [
 ]
 
 
-def list_prompts() -> types.ListPromptsResult:
+async def list_prompts(
+    _ctx: object, _params: types.PaginatedRequestParams | None
+) -> types.ListPromptsResult:
     """List the prompts."""
     return types.ListPromptsResult(
         prompts=[
@@ -82,17 +84,17 @@ def list_prompts() -> types.ListPromptsResult:
     )
 
 
-def get_prompt(params: types.GetPromptRequestParams) -> types.GetPromptResult:
-    """Fill in one prompt."""
+async def get_prompt(_ctx: object, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+    """Return a prompt with its arguments filled in."""
     guide = _GUIDES.get(params.name)
     if guide is None:
         raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {params.name}")
-    given = params.arguments or {}
-    problem = given.get("problem", "").strip()
+    arguments = params.arguments or {}
+    problem = arguments.get("problem", "").strip()
     if not problem:
         raise MCPError(types.INVALID_PARAMS, "The argument problem is required")
-    session = given.get("session_id", "").strip()
-    going_on = f"\n\nGo on with the session {session}." if session else ""
-    text = f"{guide.text}{going_on}\n\n{problem}"
-    said = types.PromptMessage(role="user", content=types.TextContent(text=text))
-    return types.GetPromptResult(description=guide.description, messages=[said])
+    session = arguments.get("session_id", "").strip()
+    continuation = f"\n\nGo on with the session {session}." if session else ""
+    content = types.TextContent(text=f"{guide.text}{continuation}\n\n{problem}")
+    message = types.PromptMessage(role="user", content=content)
+    return types.GetPromptResult(description=guide.description, messages=[message])

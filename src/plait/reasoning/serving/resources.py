@@ -1,4 +1,4 @@
-"""Sessions as resources, to be read and watched."""
+"""Sessions as MCP resources that clients can read and subscribe to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from plait.reasoning.serving.service import Service
 _PAGE = 100
 _URI = re.compile(r"reasoning://sessions/(?P<key>[^/]+)(?:/(?P<format>[a-z]+))?")
 _OLD_NOT_FOUND = -32002
-"""The code that clients of the older era know."""
+"""The error code of the older protocol era."""
 
 TEMPLATES = (
     types.ResourceTemplate(
@@ -37,10 +37,17 @@ TEMPLATES = (
 )
 
 
+async def list_templates(
+    _ctx: object, _params: types.PaginatedRequestParams | None
+) -> types.ListResourceTemplatesResult:
+    """List the resource templates."""
+    return types.ListResourceTemplatesResult(resource_templates=[*TEMPLATES])
+
+
 async def list_resources(
-    service: Service, params: types.PaginatedRequestParams | None
+    service: Service, _ctx: object, params: types.PaginatedRequestParams | None
 ) -> types.ListResourcesResult:
-    """List sessions, the one that changed last first."""
+    """List sessions, the most recently changed first."""
     cursor = params.cursor if params else None
     if cursor is not None and not cursor.isdecimal():
         raise MCPError(types.INVALID_PARAMS, "Invalid cursor")
@@ -65,9 +72,9 @@ async def read_resource(
     service: Service, ctx: ServerRequestContext[Any, Any], params: types.ReadResourceRequestParams
 ) -> types.ReadResourceResult:
     """Read a session as a document; without a format, as JSON."""
-    found = _URI.fullmatch(params.uri)
-    session = await service.store.get_session(found["key"]) if found else None
-    exporter = EXPORTERS.get(found["format"] or "json") if found else None
+    match = _URI.fullmatch(params.uri)
+    session = await service.store.get_session(match["key"]) if match else None
+    exporter = EXPORTERS.get(match["format"] or "json") if match else None
     if session is None or exporter is None:
         modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
         code = types.INVALID_PARAMS if modern else _OLD_NOT_FOUND

@@ -1,8 +1,8 @@
-"""Asking the model of the connected client, in both eras of the protocol.
+"""Sampling: requests to the model of the connected client, in both protocol eras.
 
-A client of the older era is asked in the middle of the call. One of the newer era gets the
-question as the answer of its call, and makes the call again with what its model said; what it
-said so far is kept in the store, so that any server of the same store can go on.
+In the older era the server sends a request during the call. In the newer era the call ends with
+an input-required result, and the client repeats it with its model's answer. Answers are kept in
+the store, so that any server of the same store can continue.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from plait.reasoning.storage.port import Storage
 from plait.reasoning.values import new_id
 
 _KEPT = timedelta(days=1)
-"""How long answers of calls that were never finished are kept."""
+"""How long answers of unfinished calls are kept."""
 
 
 class SamplingNeededError(Exception):
-    """The call can go on when the client has answered."""
+    """The call can continue after the client has answered a sampling request."""
 
     def __init__(self, key: str, prompt: Prompt) -> None:
         super().__init__(key)
@@ -47,7 +47,7 @@ class Round:
 
 
 def offers_sampling(ctx: ServerRequestContext[Any, Any]) -> bool:
-    """Say whether the client of this request can be asked."""
+    """Return whether the client of this request offers sampling."""
     declared = ctx.session.client_capabilities
     if declared is None or declared.sampling is None:
         return False
@@ -59,7 +59,7 @@ def _is_modern(ctx: ServerRequestContext[Any, Any]) -> bool:
 
 
 async def start_round(params: types.CallToolRequestParams, store: Storage) -> Round:
-    """Take up what the client answered in this round, and what it answered before."""
+    """Return the client's answers of this round and of earlier ones."""
     if params.request_state is None:
         return Round()
     run_id = params.request_state
@@ -68,29 +68,29 @@ async def start_round(params: types.CallToolRequestParams, store: Storage) -> Ro
     return Round(run_id=run_id, answers=await store.get_answers(run_id))
 
 
-async def forget(done: Round, store: Storage) -> None:
-    """Throw away the answers of a call that is finished, and old ones nobody came back for."""
-    if done.answers:
+async def delete_answers(finished: Round, store: Storage) -> None:
+    """Delete the answers of a finished call, and expired ones."""
+    if finished.answers:
         before = (datetime.now(UTC) - _KEPT).isoformat(timespec="microseconds")
-        await store.delete_answers(done.run_id, before=before)
+        await store.delete_answers(finished.run_id, before=before)
 
 
 class ClientSampler:
-    """Asks the client of one request; `sample` is what `SamplingCompleter` takes."""
+    """Sends sampling requests to the client of one request."""
 
     def __init__(self, ctx: ServerRequestContext[Any, Any], now: Round) -> None:
         self._ctx = ctx
         self._round = now
 
     async def sample(self, prompt: Prompt) -> Completion:
-        """Ask, or take the answer that is there.
+        """Return the client's answer to a prompt.
 
         Raises:
-            AnswerNeededError: The client has to be asked by the answer to its call.
-            BackendError: The client refused, or said something that is no text.
+            SamplingNeededError: The call has to end with a request for the answer.
+            BackendError: The client refused, or its answer is not text.
         """
         if not _is_modern(self._ctx):
-            return await self._ask(prompt)
+            return await self._request(prompt)
         key = _key_of(prompt)
         answer = self._round.answers.get(key)
         if answer is None:
@@ -100,7 +100,7 @@ class ClientSampler:
         except ValidationError:
             raise BackendError("the client answered with no message", backend="sampling") from None
 
-    async def _ask(self, prompt: Prompt) -> Completion:
+    async def _request(self, prompt: Prompt) -> Completion:
         related = ServerMessageMetadata(related_request_id=self._ctx.request_id)
         try:
             result = await self._ctx.session.send_request(
@@ -114,11 +114,11 @@ class ClientSampler:
 
 
 def request_for(prompt: Prompt) -> types.CreateMessageRequest:
-    """Write a prompt as the protocol has it."""
-    said = types.SamplingMessage(role="user", content=types.TextContent(text=prompt.user))
+    """Return the sampling request for a prompt."""
+    message = types.SamplingMessage(role="user", content=types.TextContent(text=prompt.user))
     return types.CreateMessageRequest(
         params=types.CreateMessageRequestParams(
-            messages=[said],
+            messages=[message],
             system_prompt=prompt.system,
             temperature=prompt.temperature,
             max_tokens=prompt.max_tokens,
@@ -127,16 +127,16 @@ def request_for(prompt: Prompt) -> types.CreateMessageRequest:
 
 
 def input_required(needed: SamplingNeededError, now: Round) -> types.InputRequiredResult:
-    """Answer a call with the question that has to be answered first."""
+    """Return the result that asks the client for an answer."""
     return types.InputRequiredResult(
         input_requests={needed.key: request_for(needed.prompt)}, request_state=now.run_id
     )
 
 
 def _key_of(prompt: Prompt) -> str:
-    """Name a question by what it asks, so that its answer is found again."""
-    said = "\0".join((prompt.pipe, prompt.system, prompt.user))
-    return hashlib.sha256(said.encode()).hexdigest()[:32]
+    """Return a key by which the answer to a prompt is found again."""
+    text = "\0".join((prompt.pipe, prompt.system, prompt.user))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _completion(result: types.CreateMessageResult) -> Completion:

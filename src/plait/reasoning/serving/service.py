@@ -1,4 +1,4 @@
-"""What a server needs while it runs: the store, the backend, and who listens for changes."""
+"""The parts of a running server: the store, the backend and the change notifications."""
 
 from __future__ import annotations
 
@@ -19,40 +19,40 @@ from plait.reasoning.storage.engine import Database, database_from_text
 from plait.reasoning.storage.sql import SqlStorage
 
 DEFAULT_DATABASE = "~/.local/share/plait/reasoning.db"
-"""Where sessions are kept when nothing else is said."""
+"""Where sessions are stored by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """A reasoner that is open, and how its backend was chosen."""
+    """An open reasoner, and how its backend was chosen."""
 
     settings: ReasoningSettings
     database: Database
     choice: BackendChoice
-    around: AvailableModels
+    available: AvailableModels
     store: SqlStorage
     reasoner: Reasoner
     changes: ChangeBus
     state_key: bytes
-    """Seals what a client carries from one round of a call to the next."""
+    """Signs the state that a client carries from one round of a call to the next."""
 
     @property
     def may_sample(self) -> bool:
-        """Say whether a client that offers sampling is asked."""
+        """Whether a client that offers sampling is used."""
         return self.choice.backend in ("host", "local", "sampling")
 
     def start_line(self) -> str:
-        """Say in one line what answers, and where sessions are kept."""
-        completer = self.reasoner.completer
-        who = f"{self.choice.backend} ({completer.describe()}; {self.choice.reason})"
-        if self.choice.backend == "sampling":
-            who = f"sampling ({self.choice.reason})"
-        return f"plait reasoning: backend {who}, database {self.database}"
+        """Return one line that names the backend and the database."""
+        detail = self.choice.reason
+        if self.choice.backend != "sampling":
+            detail = f"{self.reasoner.completer.describe()}; {detail}"
+        backend = f"{self.choice.backend} ({detail})"
+        return f"plait reasoning: backend {backend}, database {self.database}"
 
 
-def database_for(given: str | None, settings: ReasoningSettings) -> Database:
-    """Choose the database: the one that is given, or that of the settings, or the usual one."""
-    text = given or settings.database or str(Path(DEFAULT_DATABASE).expanduser())
+def database_for(option: str | None, settings: ReasoningSettings) -> Database:
+    """Return the database of the option, of the settings, or the default one."""
+    text = option or settings.database or str(Path(DEFAULT_DATABASE).expanduser())
     return database_from_text(text)
 
 
@@ -62,16 +62,16 @@ async def open_service(
 ) -> AsyncGenerator[Service]:
     """Open the store and the backend, and close both at the end.
 
-    `completer` is used instead of what the settings would choose.
+    `completer` replaces the one that the settings would choose.
     """
     store = SqlStorage(database, connections=settings.database_connections)
     try:
         await store.open()
-        around = AvailableModels() if completer else await detect_models(settings)
+        available = AvailableModels() if completer else await detect_models(settings)
         choice = (
             BackendChoice(backend="scripted", reason="it was handed in")
             if completer
-            else choose(settings, around)
+            else choose(settings, available)
         )
         chosen = completer or _completer(choice, settings)
         await chosen.open()
@@ -82,13 +82,13 @@ async def open_service(
                 chosen,
                 limits=settings.got,
                 pipes=settings.pipes,
-                changed=changes.session_changed,
+                on_change=changes.session_changed,
             )
             yield Service(
                 settings=settings,
                 database=database,
                 choice=choice,
-                around=around,
+                available=available,
                 store=store,
                 reasoner=reasoner,
                 changes=changes,
@@ -102,6 +102,6 @@ async def open_service(
 
 def _completer(choice: BackendChoice, settings: ReasoningSettings) -> Completer:
     if choice.backend == "sampling":
-        # There is no client yet; each request brings its own.
+        # There is no client yet; each request has its own.
         return HostCompleter()
     return completer_for(choice, settings, prompts=PROMPTS)

@@ -1,4 +1,4 @@
-"""Opening a database: which one a text means, and how SQLite is set up."""
+"""Database URLs, and connections with the settings that SQLite needs."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from plait.errors import ConfigError
 
 BUSY_TIMEOUT_SECONDS = 30
-"""How long a writer waits for another process before it gives up."""
+"""How long a writer waits for another process."""
 
 WRITES = "plait_writes"
-"""The execution option of connections that will write."""
+"""The execution option of connections that write."""
 
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """Which database to open."""
+    """A database to open."""
 
     url: URL
 
     @property
     def is_sqlite(self) -> bool:
-        """Say whether it is a file of SQLite."""
+        """Whether it is an SQLite file."""
         return self.url.get_backend_name() == "sqlite"
 
     def __str__(self) -> str:
@@ -39,10 +39,10 @@ class Database:
 
 
 def database_from_text(text: str) -> Database:
-    """Read a path, or a URL of SQLite or PostgreSQL.
+    """Parse a path, or a URL of SQLite or PostgreSQL.
 
     Raises:
-        ConfigError: It is a URL of another kind, or not one.
+        ConfigError: It is a URL of another kind, or invalid.
     """
     if "://" not in text:
         return Database(URL.create("sqlite+aiosqlite", database=str(Path(text).expanduser())))
@@ -62,10 +62,10 @@ def database_from_text(text: str) -> Database:
 
 
 def make_engine(database: Database, *, connections: int = 5) -> AsyncEngine:
-    """Make the pool of connections; a file of SQLite is made for its owner alone.
+    """Create the connection pool; a new SQLite file is readable for its owner only.
 
     Raises:
-        ConfigError: The file cannot be made, or a package is missing.
+        ConfigError: The file cannot be created, or a package is missing.
     """
     if not database.is_sqlite:
         try:
@@ -76,24 +76,24 @@ def make_engine(database: Database, *, connections: int = 5) -> AsyncEngine:
             ) from error
     path = Path(str(database.url.database))
     try:
-        _make_file(path)
+        _create_file(path)
     except OSError as error:
         raise ConfigError(f"the database {path} cannot be made: {error.strerror}") from error
     engine = create_async_engine(
         database.url, pool_size=connections, connect_args={"timeout": BUSY_TIMEOUT_SECONDS}
     )
-    event.listen(engine.sync_engine, "connect", _set_up)
+    event.listen(engine.sync_engine, "connect", _configure)
     event.listen(engine.sync_engine, "begin", _begin)
     return engine
 
 
-def _make_file(path: Path) -> None:
+def _create_file(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # Before SQLite does: it takes over the mode for its own files beside this one.
+    # Before SQLite does: it copies the mode to its journal files.
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
 
 
-def _set_up(connection: Any, _record: object) -> None:
+def _configure(connection: Any, _record: object) -> None:
     # The driver's own transactions begin too late to take the lock.
     connection.isolation_level = None
     cursor = connection.cursor()
@@ -105,7 +105,7 @@ def _set_up(connection: Any, _record: object) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    # A transaction that reads and then writes fails at once, however long it may wait,
-    # when another wrote in between.
+    # A transaction that reads and then writes fails at once, whatever its busy timeout,
+    # when another one wrote in between.
     writes = connection.get_execution_options().get(WRITES, False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -1,4 +1,4 @@
-"""The tables, as the newest migration leaves them."""
+"""The tables, as the latest migration leaves them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,15 @@ metadata = MetaData()
 _data = JSON(none_as_null=True)
 
 
-def _owner() -> ForeignKey:
-    return ForeignKey("sessions.id", ondelete="CASCADE")
+def _required(name: str, target: str, *, index: bool = True) -> Column[str]:
+    """Return a reference; the row is deleted with its target."""
+    key = ForeignKey(target, ondelete="CASCADE")
+    return Column(name, String, key, nullable=False, index=index)
 
 
-def _optional(target: str) -> ForeignKey:
-    return ForeignKey(target, ondelete="SET NULL")
+def _optional(name: str, target: str) -> Column[str]:
+    """Return a reference that becomes null when its target is deleted."""
+    return Column(name, String, ForeignKey(target, ondelete="SET NULL"), index=True)
 
 
 sessions = Table(
@@ -46,7 +49,7 @@ sessions = Table(
             ondelete="SET NULL",
             name="fk_sessions_active_branch",
             use_alter=True,
-            # A session and its first branch are written together, and each names the other.
+            # A session and its first branch are written together, and refer to each other.
             deferrable=True,
             initially="DEFERRED",
         ),
@@ -61,9 +64,9 @@ branches = Table(
     "branches",
     metadata,
     Column("id", String, primary_key=True),
-    Column("session_id", String, _owner(), nullable=False),
+    _required("session_id", "sessions.id", index=False),
     Column("name", Text, nullable=False),
-    Column("parent_branch_id", String, _optional("branches.id"), index=True),
+    _optional("parent_branch_id", "branches.id"),
     Column("priority", Float, nullable=False, server_default="1.0"),
     Column("confidence", Float, nullable=False, server_default="0.8"),
     Column("state", String, nullable=False, server_default="active", index=True),
@@ -78,14 +81,14 @@ thoughts = Table(
     "thoughts",
     metadata,
     Column("id", String, primary_key=True),
-    Column("session_id", String, _owner(), nullable=False),
+    _required("session_id", "sessions.id", index=False),
     Column("content", Text, nullable=False),
     Column("confidence", Float, nullable=False, server_default="0.8"),
     Column("mode", String, nullable=False),
-    Column("parent_id", String, _optional("thoughts.id"), index=True),
+    _optional("parent_id", "thoughts.id"),
     Column("created_at", String, nullable=False),
     Column("metadata", _data),
-    Column("branch_id", String, _optional("branches.id"), index=True),
+    _optional("branch_id", "branches.id"),
     Column("position", Integer, nullable=False, server_default="0"),
     Column("abandoned_by", String),
     Column("fingerprint", String, nullable=False, server_default=""),
@@ -98,20 +101,8 @@ cross_refs = Table(
     "cross_refs",
     metadata,
     Column("id", String, primary_key=True),
-    Column(
-        "from_branch_id",
-        String,
-        ForeignKey("branches.id", ondelete="CASCADE"),
-        nullable=False,
-        index=True,
-    ),
-    Column(
-        "to_branch_id",
-        String,
-        ForeignKey("branches.id", ondelete="CASCADE"),
-        nullable=False,
-        index=True,
-    ),
+    _required("from_branch_id", "branches.id"),
+    _required("to_branch_id", "branches.id"),
     Column("ref_type", String, nullable=False),
     Column("reason", Text),
     Column("strength", Float, nullable=False, server_default="1.0"),
@@ -122,8 +113,8 @@ checkpoints = Table(
     "checkpoints",
     metadata,
     Column("id", String, primary_key=True),
-    Column("session_id", String, _owner(), nullable=False, index=True),
-    Column("branch_id", String, _optional("branches.id"), index=True),
+    _required("session_id", "sessions.id"),
+    _optional("branch_id", "branches.id"),
     Column("name", Text, nullable=False),
     Column("description", Text),
     Column("snapshot", _data, nullable=False),
@@ -134,10 +125,10 @@ state_snapshots = Table(
     "state_snapshots",
     metadata,
     Column("id", String, primary_key=True),
-    Column("session_id", String, _owner(), nullable=False, index=True),
+    _required("session_id", "sessions.id"),
     Column("snapshot_type", String, nullable=False, index=True),
     Column("state_data", _data, nullable=False),
-    Column("parent_snapshot_id", String, _optional("state_snapshots.id"), index=True),
+    _optional("parent_snapshot_id", "state_snapshots.id"),
     Column("created_at", String, nullable=False),
     Column("description", Text),
 )
@@ -146,7 +137,7 @@ graphs = Table(
     "graphs",
     metadata,
     Column("id", String, primary_key=True),
-    Column("session_id", String, _owner(), nullable=False),
+    _required("session_id", "sessions.id", index=False),
     Column("problem", Text),
     Column("config", _data, nullable=False),
     Column("created_at", String, nullable=False),
@@ -157,7 +148,7 @@ graph_nodes = Table(
     "graph_nodes",
     metadata,
     Column("id", String, primary_key=True),
-    Column("session_id", String, _owner(), nullable=False, index=True),
+    _required("session_id", "sessions.id"),
     Column("content", Text, nullable=False),
     Column("node_type", String, nullable=False, server_default="thought", index=True),
     Column("score", Float),
@@ -177,21 +168,9 @@ graph_edges = Table(
     "graph_edges",
     metadata,
     Column("id", String, primary_key=True),
-    Column("session_id", String, _owner(), nullable=False, index=True),
-    Column(
-        "from_node",
-        String,
-        ForeignKey("graph_nodes.id", ondelete="CASCADE"),
-        nullable=False,
-        index=True,
-    ),
-    Column(
-        "to_node",
-        String,
-        ForeignKey("graph_nodes.id", ondelete="CASCADE"),
-        nullable=False,
-        index=True,
-    ),
+    _required("session_id", "sessions.id"),
+    _required("from_node", "graph_nodes.id"),
+    _required("to_node", "graph_nodes.id"),
     Column("edge_type", String, nullable=False, server_default="generates", index=True),
     Column("weight", Float, nullable=False, server_default="1.0"),
     Column("created_at", String, nullable=False),
@@ -204,7 +183,7 @@ invocations = Table(
     "invocations",
     metadata,
     Column("id", String, primary_key=True),
-    Column("session_id", String, _optional("sessions.id"), index=True),
+    _optional("session_id", "sessions.id"),
     Column("tool_name", String, nullable=False),
     Column("input", _data, nullable=False),
     Column("output", _data),

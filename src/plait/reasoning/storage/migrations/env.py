@@ -1,4 +1,4 @@
-"""Runs migrations on the connection that `migrate.py` hands over, inside its transaction."""
+"""Runs migrations on the connection of `migrate.py`, inside its transaction."""
 
 from __future__ import annotations
 

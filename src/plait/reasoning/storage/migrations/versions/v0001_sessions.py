@@ -1,4 +1,4 @@
-"""Sessions, thoughts and the record of requests to models."""
+"""Add sessions, thoughts and invocations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _data = sa.JSON(none_as_null=True)
 
 
 def upgrade() -> None:
-    """Make the first tables."""
+    """Create the first tables."""
     op.create_table(
         "sessions",
         sa.Column("id", sa.String, primary_key=True),

@@ -1,4 +1,4 @@
-"""Branches, how they relate, checkpoints and snapshots."""
+"""Add branches, cross references, checkpoints and snapshots."""
 
 from __future__ import annotations
 
@@ -20,7 +20,14 @@ def _owner() -> sa.Column[str]:
 
 
 def upgrade() -> None:
-    """Make the tables of trees and checkpoints."""
+    """Create the tables of trees and checkpoints."""
+    _create_branches()
+    _create_cross_refs()
+    _create_checkpoints()
+    _create_snapshots()
+
+
+def _create_branches() -> None:
     op.create_table(
         "branches",
         sa.Column("id", sa.String, primary_key=True),
@@ -48,6 +55,9 @@ def upgrade() -> None:
     )
     op.create_index("ix_thoughts_branch_id", "thoughts", ["branch_id"])
     op.create_index("ix_sessions_active_branch_id", "sessions", ["active_branch_id"])
+
+
+def _create_cross_refs() -> None:
     op.create_table(
         "cross_refs",
         sa.Column("id", sa.String, primary_key=True),
@@ -64,6 +74,9 @@ def upgrade() -> None:
     )
     op.create_index("ix_cross_refs_from_branch_id", "cross_refs", ["from_branch_id"])
     op.create_index("ix_cross_refs_to_branch_id", "cross_refs", ["to_branch_id"])
+
+
+def _create_checkpoints() -> None:
     op.create_table(
         "checkpoints",
         sa.Column("id", sa.String, primary_key=True),
@@ -76,6 +89,9 @@ def upgrade() -> None:
     )
     for column in ("session_id", "branch_id", "created_at"):
         op.create_index(f"ix_checkpoints_{column}", "checkpoints", [column])
+
+
+def _create_snapshots() -> None:
     op.create_table(
         "state_snapshots",
         sa.Column("id", sa.String, primary_key=True),

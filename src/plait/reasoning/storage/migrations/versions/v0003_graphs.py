@@ -1,4 +1,4 @@
-"""Graphs of thoughts: nodes and edges."""
+"""Add nodes and edges of graphs of thoughts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _owner() -> sa.Column[str]:
 
 
 def upgrade() -> None:
-    """Make the tables of graphs."""
+    """Create the tables of graphs."""
     op.create_table(
         "graph_nodes",
         sa.Column("id", sa.String, primary_key=True),

@@ -1,7 +1,6 @@
-"""Order without ties, several graphs in a session, conclusions, token counts, open questions.
+"""Add positions, several graphs in a session, conclusions, token counts and sampling answers.
 
-Rows that were there get their places in the order of their times, and the nodes of a session
-become its one graph.
+Existing rows get positions in the order of their times; the nodes of a session become one graph.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _DEFAULT_CONFIG = {"max_nodes": 100, "max_depth": 10, "default_k": 3, "prune_thr
 
 
 def upgrade() -> None:
-    """Add the columns and tables, then fill them in."""
+    """Add the columns and tables, then fill them."""
     op.add_column("sessions", sa.Column("status", sa.String, nullable=False, server_default="open"))
     op.add_column("sessions", sa.Column("conclusion", _data))
     op.add_column("sessions", sa.Column("version", sa.Integer, nullable=False, server_default="1"))
@@ -42,12 +41,12 @@ def upgrade() -> None:
         ("output_tokens", sa.Integer),
     ):
         op.add_column("invocations", sa.Column(name, kind))
-    _make_tables()
-    _fill_in()
-    _make_indexes()
+    _create_tables()
+    _fill()
+    _create_indexes()
 
 
-def _make_tables() -> None:
+def _create_tables() -> None:
     op.create_table(
         "graphs",
         sa.Column("id", sa.String, primary_key=True),
@@ -75,7 +74,7 @@ def _make_tables() -> None:
     )
 
 
-def _fill_in() -> None:
+def _fill() -> None:
     for table in ("branches", "thoughts", "graph_nodes"):
         op.execute(
             f"UPDATE {table} SET position = ranked.place FROM ("  # noqa: S608 - our own names
@@ -100,13 +99,13 @@ def _fill_in() -> None:
         )
 
 
-def _make_indexes() -> None:
+def _create_indexes() -> None:
     op.drop_index("ix_thoughts_session_id", "thoughts")
     op.drop_index("ix_branches_session_id", "branches")
     op.create_index("ix_branches_session_position", "branches", ["session_id", "position"])
     op.create_index("ix_thoughts_session_position", "thoughts", ["session_id", "position"])
     op.create_index("ix_thoughts_live", "thoughts", ["session_id", "abandoned_by", "position"])
-    # All four: with fewer, SQLite looks through the whole session for the last one.
+    # All four columns: with fewer, SQLite scans the whole session for the last thought.
     op.create_index(
         "ix_thoughts_fingerprint",
         "thoughts",

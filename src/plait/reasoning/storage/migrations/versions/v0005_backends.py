@@ -1,4 +1,4 @@
-"""Which backend each recorded call was made with."""
+"""Add the backend of invocations."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the column; what was recorded before does not say."""
+    """Add the column; it is null in earlier rows."""
     op.add_column("invocations", sa.Column("backend", sa.String))
