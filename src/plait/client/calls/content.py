@@ -126,7 +126,7 @@ def is_structured_shown(
     if route == "content":
         return not text_shown or not repeats(texts, structured)
     # Some servers repeat an image as structured content, and base64 is no use as text.
-    return not texts and not _contains_any(structured, _encoded_data(content))
+    return not texts and not _contains_any(structured, {data_of(block) for block in content} - {""})
 
 
 def structured_text(structured: Any, *, sanitize: bool = True) -> str:
@@ -139,15 +139,15 @@ def json_text(value: Any) -> str:
     """Write a value as JSON that a model reads well; never fails."""
     try:
         text = json.dumps(value, ensure_ascii=False, default=str)
-        if text.isascii() or _is_encodable(text):
-            return text
-        return json.dumps(value, default=str)
+        return text if is_encodable(text) else json.dumps(value, default=str)
     except (TypeError, ValueError, RecursionError):
         return "a value that cannot be written as JSON"
 
 
-def _is_encodable(text: str) -> bool:
+def is_encodable(text: str) -> bool:
     """Return whether there are no halves of surrogate pairs, which no provider accepts."""
+    if text.isascii():
+        return True
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -207,18 +207,15 @@ def _contains_any(value: Any, texts: Collection[str]) -> bool:
     return False
 
 
-def _encoded_data(content: Iterable[types.ContentBlock]) -> set[str]:
-    """Return the base64 data of images, audio and files."""
-    data: set[str] = set()
-    for block in content:
-        match block:
-            case types.ImageContent() | types.AudioContent():
-                data.add(block.data)
-            case types.EmbeddedResource(resource=types.BlobResourceContents(blob=blob)):
-                data.add(blob)
-            case _:
-                pass
-    return data - {""}
+def data_of(block: types.ContentBlock) -> str:
+    """Return the base64 data of an image, audio or file; empty for other blocks."""
+    match block:
+        case types.ImageContent() | types.AudioContent():
+            return block.data
+        case types.EmbeddedResource(resource=types.BlobResourceContents(blob=blob)):
+            return blob
+        case _:
+            return ""
 
 
 def _own_texts(content: Iterable[types.ContentBlock]) -> list[str]:

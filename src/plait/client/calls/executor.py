@@ -195,7 +195,7 @@ class ToolExecutor:
 
         async def send(paused: PausedCall) -> Answer[CallToolResult]:
             active.on_elicitation, active.pausing = paused.ask, True
-            bare = replace(call, input_responses=None, pause=None)
+            bare = replace(call, input_answers=None, pause=None)
             return await self._send(bare, tool, connection, deadline, progress, active)
 
         return await self._paused_calls.run(call, send, idempotent=_is_idempotent(tool))
@@ -240,7 +240,7 @@ class ToolExecutor:
                     mirrored=tool is not None and tool.mirrors_arguments,
                     on_progress=on_progress,
                     meta=meta,
-                    answers=call.input_responses,
+                    answers=call.input_answers,
                     hand_back=call.pause is not None,
                 )
 

@@ -186,7 +186,7 @@ class PausedCalls:
             OutcomeUnknownError: The answer came too late, or to another process.
             PlaitError: The call failed.
         """
-        key, responses = _key(call), call.input_responses
+        key, responses = _key(call), call.input_answers
         if self.has(call):
             paused = self._calls[key]
         else:

@@ -83,7 +83,7 @@ class ToolCall:
     instead_of: str | None = None
     """The server that failed, if this one is its fallback."""
 
-    input_responses: InputAnswers | None = field(default=None, repr=False)
+    input_answers: InputAnswers | None = field(default=None, repr=False)
     """Answers to the input requests of the server when this call was made before."""
 
     pause: Pause | None = None

@@ -309,7 +309,7 @@ class _Sender:
                 break
             except InputNeededError as needed:
                 # Pauses the graph; when it resumes, everything up to here runs again.
-                call = replace(call, input_responses=responses_from_interrupt(call, needed))
+                call = replace(call, input_answers=responses_from_interrupt(call, needed))
             except PlaitError as error:
                 if not self.pauses or not needs_sign_in(error):
                     raise

@@ -56,7 +56,7 @@ class Server(Caller):
         call = await self.gate.permit(call, None)
         if not self.signed_in:
             raise AuthRequiredError("no login", server="shop")
-        if self.asks and call.input_responses is None:
+        if self.asks and call.input_answers is None:
             params = types.ElicitRequestFormParams(message="?", requested_schema={"type": "object"})
             raise InputNeededError(requests={"q": types.ElicitRequest(params=params)})
         self.made.append(dict(call.arguments))

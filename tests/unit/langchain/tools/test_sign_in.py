@@ -44,13 +44,11 @@ class Server(Caller):
     async def execute(self, call: ToolCall) -> ToolResult:
         if not self.signed_in:
             raise self.refusal
-        if self.asks and call.input_responses is None:
+        if self.asks and call.input_answers is None:
             params = types.ElicitRequestFormParams(message="?", requested_schema={"type": "object"})
             raise InputNeededError(requests={"q": types.ElicitRequest(params=params)})
         self.made += 1
-        text = (
-            str(call.input_responses.responses["q"]) if call.input_responses is not None else "done"
-        )
+        text = str(call.input_answers.responses["q"]) if call.input_answers is not None else "done"
         result = types.CallToolResult(content=[types.TextContent(text=text)])
         return ToolResult.from_mcp(call.server, call.tool, result, attempts=1, notes=(), seconds=0)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import Any, cast
 
+from plait.client.calls.content import is_encodable
 from plait.client.calls.result_budget.cut_text import CUT, CutNote, size_of_text
 from plait.client.calls.result_budget.paths import path_to
 
@@ -49,17 +50,7 @@ def _refuse(constant: str) -> Any:
 def written_json(value: Any) -> str:
     """Write a value as JSON, escaping non-ASCII characters only if they cannot be encoded."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    return text if _is_encodable(text) else json.dumps(value)
-
-
-def _is_encodable(text: str) -> bool:
-    if text.isascii():
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return text if is_encodable(text) else json.dumps(value)
 
 
 def cut_json(value: Any, allowed_bytes: int, note: CutNote) -> Any:
@@ -71,7 +62,7 @@ def cut_json(value: Any, allowed_bytes: int, note: CutNote) -> Any:
     try:
         shorter = _Cutter(note, encode_basestring).root(value, allowed_bytes)
         text = json.dumps(shorter, ensure_ascii=False, allow_nan=False)
-        if _is_encodable(text):
+        if is_encodable(text):
             return shorter
         return _Cutter(note, encode_basestring_ascii).root(value, allowed_bytes)
     except (TypeError, RecursionError) as error:

@@ -8,6 +8,7 @@ from typing import Any
 
 import mcp_types as types
 
+from plait.client.calls.content import data_of, json_text
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.result_budget.cut_json import (
     cut_json,
@@ -16,13 +17,7 @@ from plait.client.calls.result_budget.cut_json import (
     written_json,
 )
 from plait.client.calls.result_budget.cut_text import CUT, CutNote, cut_text, size_of_text
-from plait.client.calls.result_budget.parts import (
-    cost_of,
-    data_of,
-    repeating_text,
-    structured_text,
-    text_of,
-)
+from plait.client.calls.result_budget.parts import cost_of, repeating_text, text_of
 from plait.client.config.budgets import Limit
 
 _STRUCTURED_SHARE = 4
@@ -37,27 +32,22 @@ _LONGEST_LABEL = 60
 def cut_result(result: ToolResult, limit: Limit, allowed_bytes: int, note: CutNote) -> ToolResult:
     """Shorten content and structured content of a result to at most so many bytes."""
     same = repeating_text(result)
-    blocks = result.content
-    several = len(blocks) + (result.structured_content is not None and same is None) > 1
-    cutter = _BlockCutter(limit, note, several=several)
-    if result.structured_content is None or same is not None:
+    blocks, structured = result.content, result.structured_content
+    is_separate = structured is not None and same is None
+    cutter = _BlockCutter(limit, note, several=len(blocks) + is_separate > 1)
+    if is_separate:
+        taken = sum(cost_of(block, limit) for block in blocks)
+        needed = size_of_text(json_text(structured))
+        least = allowed_bytes // _STRUCTURED_SHARE
+        for_structured = min(needed, max(allowed_bytes - taken, least))
+        content = cutter.blocks(blocks, allowed_bytes - for_structured)
+        if needed > for_structured:
+            structured = cutter.structured(structured, for_structured, block=len(blocks))
+    else:
         content = cutter.blocks(blocks, allowed_bytes)
-        structured = result.structured_content
         if same is not None and content[same[0] :][:1] != blocks[same[0] :][:1]:
             index, wrap = same
             structured = _cut_alike(content, index, wrap, cutter, structured, allowed_bytes)
-        return _slim(replace(result, content=content, structured_content=structured), allowed_bytes)
-    structured = result.structured_content
-    if not blocks:
-        shorter = cutter.structured(structured, allowed_bytes, block=0)
-        return _slim(replace(result, structured_content=shorter), allowed_bytes)
-    taken = sum(cost_of(block, limit) for block in blocks)
-    needed = size_of_text(structured_text(structured))
-    least = allowed_bytes // _STRUCTURED_SHARE
-    for_structured = min(needed, max(allowed_bytes - taken, least))
-    content = cutter.blocks(blocks, allowed_bytes - for_structured)
-    if needed > for_structured:
-        structured = cutter.structured(structured, for_structured, block=len(blocks))
     return _slim(replace(result, content=content, structured_content=structured), allowed_bytes)
 
 
@@ -211,7 +201,7 @@ def label_of(block: types.ContentBlock) -> str:
 def _slim(result: ToolResult, allowed: int) -> ToolResult:
     """Drop metadata that is larger than the limit."""
     metas = [result.meta, *(block.meta for block in result.content)]
-    if sum(size_of_text(structured_text(meta)) for meta in metas if meta) <= allowed:
+    if sum(size_of_text(json_text(meta)) for meta in metas if meta) <= allowed:
         return result
     content = tuple(
         block if block.meta is None else block.model_copy(update={"meta": None})

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import mcp_types as types
 
+from plait.client.calls.content import data_of, json_text
 from plait.client.calls.outcome import ToolResult
-from plait.client.calls.result_budget.cut_json import written_json
 from plait.client.calls.result_budget.cut_text import size_of_text
 from plait.client.catalog.deferral import TokenCounter
 from plait.client.config.budgets import Limit
@@ -19,8 +19,6 @@ _MOST_IMAGE_BYTES = 6400
 
 _MOST_BYTES_PER_TOKEN = 32
 """A bound for the average token, to spare slow tokenizers texts that are surely too long."""
-
-_UNSENDABLE = "a value that cannot be written as JSON"
 
 
 def text_of(block: types.ContentBlock) -> str | None:
@@ -37,32 +35,13 @@ def text_of(block: types.ContentBlock) -> str | None:
             return None
 
 
-def data_of(block: types.ContentBlock) -> str:
-    """Return the base64 text of a block with binary data."""
-    match block:
-        case types.ImageContent() | types.AudioContent():
-            return block.data
-        case types.EmbeddedResource(resource=types.BlobResourceContents(blob=blob)):
-            return blob
-        case _:
-            return ""
-
-
 def raw_text_of(result: ToolResult, part: int) -> str:
     """Return a part of a result as text: data as base64, structured content as JSON."""
     if part == len(result.content):
-        return structured_text(result.structured_content)
+        return json_text(result.structured_content)
     block = result.content[part]
     text = text_of(block)
     return data_of(block) if text is None else text
-
-
-def structured_text(structured: Any) -> str:
-    """Write structured content as JSON."""
-    try:
-        return written_json(structured)
-    except (TypeError, ValueError, RecursionError):
-        return _UNSENDABLE
 
 
 def count_of_parts(result: ToolResult) -> int:
@@ -108,7 +87,7 @@ def unrepeated_structured_text(result: ToolResult) -> str:
     """Write the structured content, or nothing if a text of the result repeats it."""
     if result.structured_content is None or repeating_text(result) is not None:
         return ""
-    return structured_text(result.structured_content)
+    return json_text(result.structured_content)
 
 
 def _tokens(result: ToolResult, shown: str, limit: Limit, counter: TokenCounter) -> int:
