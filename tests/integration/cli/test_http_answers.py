@@ -39,9 +39,9 @@ def answering(status: int) -> Generator[str]:
     ("status", "exit_code", "hint"),
     [
         (401, 5, "hint: set the Authorization header"),
-        (403, 5, "hint: the credentials are known"),
+        (403, 5, "hint: the credentials are valid"),
         (404, 3, "hint: check the path of the URL (try /mcp or /sse)"),
-        (500, 3, "hint: the server itself failed"),
+        (500, 3, "hint: the server failed"),
     ],
 )
 def test_a_status_has_its_exit_code_and_its_hint(

@@ -53,7 +53,7 @@ def test_what_changed_is_shown_and_accepted_piece_by_piece(plait: Plait, locked:
     )
     assert updated.returncode == 0
     assert "renamed" in updated.stdout
-    assert "1 difference from the lockfile is left" in updated.stderr
+    assert "1 difference from the lockfile remains" in updated.stderr
     assert [(one["kind"], one["tool"]) for one in left["drift"]] == [("changed", "pay")]
 
 

@@ -116,7 +116,7 @@ def status(ctx: click.Context, servers: tuple[str, ...], user: str | None, as_js
 @_user_option
 @click.pass_context
 def logout(ctx: click.Context, server: str, user: str | None) -> None:
-    """Remove the login of SERVER, and the client that was registered for it.
+    """Remove the login of SERVER and its registered client.
 
     The tokens are revoked at the authorization server, if it supports that; they
     are removed from this machine in any case.
