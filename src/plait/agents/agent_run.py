@@ -92,9 +92,7 @@ class AgentRun:
             ConfigError: The configuration must be corrected.
         """
         tool = self.tools.get(name)
-        server = None if tool is None else tool.server
-        wire_name = None if tool is None else tool.wire_name
-        self.recorder.tool_called(call_id, name, arguments, server=server, tool=wire_name)
+        self.record_call(call_id, name, arguments)
         attempts, notes = 1, ()
         if tool is None:
             answer = ToolAnswer.of_text(self.unknown_tool(name), is_error=True)
@@ -130,6 +128,12 @@ class AgentRun:
             return ToolAnswer.of_text(text, is_error=True), 1, ()
         answer = ToolAnswer.of_result(result, sanitize=self.toolbox.sanitizes)
         return answer, result.attempts, result.notes
+
+    def record_call(self, call_id: str, name: str, arguments: Mapping[str, Any]) -> None:
+        """Record a call that is about to be made, or rejected."""
+        tool = self.tools.get(name)
+        server, wire_name = (None, None) if tool is None else (tool.server, tool.wire_name)
+        self.recorder.tool_called(call_id, name, arguments, server=server, tool=wire_name)
 
     def tool_option(self, name: str) -> Any:
         """Return an option of the run's tools; those of the run win over the configuration's."""

@@ -117,14 +117,14 @@ def tools_of_run(static: Sequence[StaticTool], listed: Iterable[Tool]) -> dict[s
     tools: dict[str, RunTool] = {}
     for one in static:
         if one.name in tools:
-            raise ConfigError(f"two tools that were given to the agent are called {one.name!r}")
+            raise ConfigError(f"two tools of the program are called {one.name!r}")
         tools[one.name] = RunTool(
             name=one.name, description=one.description, input_schema=one.input_schema, static=one
         )
     for tool in listed:
         if tool.name in tools:
             raise ConfigError(
-                f"{tool.name!r} is a tool that was given to the agent, and one of {tool.server}: "
+                f"{tool.name!r} is a tool of the program and of {tool.server}: "
                 "rename one, or leave one out with mcp_tool_filter",
                 server=tool.server,
             )

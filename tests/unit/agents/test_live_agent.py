@@ -168,7 +168,7 @@ async def test_a_server_that_is_not_there_ends_the_run(tmp_path: Path) -> None:
 
 
 async def test_two_tools_of_one_name_are_refused() -> None:
-    with pytest.raises(ConfigError, match="'add' is a tool that was given to the agent"):
+    with pytest.raises(ConfigError, match="'add' is a tool of the program"):
         await Toy().arun(ASK, [StaticTool("add")], SERVERS)
 
 

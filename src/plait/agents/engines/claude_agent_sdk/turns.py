@@ -226,14 +226,7 @@ class Turns:
         if call.id in self._called:
             return
         self._called.add(call.id)
-        tool = self._run.tools.get(call.name)
-        self._run.recorder.tool_called(
-            call.id,
-            call.name,
-            call.input,
-            server=None if tool is None else tool.server,
-            tool=None if tool is None else tool.wire_name,
-        )
+        self._run.record_call(call.id, call.name, call.input)
 
 
 def _would_continue(answer: _Answer) -> bool:

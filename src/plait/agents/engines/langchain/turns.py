@@ -56,17 +56,6 @@ class Turns(AgentMiddleware[Any, Any, Any]):
         self._called: set[str] = set()
 
     @override
-    def wrap_model_call(
-        self,
-        request: ModelRequest[Any],
-        handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
-    ) -> ModelResponse[Any]:
-        """Call the model, and record its answer."""
-        self._check_limit()
-        began = time.monotonic()
-        return self._recorded(handler(self._with_visible_tools(request)), began)
-
-    @override
     def awrap_model_call(
         self,
         request: ModelRequest[Any],
@@ -207,17 +196,9 @@ class Turns(AgentMiddleware[Any, Any, Any]):
 
     def _record_rejected(self, call: ToolCall, text: str) -> None:
         """Record a call that is not made, and the error that answers it."""
-        call_id, name = call["id"] or "", call["name"]
-        tool = self._run.tools.get(name)
-        recorder = self._run.recorder
-        recorder.tool_called(
-            call_id,
-            name,
-            call["args"],
-            server=None if tool is None else tool.server,
-            tool=None if tool is None else tool.wire_name,
-        )
-        recorder.tool_returned(call_id, text, is_error=True)
+        call_id = call["id"] or ""
+        self._run.record_call(call_id, call["name"], call["args"])
+        self._run.recorder.tool_returned(call_id, text, is_error=True)
 
 
 def _check_end(message: AIMessage) -> None:
