@@ -86,4 +86,4 @@ def test_a_server_that_cannot_be_asked_keeps_what_was_locked_of_it(
     assert "shop" in done.stderr
     assert wrong.returncode == 2
     assert broken.returncode == 4
-    assert "does not fit its hash" in broken.stderr
+    assert "does not match its hash" in broken.stderr

@@ -47,7 +47,6 @@ class ToolFilter:
     """Tools to offer; `None` is every tool, an empty tuple none."""
 
     exclude: tuple[ToolPattern, ...] = ()
-
     predicate: Matches | None = None
     """Called last; a tool for which it fails is not offered."""
 

@@ -54,7 +54,6 @@ class ArgumentOverride:
     """Sent if the model omits the argument: a constant, or a function as for `value`."""
 
     description: str | None = None
-
     name: str | None = None
     """Its name for the model."""
 
@@ -240,7 +239,6 @@ class ToolOverride:
     """`{description}` in it is replaced by the original."""
 
     title: str | None = None
-
     arguments: Mapping[str, ArgumentOverride] = field(default_factory=dict[str, ArgumentOverride])
     """By the server's argument names."""
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any, TypeVar, cast
+
+from cachetools import LRUCache
 
 from plait._support.exception_groups import one_line
 from plait._support.threads import in_thread
@@ -27,7 +28,7 @@ Test = Callable[[Any], bool]
 
 _PLAIN_NAME = re.compile(r"[\w$@-]{1,60}")
 
-_MOST_SCHEMAS = 256
+_MAX_SCHEMAS = 256
 """Enough for the tools of a dozen servers."""
 
 
@@ -125,8 +126,8 @@ class SchemaValidator:
 
 
 _lock = threading.Lock()
-_compiled: OrderedDict[str, SchemaValidator] = OrderedDict()
-"""By canonical JSON, the least recently used first."""
+_compiled: LRUCache[str, SchemaValidator] = LRUCache(_MAX_SCHEMAS)
+"""By canonical JSON."""
 
 _recent: dict[int, tuple[Mapping[str, Any], SchemaValidator]] = {}
 """By the identity of a schema, which is kept alive so that its ID is not reused."""
@@ -143,8 +144,6 @@ def validator_for_schema(schema: Mapping[str, Any]) -> SchemaValidator:
     validator = _compile(json.loads(key))
     with _lock:
         _compiled[key] = validator
-        while len(_compiled) > _MOST_SCHEMAS:
-            _compiled.popitem(last=False)
     return validator
 
 
@@ -177,8 +176,7 @@ def _known(schema: Mapping[str, Any]) -> SchemaValidator | None:
     with _lock:
         known = _compiled.get(key)
         if known is not None:
-            _compiled.move_to_end(key)
-            if len(_recent) >= _MOST_SCHEMAS:
+            if len(_recent) >= _MAX_SCHEMAS:
                 _recent.clear()
             _recent[id(schema)] = (schema, known)
     return known

@@ -29,7 +29,6 @@ class Limit:
     """The maximum size of one result; if both are set, both apply."""
 
     tokens: int | None = None
-
     bytes: int | None = None
 
     @property

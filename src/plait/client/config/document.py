@@ -22,9 +22,7 @@ class Document:
     """A loaded configuration that is not checked yet."""
 
     value: object
-
     location: Location
-
     folder: Path
     """The value of `${workspaceFolder}`."""
 

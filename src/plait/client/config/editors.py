@@ -23,9 +23,7 @@ class EditorConfig:
     """The display name of the program."""
 
     path: Path
-
     servers: dict[str, RawServer] = field(default_factory=dict[str, RawServer], repr=False)
-
     inputs: tuple[RawServer, ...] = field(default=(), repr=False)
     """Values to prompt for, as VS Code writes them."""
 

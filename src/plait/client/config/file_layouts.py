@@ -21,12 +21,10 @@ class ConfigLayout:
     """The parts of a configuration."""
 
     servers: Mapping[object, object]
-
     location: Location
     """The location of the servers."""
 
     options: Mapping[object, object] = field(default_factory=dict[object, object])
-
     inputs: Mapping[str, InputRequest] = field(default_factory=dict[str, InputRequest])
 
 

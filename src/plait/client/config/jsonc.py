@@ -43,7 +43,6 @@ class JsonDocument:
     """The content of a JSON text."""
 
     value: object
-
     repeated_keys: tuple[str, ...] = ()
     """Keys that are repeated in one object, of which the last one counts."""
 

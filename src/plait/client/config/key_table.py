@@ -19,7 +19,6 @@ class Key:
     """In snake_case; camelCase is accepted too."""
 
     read: Reader
-
     target: str
     """The field that takes the value; `timeouts.x` is a field of `timeouts`."""
 

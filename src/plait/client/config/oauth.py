@@ -40,7 +40,6 @@ class OAuth:
     """The ID of a client that was registered by hand; `None` registers one."""
 
     client_secret: str | None = field(default=None, repr=False)
-
     scopes: Sequence[str] = ()
     """Scopes to request, besides those the server names."""
 
@@ -66,12 +65,10 @@ class OAuth:
     """A PEM key that signs the client's requests, instead of a secret."""
 
     private_key_file: str | None = None
-
     key_id: str | None = None
     """The ID of the key, if the client has several."""
 
     algorithm: str = "RS256"
-
     token_endpoint_auth_method: str | None = None
     """How a client with a secret authenticates."""
 

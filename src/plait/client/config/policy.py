@@ -62,7 +62,6 @@ class PolicyRule:
     """
 
     do: Verdict
-
     tool: str | Sequence[str] | None = None
     """Names or globs, of which one must match; one with a slash means `server/tool`."""
 
@@ -130,7 +129,6 @@ class PolicyDecision:
     """What a policy decides about a call."""
 
     verdict: Verdict
-
     reason: str
     """Which rule decided, and why it exists, in words."""
 
@@ -146,7 +144,6 @@ class Policy:
     """Rules, of which the first that matches a call decides."""
 
     rules: Sequence[PolicyRule] = ()
-
     default: Verdict = "ask"
     """The verdict for calls that match no rule."""
 

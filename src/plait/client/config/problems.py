@@ -36,9 +36,7 @@ class Location:
     """A place in a configuration, at which problems are recorded."""
 
     problems: Problems = field(repr=False)
-
     file: str | None = None
-
     path: str = ""
 
     def at(self, step: str | int) -> Location:

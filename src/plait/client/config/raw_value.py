@@ -39,11 +39,8 @@ class RawValue:
     """A value from a configuration, its location, and how to read it."""
 
     value: object
-
     location: Location
-
     variables: Variables
-
     unit: Unit = "seconds"
     """The unit of a bare number if it is a duration."""
 

@@ -31,7 +31,6 @@ class ClientConfig:
     """A validated configuration: the servers and the client's options."""
 
     servers: Mapping[str, ServerConfig]
-
     disabled: tuple[str, ...] = ()
     """Servers that are configured but switched off."""
 
@@ -42,7 +41,6 @@ class ClientConfig:
     """The other options of the client, by their snake_case names, durations in seconds."""
 
     warnings: tuple[Problem, ...] = ()
-
     source: str | None = None
     """The file it was read from."""
 

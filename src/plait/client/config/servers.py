@@ -36,11 +36,8 @@ class ServerOptions:
     """Whether a client without this server must fail."""
 
     protocol: Protocol = "auto"
-
     timeouts: Timeouts = field(default_factory=Timeouts)
-
     reconnect: ReconnectPolicy = field(default_factory=ReconnectPolicy)
-
     idle_seconds: float | None = None
     """Close the session after this long without a call; it is opened again on the next."""
 
@@ -54,9 +51,7 @@ class ServerOptions:
     """Tools to offer, by wire name or glob; `None` is all of them, an empty list none."""
 
     exclude: Sequence[str] = ()
-
     output_handling: str | Mapping[str, str] | None = None
-
     sampling: bool | None = None
     """Whether the server may use the client's model; `None` leaves it to the client's list."""
     trust_instructions: bool = False
@@ -98,9 +93,7 @@ class StdioServer(ServerOptions):
     """A program on this machine that speaks MCP on its standard input and output."""
 
     command: str = field(repr=False)
-
     args: Sequence[str] = field(default=(), repr=False)
-
     env: Mapping[str, str] | Callable[..., Any] = field(default_factory=dict[str, str], repr=False)
     """Variables, or a function of the run that returns them."""
 
@@ -108,11 +101,8 @@ class StdioServer(ServerOptions):
     """Variables passed on besides the usual ones: names, or `True` for all of them."""
 
     cwd: str | None = None
-
     encoding: str = "utf-8"
-
     encoding_error_handler: Literal["strict", "ignore", "replace"] = "replace"
-
     stderr: Literal["pipe", "inherit", "ignore", "overlapped"] = "pipe"
     """Where the child's standard error goes; with `pipe` its last lines are kept for errors."""
 
@@ -131,9 +121,7 @@ class RemoteOptions(ServerOptions):
     """Options of every server with a URL."""
 
     url: str = field(repr=False)
-
     headers: Headers = field(default_factory=dict[str, str], repr=False)
-
     auth: Any = field(default=None, repr=False)
     """An `httpx2.Auth`, `OAuth` settings, or an OAuth provider object."""
 
@@ -152,13 +140,9 @@ class HttpServer(RemoteOptions):
     """Silence allowed on an event stream."""
 
     automatic_sse_fallback: bool = True
-
     terminate_on_close: bool = True
-
     max_sse_event_size: int | None = None
-
     http_client_factory: Callable[..., Any] | None = field(default=None, repr=False)
-
     idle_seconds: float | None = 300.0
 
 
@@ -167,13 +151,9 @@ class SseServer(RemoteOptions):
     """A server on the older HTTP+SSE transport."""
 
     exchange_seconds: float = 5.0
-
     stream_read_seconds: float = 300.0
-
     max_sse_event_size: int | None = None
-
     http_client_factory: Callable[..., Any] | None = field(default=None, repr=False)
-
     idle_seconds: float | None = 300.0
 
 

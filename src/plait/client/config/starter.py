@@ -19,7 +19,6 @@ class MergedServers:
     """The result of adding servers to others."""
 
     servers: dict[str, RawServer] = field(repr=False)
-
     added: tuple[str, ...] = ()
     """The new names, in order."""
 
@@ -35,7 +34,6 @@ class LiftedSecret:
     """A literal secret that was replaced by a variable."""
 
     server: str
-
     path: str
     """Where it was, such as `env.GITHUB_TOKEN`."""
 

@@ -20,7 +20,6 @@ class ReconnectPolicy:
     """Attempts per outage while callers wait; after them the circuit breaker opens."""
 
     first_delay_seconds: float = 1.0
-
     longest_delay_seconds: float = 60.0
     """The longest pause between two background probes."""
 
@@ -46,11 +45,8 @@ class Timeouts:
     """Until a session is usable, including retries."""
 
     list_seconds: float = 30.0
-
     read_seconds: float = 30.0
-
     close_seconds: float = 10.0
-
     call_seconds: float | None = None
     """One tool call; `None` uses the client's default, then 60 s."""
 

@@ -37,7 +37,6 @@ class Reference:
     """`env` and `input` are prefixes; without one, the name decides."""
 
     name: str
-
     default: tuple[str | Reference, ...] | None = None
     """The text after `:-`, used if the variable is unset or empty."""
 
@@ -47,14 +46,11 @@ class InputRequest:
     """A value to prompt for, as in VS Code's `inputs`."""
 
     id: str
-
     description: str | None = None
-
     password: bool = False
     """Whether the input is hidden while it is typed."""
 
     default: str | None = None
-
     options: tuple[str, ...] = ()
     """The values to choose from; empty means free text."""
 
@@ -73,16 +69,12 @@ class Variables:
     """The values that strings of one configuration may refer to."""
 
     environ: Mapping[str, str]
-
     folder: Path
     """`${workspaceFolder}`, to which relative paths also refer."""
 
     home: Path
-
     inputs: Mapping[str, InputRequest] = field(default_factory=dict[str, InputRequest])
-
     ask: Ask | None = None
-
     answers: dict[str, str] = field(default_factory=dict[str, str], repr=False)
     """Inputs entered so far, by ID."""
 

@@ -1,4 +1,4 @@
-"""JSON Schemas of tools, shaped for the models that read them."""
+"""JSON Schemas of tools, converted for the models of each provider."""
 
 from plait.client.catalog.schemas.for_provider import PROFILES, Profile, schema_for_provider
 from plait.client.catalog.schemas.parameters import (

@@ -1,4 +1,4 @@
-"""Turn any schema into a valid one of JSON Schema 2020-12, whatever stands in it."""
+"""Convert any schema into a valid one of JSON Schema 2020-12."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BROKEN: Final = object()
 
 
 def clean(schema: Schema, notes: Notes) -> Schema:
-    """Return the schema with older spellings renewed and broken keywords left out."""
+    """Return the schema with older keywords converted and invalid ones removed."""
     return cast("Schema", _clean(schema, "", notes, 0))
 
 
@@ -44,43 +44,43 @@ def _clean(schema: Any, path: str, notes: Notes, depth: int) -> Schema | bool:
         )
         return {}
     kept: Schema = {}
-    for key, value in _renewed(schema).items():
-        mended = _mended(key, value)
-        if mended is _BROKEN:
+    for key, value in _modernized(schema).items():
+        repaired = _repaired(key, value)
+        if repaired is _BROKEN:
             notes.add(path, f"{key} is broken, left out")
         elif key not in ADDRESSES and key not in REFERENCES:
-            kept[key] = mended
+            kept[key] = repaired
     return map_children(
         kept, lambda inner, step: _clean(inner, step_into(path, step), notes, depth + 1)
     )
 
 
-def _renewed(schema: Schema) -> Schema:
-    """Spell in the way of 2020-12 what earlier drafts spell otherwise."""
-    renewed = dict(schema)
-    if renewed.get("$schema") != _DIALECT:
-        renewed.pop("$schema", None)
+def _modernized(schema: Schema) -> Schema:
+    """Convert keywords of earlier drafts to 2020-12."""
+    modern = dict(schema)
+    if modern.get("$schema") != _DIALECT:
+        modern.pop("$schema", None)
     for exclusive, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
-        if isinstance(flag := renewed.get(exclusive), bool):
-            del renewed[exclusive]
-            if flag and is_number(renewed.get(bound)):
-                renewed[exclusive] = renewed.pop(bound)
-    rest = renewed.pop("additionalItems", None)
-    if isinstance(renewed.get("items"), list):
-        first = renewed.pop("items")
+        if isinstance(flag := modern.get(exclusive), bool):
+            del modern[exclusive]
+            if flag and is_number(modern.get(bound)):
+                modern[exclusive] = modern.pop(bound)
+    rest = modern.pop("additionalItems", None)
+    if isinstance(modern.get("items"), list):
+        first = modern.pop("items")
         if first:
-            renewed["prefixItems"] = first
+            modern["prefixItems"] = first
         if rest is not None:
-            renewed["items"] = rest
-    if is_schema(dependencies := renewed.pop("dependencies", None)):
+            modern["items"] = rest
+    if is_schema(dependencies := modern.pop("dependencies", None)):
         for name, needed in dependencies.items():
             key = "dependentRequired" if isinstance(needed, list) else "dependentSchemas"
-            if is_schema(known := renewed.setdefault(key, {})):
-                renewed[key] = {**known, name: needed}
-    return renewed
+            if is_schema(known := modern.setdefault(key, {})):
+                modern[key] = {**known, name: needed}
+    return modern
 
 
-def _mended(key: str, value: Any) -> Any:
+def _repaired(key: str, value: Any) -> Any:
     if key in HOLD_SCHEMA:
         return value if isinstance(value, bool) or is_schema(value) else _BROKEN
     if key in HOLD_LIST:
@@ -153,4 +153,4 @@ _CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
     **dict.fromkeys(("contentEncoding", "contentMediaType"), _text),
     **dict.fromkeys(("uniqueItems", "deprecated", "readOnly", "writeOnly"), _flag),
 }
-"""What makes each keyword's value right; `_BROKEN` when nothing can."""
+"""Checks and repairs the value of each keyword; `_BROKEN` if that is impossible."""

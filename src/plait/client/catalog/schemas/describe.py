@@ -1,4 +1,4 @@
-"""Say in words what a schema asks of one value, and add words to a description."""
+"""Descriptions in words of what a schema requires, for places where keywords are not allowed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ENDS: Final = (".", "!", "?", ":", ";", "…")
 
 
 def with_sentences(description: str | None, sentences: Iterable[str]) -> str | None:
-    """Add sentences to a description; one that it already holds is not said twice.
+    """Add sentences to a description, unless it already contains them.
 
     Sentences alone stay without a full stop, as in "Must be >= 1 and <= 100"; behind a
     description there is one: "The name. Must be >= 1 and <= 100 characters."
@@ -53,14 +53,14 @@ def with_sentences(description: str | None, sentences: Iterable[str]) -> str | N
 
 
 def join_descriptions(first: str | None, second: str | None) -> str | None:
-    """Join two descriptions, and leave a single one as it is."""
+    """Join two descriptions; a single one is returned unchanged."""
     if not first or not second:
         return first or second
     return with_sentences(first, [second])
 
 
 def limits(schema: Mapping[str, Any]) -> list[str]:
-    """Say what a schema asks of a number, a text, or of how much there is of something."""
+    """Describe the limits of numbers, texts, lists and objects."""
     sentences = [_range(schema, *each) for each in _RANGES]
     if is_number(step := schema.get("multipleOf")):
         sentences.append(f"Must be a multiple of {short_json(step)}")
@@ -74,12 +74,12 @@ def limits(schema: Mapping[str, Any]) -> list[str]:
 
 
 def listed(values: Iterable[Any]) -> str:
-    """List values for a reader, as JSON."""
+    """List values as JSON."""
     return ", ".join(short_json(value) for value in values)
 
 
 def choices(schema: Mapping[str, Any]) -> list[str]:
-    """Say which values a schema allows, when it lists them."""
+    """Describe the values of `enum` and `const`."""
     sentences: list[str] = []
     if values := as_list(schema.get("enum")):
         only = len(values) == 1
@@ -106,7 +106,7 @@ _MOST_LEVELS = 4
 
 
 def outline(schema: Any, levels: int = _MOST_LEVELS) -> str:
-    """Draw a schema: `{"id": integer, "tags"?: list of string}`; anything is "anything"."""
+    """Outline a schema: `{"id": integer, "tags"?: list of string}`."""
     text = _outline(schema, levels)
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
 
@@ -120,7 +120,7 @@ def _outline(schema: Any, levels: int) -> str:
         return " or ".join(text.removeprefix("Must be ") for text in choices(schema)).removeprefix(
             "one of: "
         )
-    parts = [_kind(kind, schema, levels) for kind in types_of(schema) or _guessed(schema)]
+    parts = [_kind(kind, schema, levels) for kind in types_of(schema) or _guessed_types(schema)]
     texts = [" or ".join(parts)] if parts else []
     for key, joint in (("anyOf", " or "), ("oneOf", " or "), ("allOf", " and ")):
         if members := as_list(schema.get(key)):
@@ -133,7 +133,7 @@ def _outline(schema: Any, levels: int) -> str:
     return " ".join(text for text in texts if text) or "anything"
 
 
-def _guessed(schema: Schema) -> list[str]:
+def _guessed_types(schema: Schema) -> list[str]:
     if schema.keys() & {"properties", "required", "additionalProperties", "patternProperties"}:
         return ["object"]
     return ["array"] if schema.keys() & {"items", "prefixItems"} else []
@@ -175,37 +175,37 @@ def _array(schema: Schema, levels: int) -> str:
 
 _ONLY_NEEDS: Final = ANNOTATIONS | {"required", "not", "type"}
 
-_DRAWN: Final = {"type", "properties", "items", "prefixItems"}
+_OUTLINED: Final = {"type", "properties", "items", "prefixItems"}
 
 
 def sentences_for(schema: Schema) -> list[str]:
-    """Say what the keywords of a schema mean, but for types, properties and items."""
-    found = [*choices(schema), *limits(schema)]
+    """Describe the keywords of a schema, except types, properties and items."""
+    texts = [*choices(schema), *limits(schema)]
     if names := as_list(schema.get("required")):
-        found.append(f"Needed: {listed(names)}")
-    found += _about_properties(schema)
-    found += _about_items(schema)
-    found += _about_others(schema)
-    found += notes_for(schema)
-    return found
+        texts.append(f"Needed: {listed(names)}")
+    texts += _about_properties(schema)
+    texts += _about_items(schema)
+    texts += _about_others(schema)
+    texts += notes_for(schema)
+    return texts
 
 
 def notes_for(schema: Schema) -> list[str]:
-    """Say what annotations tell: the default, examples, and the like."""
-    found: list[str] = []
+    """Describe annotations: default, examples, deprecated, read-only."""
+    texts: list[str] = []
     if schema.get("default") is not None:
-        found.append(f"Default: {short_json(schema['default'])}")
+        texts.append(f"Default: {short_json(schema['default'])}")
     if examples := as_list(schema.get("examples")):
-        found.append(f"Examples: {listed(examples)}")
+        texts.append(f"Examples: {listed(examples)}")
     if schema.get("deprecated") is True:
-        found.append("Deprecated")
+        texts.append("Deprecated")
     if schema.get("readOnly") is True:
-        found.append("Read-only")
-    return found
+        texts.append("Read-only")
+    return texts
 
 
 def only_needs(branches: Iterable[Any]) -> bool:
-    """Return whether alternatives differ in nothing but in what has to be given."""
+    """Return whether alternatives differ only in `required`."""
     return all(
         is_schema(branch) and "required" in branch and branch.keys() <= _ONLY_NEEDS
         for branch in branches
@@ -213,7 +213,7 @@ def only_needs(branches: Iterable[Any]) -> bool:
 
 
 def about_union(key: str, branches: list[Any]) -> str:
-    """Say what alternatives there are."""
+    """Describe the alternatives of a union."""
     if only_needs(branches):
         start = "At least" if key == "anyOf" else "Exactly"
         needs = (" and ".join(map(str, branch["required"])) for branch in branches)
@@ -223,58 +223,58 @@ def about_union(key: str, branches: list[Any]) -> str:
 
 
 def _about_properties(schema: Schema) -> list[str]:
-    found: list[str] = []
+    texts: list[str] = []
     if (names := schema.get("propertyNames")) is not None:
-        found.append(f"Names of properties: {outline(names)}")
+        texts.append(f"Names of properties: {outline(names)}")
     for pattern, inner in as_schema(schema.get("patternProperties")).items():
-        found.append(f"Properties with names like {pattern}: {outline(inner)}")
-    found += [
+        texts.append(f"Properties with names like {pattern}: {outline(inner)}")
+    texts += [
         _others(schema[key], "properties")
         for key in ("additionalProperties", "unevaluatedProperties")
         if key in schema
     ]
     for name, needed in as_schema(schema.get("dependentRequired")).items():
         if as_list(needed):
-            found.append(f"With {name}, these are needed: {', '.join(map(str, needed))}")
+            texts.append(f"With {name}, these are needed: {', '.join(map(str, needed))}")
     for name, inner in as_schema(schema.get("dependentSchemas")).items():
-        found.append(f"With {name}, it must fit: {outline(inner)}")
-    return found
+        texts.append(f"With {name}, it must fit: {outline(inner)}")
+    return texts
 
 
 def _about_items(schema: Schema) -> list[str]:
-    found: list[str] = []
+    texts: list[str] = []
     if "contains" in schema:
         least, most = schema.get("minContains", 1), schema.get("maxContains")
         count = f"{least} or more" if not is_number(most) else f"{least} to {most}"
-        found.append(f"Must hold {count} items like: {outline(schema['contains'])}")
+        texts.append(f"Must hold {count} items like: {outline(schema['contains'])}")
     if "unevaluatedItems" in schema:
-        found.append(_others(schema["unevaluatedItems"], "items"))
-    return found
+        texts.append(_others(schema["unevaluatedItems"], "items"))
+    return texts
 
 
 def _about_others(schema: Schema) -> list[str]:
-    found: list[str] = []
+    texts: list[str] = []
     if "not" in schema:
-        found.append(f"Must not be: {outline(schema['not'])}")
+        texts.append(f"Must not be: {outline(schema['not'])}")
     if "if" in schema:
         then, otherwise = schema.get("then", True), schema.get("else", True)
-        found.append(
+        texts.append(
             f"If it fits {outline(schema['if'])}, then it must fit {outline(then)}, "
             f"otherwise {outline(otherwise)}"
         )
     for member in as_list(schema.get("allOf")):
         inner = as_schema(member)
-        said = sentences_for(inner) if inner.keys().isdisjoint(_DRAWN) else []
-        found += said or [f"Must also fit: {outline(member)}"]
+        inner_texts = sentences_for(inner) if inner.keys().isdisjoint(_OUTLINED) else []
+        texts += inner_texts or [f"Must also fit: {outline(member)}"]
     for key in ("anyOf", "oneOf"):
         if branches := as_list(schema.get(key)):
-            found.append(about_union(key, branches))
+            texts.append(about_union(key, branches))
     for key, text in (("contentEncoding", "Encoded as"), ("contentMediaType", "Media type:")):
         if isinstance(schema.get(key), str):
-            found.append(f"{text} {schema[key]}")
+            texts.append(f"{text} {schema[key]}")
     if "contentSchema" in schema:
-        found.append(f"Holds: {outline(schema['contentSchema'])}")
-    return found
+        texts.append(f"Holds: {outline(schema['contentSchema'])}")
+    return texts
 
 
 def _others(rule: Any, what: str) -> str:

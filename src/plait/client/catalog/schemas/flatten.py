@@ -1,4 +1,4 @@
-"""Bring a schema into a simple form: each place has one type, or a plain list of alternatives.
+"""Flattening a schema: each place has one type, or a plain list of alternatives.
 
 The result has neither `allOf` nor `oneOf`, no `const` and no lists of types.
 A schema in it is one of three things: `{"anyOf": [...]}` of schemas with a type; a schema with one
@@ -35,24 +35,24 @@ from plait.client.catalog.schemas.values import (
 )
 
 _MOST_COPIES = 200
-"""What stands beside alternatives is copied into each; after this many they are only described."""
+"""Keywords beside alternatives are copied into each; after this many, they are described."""
 
 _MOST_PLACES = 20_000
-"""After this many places, the rest is left open."""
+"""After this many places, the rest allows anything."""
 
 
 def flatten(schema: Schema, notes: Notes) -> Schema:
-    """Return a schema in the simple form; what it loses on the way is noted."""
+    """Return a flattened schema; losses are noted."""
     return _Flattener(notes).flatten(schema, "", 0)
 
 
 def alternatives(schema: Schema) -> list[Schema]:
-    """List the alternatives of a schema in the simple form, each with what is said of all."""
+    """List the alternatives of a flattened schema, each with the common description."""
     if "anyOf" not in schema:
         return [schema]
-    spoken = with_sentences(schema.get("description"), notes_for(schema))
+    description = with_sentences(schema.get("description"), notes_for(schema))
     return [
-        described(member, join_descriptions(spoken, member.get("description")))
+        described(member, join_descriptions(description, member.get("description")))
         for member in schema["anyOf"]
     ]
 
@@ -85,7 +85,7 @@ class _Flattener:
             return dict(NEVER) if "type" in node or "enum" in node or "const" in node else node
         if len(kinds) == 1:
             return self._plain(narrowed(node, kinds[0]), path, depth)
-        about, rest = _parted(node)
+        about, rest = _split_annotations(node)
         members = [self._plain(narrowed(rest, kind), path, depth) for kind in kinds]
         return one_of(members, about)
 
@@ -94,7 +94,7 @@ class _Flattener:
         rest = {name: value for name, value in node.items() if name != key}
         if key == "anyOf" and any(allows_anything(branch) for branch in branches):
             return self.flatten(rest, path, depth + 1)
-        about, base = _parted(rest)
+        about, base = _split_annotations(rest)
         self._copies += len(branches) if base else 0
         if only_needs(branches) or (base and self._copies > _MOST_COPIES):
             self._notes.add(path, f"{key} moved to the description")
@@ -146,15 +146,15 @@ class _Flattener:
         return changed
 
 
-def _parted(node: Schema) -> tuple[Schema, Schema]:
+def _split_annotations(node: Schema) -> tuple[Schema, Schema]:
     about = {key: value for key, value in node.items() if key not in CONSTRAINTS}
     return about, {key: value for key, value in node.items() if key in CONSTRAINTS}
 
 
 def one_of(members: list[Schema], about: Schema) -> Schema:
-    """Join schemas in the simple form, none of which is a union, with what is said of all."""
+    """Join flattened schemas, none of which is a union, with their common annotations."""
     possible = [member for member in members if not is_never(member)]
-    if len(possible) > 1:  # nulls are all the same, whatever is said of them
+    if len(possible) > 1:  # nulls are all the same, whatever their annotations
         possible = distinct(
             {"type": "null"} if member.get("type") == "null" else member for member in possible
         )

@@ -28,14 +28,14 @@ HOLD_SCHEMA: Final = frozenset(
 HOLD_LIST: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 HOLD_MAP: Final = frozenset({"properties", "patternProperties", "dependentSchemas"})
 HOLD_VALUE: Final = frozenset({"enum", "const", "default", "examples", "example"})
-"""What stands in these is data; a `$ref` in it is no reference."""
+"""Their values are data; a `$ref` in it is no reference."""
 
 REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 DEFINITIONS: Final = ("$defs", "definitions")
 ADDRESSES: Final = frozenset(
     {"$id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary", *DEFINITIONS}
 )
-"""Only references need these."""
+"""Keywords that only references need."""
 
 ANNOTATIONS: Final = frozenset(
     {
@@ -50,7 +50,7 @@ ANNOTATIONS: Final = frozenset(
         "$schema",
     }
 )
-"""These say something about a value, and forbid none."""
+"""Keywords that describe values without restricting them."""
 
 UNIONS: Final = ("anyOf", "oneOf")
 
@@ -79,7 +79,7 @@ KEYWORDS_OF: Final[dict[str, frozenset[str]]] = {
     | {"required", "minProperties", "maxProperties", "propertyNames"}
     | {"dependentRequired", "dependentSchemas"},
 }
-"""The keywords that only say something about values of one type."""
+"""The keywords that apply to values of one type."""
 
 CONDITION: Final = frozenset({"if", "then", "else"})
 GENERAL: Final = CONDITION | {"type", "enum", "const", "not", "allOf", "anyOf", "oneOf"}
@@ -87,7 +87,7 @@ CONSTRAINTS: Final = GENERAL.union(*KEYWORDS_OF.values())
 
 
 def types_of(schema: Schema) -> list[str]:
-    """List the types that a schema names; none when it does not say."""
+    """List the types that a schema declares; empty if it does not."""
     named = schema.get("type")
     if isinstance(named, str):
         return [named]
@@ -95,7 +95,7 @@ def types_of(schema: Schema) -> list[str]:
 
 
 def map_children(schema: Schema, visit: Callable[[Any, str], Any]) -> Schema:
-    """Return the schema with every schema in it replaced; `visit` gets it and the step to it."""
+    """Return the schema with every inner schema replaced by `visit(inner, step)`."""
     changed: Schema = {}
     for key, value in schema.items():
         if key in HOLD_SCHEMA:

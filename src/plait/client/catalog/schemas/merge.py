@@ -47,7 +47,7 @@ def is_never(schema: Any) -> bool:
 def merge_members(schema: Schema, depth: int = 0) -> Schema:
     """Return the schema with the members of `allOf` merged into it.
 
-    What cannot be said in one schema, such as two patterns, stays behind in `allOf`.
+    What one schema cannot express, such as two patterns, stays in `allOf`.
     """
     merged = {key: value for key, value in schema.items() if key != "allOf"}
     for member in as_list(schema.get("allOf")):
@@ -206,7 +206,7 @@ def _rule_for(shape: Schema, name: str) -> Any:
     for pattern in as_schema(shape.get("patternProperties")):
         try:
             if re.search(pattern, name):
-                return True  # the pattern itself stays, and still says what it says
+                return True  # the pattern itself stays
         except re.error:
             return True
     return shape.get("additionalProperties", True)
@@ -279,4 +279,4 @@ _RULES: Final[dict[str, Callable[[Any, Any], Any]]] = {
     **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"), max),
     **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), min),
 }
-"""How to say with one value what two values of a keyword say together."""
+"""Combines two values of a keyword into one."""

@@ -1,4 +1,4 @@
-"""The arguments of a tool as a list of plain values, made from a schema and made into one."""
+"""The arguments of a tool as a list of parameters, converted from and to a schema."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from plait.client.catalog.schemas.values import (
 )
 from plait.client.config.raw_value import UNSET
 
-_SPOKEN: Final = frozenset(
+_DESCRIBED_LIMITS: Final = frozenset(
     {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "pattern"}
 ) | {"minLength", "maxLength", "minItems", "maxItems"}
-"""Limits that a description tells."""
+"""Limits that are added to a description."""
 
-_OWN: Final = frozenset({"type", "description", "enum", "default", "properties", "required"})
-"""Keywords that have a field of their own, and are not kept among the others."""
+_OWN_FIELDS: Final = frozenset({"type", "description", "enum", "default", "properties", "required"})
+"""Keywords with their own field."""
 
 _NULL: Final[Schema] = {"type": "null"}
 
@@ -40,30 +40,25 @@ class Parameter:
     """One argument of a tool, or one item of a list."""
 
     name: str
-
     type: str = "any"
     """A type of JSON Schema; `any` when it is not a single one."""
 
     description: str = ""
-    """What the schema says, and its limits in words."""
+    """The schema's description, with its limits in words."""
 
     required: bool = False
-
     enum: tuple[Any, ...] | None = None
-
     default: Any = UNSET
     """`UNSET` when there is none; `None` is a default like any other."""
 
     item_type: str | None = None
-    """The type of a list's items, if the schema says."""
+    """The type of a list's items, if the schema declares it."""
 
     items: Parameter | None = None
-    """The items of a list, if there is more to say than their type; it has no name."""
+    """The items of a list, if they have more than a type; without a name."""
 
     properties: tuple[Parameter, ...] = ()
-
     nullable: bool = False
-
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """All other keywords of the schema."""
 
@@ -96,8 +91,8 @@ def _properties(schema: Schema) -> tuple[Parameter, ...]:
     )
 
 
-def _parameter(name: str, given: Any, *, required: bool) -> Parameter:
-    schema, has_null = _without_null(as_schema(given))
+def _parameter(name: str, value: Any, *, required: bool) -> Parameter:
+    schema, has_null = _without_null(as_schema(value))
     kinds = types_of(schema)
     kind = kinds[0] if len(kinds) == 1 else "any"
     values = values_of(schema)
@@ -123,8 +118,8 @@ def _parameter(name: str, given: Any, *, required: bool) -> Parameter:
 
 
 def _others(schema: Schema, kinds: list[str], properties: tuple[Parameter, ...]) -> Schema:
-    """Return what has no field of its own."""
-    others = {key: plain(value) for key, value in schema.items() if key not in _OWN}
+    """Return the keywords without their own field."""
+    others = {key: plain(value) for key, value in schema.items() if key not in _OWN_FIELDS}
     if len(kinds) > 1:
         others["type"] = list(kinds)
     if "properties" in schema and not properties:
@@ -136,14 +131,14 @@ def _others(schema: Schema, kinds: list[str], properties: tuple[Parameter, ...])
 
 
 def _without_null(schema: Schema) -> tuple[Schema, bool]:
-    """Take null out of a schema's types, and say whether it was there."""
+    """Remove null from a schema's types, and return whether it was there."""
     for key in UNIONS:
         branches = as_list(schema.get(key))
         others = [branch for branch in branches if branch != _NULL]
         if len(branches) == 2 and len(others) == 1 and is_schema(others[0]):
             rest = {name: value for name, value in schema.items() if name != key}
             named = types_of(others[0])
-            # Of exactly one that fits, null must not be another.
+            # With oneOf, null must not match another branch.
             apart = bool(named) or key == "anyOf"
             if apart and "null" not in named and not rest.keys() & CONSTRAINTS:
                 return {**others[0], **rest}, True
@@ -156,7 +151,7 @@ def _without_null(schema: Schema) -> tuple[Schema, bool]:
 
 
 def _items(extra: Schema) -> tuple[str | None, Parameter | None]:
-    """Take the items out of the other keywords, and describe them."""
+    """Remove the items from the other keywords, and convert them."""
     if "items" not in extra or isinstance(extra["items"], bool):
         return None, None
     item = _parameter("", extra.pop("items"), required=False)
@@ -166,7 +161,7 @@ def _items(extra: Schema) -> tuple[str | None, Parameter | None]:
 
 
 def _limits(extra: Mapping[str, Any]) -> list[str]:
-    return limits({key: value for key, value in extra.items() if key in _SPOKEN})
+    return limits({key: value for key, value in extra.items() if key in _DESCRIBED_LIMITS})
 
 
 def _object(parameters: Iterable[Parameter]) -> Schema:

@@ -13,7 +13,6 @@ class ProviderSchema:
     """A converted schema, and how it differs from the original."""
 
     schema: Schema
-
     notes: tuple[str, ...] = ()
     """What was lost, or moved to a description, each with its path.
 

@@ -1,4 +1,4 @@
-"""Write out the references of a schema, so that it stands by itself."""
+"""Inlining the references of a schema, without fetching anything."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ Node = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a reference points to."""
+    """The target of a reference."""
 
     schema: Node | bool
     base: str
-    """The address that references inside it are relative to."""
+    """The base URI of references inside it."""
     name: str
-    """What to call it."""
+    """Its name."""
 
 
 class Document:
-    """A whole schema, and the places in it that have an address."""
+    """A schema, indexed by `$id` and anchors."""
 
     def __init__(self, root: Node) -> None:
         self.root = root
@@ -63,18 +63,18 @@ class Document:
         self._index()
 
     def find(self, reference: str, base: str) -> Target | None:
-        """Return what a reference points to, or nothing when that is not in the document."""
+        """Return the target of a reference, or `None` if it is not in the document."""
         address, fragment = _split(reference)
-        wanted = _joined(base, address) if address else base
-        start = self._resources.get(wanted) or self._resources.get(address or self.base)
+        uri = _joined(base, address) if address else base
+        start = self._resources.get(uri) or self._resources.get(address or self.base)
         if start is None:
             return None
         fragment = unquote(fragment)
         if fragment and not fragment.startswith("/"):
-            anchored = self._anchors.get((wanted, fragment)) or self._anchors.get(("", fragment))
-            return None if anchored is None else Target(anchored, wanted, fragment)
-        found = _walk(start, wanted, fragment)
-        # Many generators number references from the top, whatever `$id` stands in between.
+            anchored = self._anchors.get((uri, fragment)) or self._anchors.get(("", fragment))
+            return None if anchored is None else Target(anchored, uri, fragment)
+        found = _walk(start, uri, fragment)
+        # Many generators resolve references from the root, ignoring any `$id` in between.
         return found or (_walk(self.root, self.base, fragment) if not address else None)
 
     def _index(self) -> None:
@@ -96,7 +96,7 @@ class Document:
 
 
 def base_of(node: Node, outer: str) -> str:
-    """Return the address that references inside a schema are relative to."""
+    """Return the base URI of references inside a schema."""
     own = node.get("$id")
     if not isinstance(own, str):
         return outer
@@ -156,19 +156,19 @@ def _joined(base: str, address: str) -> str:
         return address
 
 
-_MOST_WRITTEN_OUT = 5_000
-"""References to references can stand for more than fits into memory; no model reads this much."""
+_MAX_INLINED = 5_000
+"""Nested references can expand beyond memory; no model reads this much."""
 
-_MOST_LOOKED_INTO = 8
+_MAX_TYPE_DEPTH = 8
 
 _GROUPS = (OBJECT_SHAPE, ARRAY_SHAPE | {"contains", "minContains", "maxContains"}, CONDITION)
-"""Keywords that look at each other, and so cannot come from two schemas."""
+"""Keywords that depend on each other, so that they cannot come from two schemas."""
 
 
 def inline_refs(schema: object) -> ProviderSchema:
-    """Write out every reference in a schema, and keep everything else.
+    """Inline every reference in a schema, and keep everything else.
 
-    A schema that contains itself is left open at that point, and its description says so.
+    A recursive schema is left open at that point, with a description.
     Nothing is ever fetched: what is not in the schema allows anything.
     """
     notes = Notes()
@@ -187,7 +187,7 @@ class _Writer:
     def __init__(self, document: Document, notes: Notes) -> None:
         self._document = document
         self._notes = notes
-        self._left = document.size + _MOST_WRITTEN_OUT
+        self._left = document.size + _MAX_INLINED
 
     def write(self, node: Any, path: str, outer: str, above: tuple[int, ...]) -> Any:
         """Return a schema without references; `above` are the schemas around it."""
@@ -255,8 +255,8 @@ def _opened(target: Target) -> Schema:
 
 
 def _kinds(schema: object, depth: int = 0) -> frozenset[str]:
-    """Name the types of a schema, as far as it says so itself; none when it does not."""
-    if not is_mapping(schema) or depth > _MOST_LOOKED_INTO:
+    """Return the types that a schema declares; empty if it does not."""
+    if not is_mapping(schema) or depth > _MAX_TYPE_DEPTH:
         return frozenset()
     kind = schema.get("type")
     if named := [kind] if isinstance(kind, str) else as_list(kind):
@@ -270,7 +270,7 @@ def _kinds(schema: object, depth: int = 0) -> frozenset[str]:
 
 
 def _combined(target: Any, siblings: Schema) -> Any:
-    """Put a schema and what stands beside its reference into one, without a change in meaning."""
+    """Combine a schema with the siblings of its reference, without changing the meaning."""
     if not siblings:
         return target
     if isinstance(target, bool):

@@ -1,4 +1,4 @@
-"""The top of a tool's schema: always an object with properties, for some without alternatives."""
+"""The root of a tool's schema: an object with properties, optionally without alternatives."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from plait.client.catalog.schemas.values import (
 )
 
 _MOST_FORMS = 256
-"""After this many alternatives, the rest is only described: they multiply when they nest."""
+"""After this many alternatives, the rest is only described: nested ones multiply."""
 
 
 def object_root(schema: Schema, notes: Notes) -> Schema:
@@ -38,10 +38,10 @@ def object_root(schema: Schema, notes: Notes) -> Schema:
 
 
 def plain_root(schema: Schema, notes: Notes) -> Schema:
-    """Return an object schema without `allOf`, `anyOf` and `oneOf` at the top.
+    """Return an object schema without `allOf`, `anyOf` and `oneOf` at the root.
 
-    Alternatives become one object with the arguments of all of them; which belong together is
-    said in the description.
+    Alternatives become one object with the arguments of all; the description says which belong
+    together.
     """
     root = _Joiner(notes).join(object_root(schema, notes), 0)
     if is_never(root):
@@ -51,7 +51,7 @@ def plain_root(schema: Schema, notes: Notes) -> Schema:
 
 
 def describe_at_root(root: Schema, keys: tuple[str, ...], notes: Notes) -> Schema:
-    """Move keywords of the top to the description."""
+    """Move keywords of the root to the description."""
     moved = {key: root[key] for key in keys if key in root}
     if not moved:
         return root

@@ -1,4 +1,4 @@
-"""Which types the values of a schema have, and whether two schemas can share a value."""
+"""The types that a schema allows, and whether two schemas can have a common value."""
 
 from __future__ import annotations
 
@@ -10,25 +10,27 @@ from plait.client.catalog.schemas.merge import is_never, merge_members, values_o
 from plait.client.catalog.schemas.values import Schema, as_list, as_schema, canonical, json_type
 
 _MOST_COMPARED: Final = 24
-"""More alternatives are taken to overlap: there are too many pairs."""
+"""More alternatives count as overlapping: there are too many pairs."""
 
-_TELLING: Final = {
+_IMPLYING_KEYWORDS: Final = {
     kind: KEYWORDS_OF[kind] - {"format"} for kind in ("object", "array", "string", "number")
 }
-"""The keywords that give away a type; a format may be one of a text or of a number."""
+"""Keywords that imply a type; a format may apply to a string or a number."""
 
 
 def possible_types(schema: Schema) -> list[str]:
-    """List the types of the values that fit, guessed from the keywords when none is named."""
+    """List the types that a schema allows, inferred from keywords if none is declared."""
     named = types_of(schema)
     values = values_of(schema)
     if values is not None:
-        found = list(dict.fromkeys(json_type(value) for value in values))
-        kinds = [kind for kind in named or found if any(_is_kind(value, kind) for value in values)]
+        inferred = list(dict.fromkeys(json_type(value) for value in values))
+        kinds = [
+            kind for kind in named or inferred if any(_is_kind(value, kind) for value in values)
+        ]
     elif named:
         kinds = list(named)
     else:
-        kinds = [kind for kind, keys in _TELLING.items() if keys & schema.keys()]
+        kinds = [kind for kind, keys in _IMPLYING_KEYWORDS.items() if keys & schema.keys()]
         kinds = kinds or (["string"] if "format" in schema else [])
     if "number" in kinds and "integer" in kinds:
         kinds.remove("integer")
@@ -36,7 +38,7 @@ def possible_types(schema: Schema) -> list[str]:
 
 
 def narrowed(schema: Schema, kind: str) -> Schema:
-    """Keep what a schema says about the values of one type."""
+    """Reduce a schema to the keywords for one type."""
     foreign = frozenset[str]().union(*KEYWORDS_OF.values()) - KEYWORDS_OF[kind]
     kept = {
         key: value
@@ -58,7 +60,7 @@ def allows_anything(schema: Any) -> bool:
 
 
 def are_disjoint(branches: list[Any]) -> bool:
-    """Return whether no value can fit two of the schemas, as far as that is easily seen."""
+    """Return whether no value can match two of the schemas, as far as is easy to see."""
     if len(branches) > _MOST_COMPARED:
         return False
     merged = [merge_members(as_schema(branch)) for branch in branches]
@@ -86,7 +88,7 @@ def _apart(first: Schema, second: Schema) -> bool:
 
 
 def _leaves_out(first: Schema, second: Schema) -> bool:
-    """Return whether the first object has no room for something that the second needs."""
+    """Return whether the first object forbids a property that the second requires."""
     if first.get("additionalProperties") is not False or "patternProperties" in first:
         return False
     known = as_schema(first.get("properties"))
@@ -106,5 +108,5 @@ def _overlap(own: list[str], other: list[str]) -> bool:
 
 
 def _is_kind(value: Any, kind: str) -> bool:
-    found = json_type(value)
-    return found == kind or (found == "integer" and kind == "number")
+    actual = json_type(value)
+    return actual == kind or (actual == "integer" and kind == "number")

@@ -1,4 +1,4 @@
-"""Plain JSON values: what type they have, when two are the same, and how to show them."""
+"""JSON values: their types, equality, and how to show them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ Schema = dict[str, Any]
 """A JSON Schema that is not a boolean."""
 
 MOST_DEPTH = 64
-"""Deeper levels are left open: no model needs them, and Python's stack is finite."""
+"""Deeper levels allow anything, because Python's stack is finite."""
 
 _MOST_PAIRED = 16
-"""More values than this are compared by what they are written as, instead of with each other."""
+"""More values than this are compared by canonical JSON instead of pairwise."""
 
 MOST_SHOWN = 400
-"""A value longer than this, as JSON, is cut where it stands in a text."""
+"""Longer JSON is cut in a text."""
 
 
 def is_schema(value: object) -> TypeGuard[Schema]:
@@ -109,11 +109,11 @@ def same(first: Any, second: Any, depth: int = 0) -> bool:
 
 def distinct(values: Iterable[Any]) -> list[Any]:
     """Keep the first of each group of equal JSON values."""
-    given = list(values)
-    if len(given) > _MOST_PAIRED:
-        return list({canonical(value): value for value in reversed(given)}.values())[::-1]
+    listed = list(values)
+    if len(listed) > _MOST_PAIRED:
+        return list({canonical(value): value for value in reversed(listed)}.values())[::-1]
     kept: list[Any] = []
-    for value in given:
+    for value in listed:
         if not any(same(value, other) for other in kept):
             kept.append(value)
     return kept

@@ -84,7 +84,7 @@ def test_a_broken_lockfile_is_an_error_that_names_the_line(tmp_path: Path) -> No
 
     conflict = text.replace('      "identity"', '<<<<<<< HEAD\n      "identity"', 1)
     assert f"{path}:5:" in str(broken(path, conflict))
-    assert f"{path}:{hash_line}: shop/pay does not fit its hash" in str(broken(path, edited))
+    assert f"{path}:{hash_line}: shop/pay does not match its hash" in str(broken(path, edited))
     assert f"{path}:2: " in str(broken(path, text.replace('"version": 1', '"version": 9', 1)))
     assert "plait lock" in str(broken(path, "[]"))
 

@@ -1,1 +1,1 @@
-"""One module for each family of models: what it lets a schema say."""
+"""Providers that accept only a small subset of JSON Schema."""

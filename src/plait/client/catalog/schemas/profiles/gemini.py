@@ -1,8 +1,8 @@
-"""For Gemini: the subset of OpenAPI 3.0 that function declarations know.
+"""For Gemini: the subset of OpenAPI 3.0 that function declarations accept.
 
 The fields: https://ai.google.dev/api/caching#Schema
 A place has one type or alternatives, and beside alternatives nothing else may stand; an object
-has properties; only texts can be enumerated; null is said with `nullable`.
+has properties; only strings can be enumerated; null is expressed by `nullable`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Gemini(Narrowing):
     }
 
     def convert_root(self, node: Schema) -> Schema:
-        # The title of the whole is the name of a class, and tells a model nothing.
+        # The title of the root is the name of a class, which does not help a model.
         untitled = {key: value for key, value in node.items() if key != "title"}
         return self._with_properties(untitled, "", 1)
 
@@ -68,7 +68,7 @@ class _Gemini(Narrowing):
         return super().may_keep(key, value, kind)
 
     def listed_values(self, kind: str, values: list[Any]) -> Schema | None:
-        # An empty text among the values is refused.
+        # The API refuses an empty string among the values.
         return {"enum": values} if kind == "string" and "" not in values else None
 
     def rewritten(self, node: Schema) -> Schema:
@@ -99,18 +99,18 @@ class _Gemini(Narrowing):
         return {key: value for key, value in schema.items() if key != "nullable"}
 
     def union(self, members: list[Schema], about: Schema) -> Schema:
-        # Nothing may stand beside `anyOf`, so each alternative carries the description.
-        spoken = about.get("description")
+        # No keyword is allowed beside `anyOf`, so each alternative gets the description.
+        description = about.get("description")
         return {
             "anyOf": [
-                described(member, join_descriptions(spoken, member.get("description")))
+                described(member, join_descriptions(description, member.get("description")))
                 for member in members
             ]
         }
 
 
 def _read_nullable(schema: Any) -> Any:
-    """Spell OpenAPI's `nullable` in the way of JSON Schema."""
+    """Convert OpenAPI's `nullable` to JSON Schema."""
     if not is_schema(schema):
         return schema
     changed = map_children(schema, lambda inner, _: _read_nullable(inner))

@@ -1,4 +1,4 @@
-"""What the profiles with a small subset of JSON Schema share: say the rest in words."""
+"""Converting a schema into a small subset of JSON Schema, with the rest in descriptions."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _SCALARS: Final = ("string", "number", "boolean")
 _SHAPE: Final = frozenset(
     {"type", "properties", "required", "additionalProperties", "items", "prefixItems", "enum"}
 )
-"""What is always translated, and never just moved to the description."""
+"""Keywords that are converted, and never just moved to the description."""
 
 
 class Narrowing(ABC):
-    """Translates a schema in the simple form into a smaller subset."""
+    """Converts a flattened schema into a smaller subset."""
 
     keeps: ClassVar[dict[str, frozenset[str]]]
-    """The keywords of each type that are passed on as they are."""
+    """The keywords of each type that stay unchanged."""
 
     def __init__(self, notes: Notes) -> None:
         self.notes = notes
@@ -67,7 +67,7 @@ class Narrowing(ABC):
 
     @abstractmethod
     def listed_values(self, kind: str, values: list[Any]) -> Schema | None:
-        """Say which values there are; `None` when the subset cannot."""
+        """Return the keywords for enumerated values; `None` if the subset has none."""
 
     def may_keep(self, key: str, value: Any, kind: str) -> bool:
         """Return whether this value of a keyword, of those that are kept, can be passed on."""
@@ -80,7 +80,7 @@ class Narrowing(ABC):
     def finish(
         self, started: Schema, node: Schema, path: str, sentences: Iterable[str] = ()
     ) -> Schema:
-        """Add to a translated schema what can be kept, and say the rest in its description."""
+        """Add the keywords that can be kept to a converted schema, and describe the rest."""
         kind: str = started["type"]
         node = self.rewritten(node)
         done, moved = dict(started), dict[str, Any]()
@@ -100,7 +100,7 @@ class Narrowing(ABC):
         return self.commented(done, node, path, [*sentences, *sentences_for(moved)])
 
     def commented(self, done: Schema, node: Schema, path: str, sentences: Iterable[str]) -> Schema:
-        """Carry over what a schema is said to be."""
+        """Copy title and description, with further sentences."""
         for key in node:
             if key not in CONSTRAINTS and key not in ANNOTATIONS:
                 self.notes.add(path, f"{key} left out")
@@ -110,7 +110,7 @@ class Narrowing(ABC):
         return described(done, text)
 
     def object_as_text(self, node: Schema, path: str) -> Schema:
-        """Have an object written as a JSON string, since what is in it cannot be described."""
+        """Convert an object into a JSON string, since the subset cannot describe its content."""
         self.notes.add(path, "an object that cannot be described, written as a JSON string")
         drawing = outline({key: value for key, value in node.items() if key not in ANNOTATIONS})
         sentence = "A JSON object, written as a string"
@@ -164,7 +164,7 @@ class Narrowing(ABC):
 
 
 def _without_tuple(node: Schema) -> tuple[Schema, list[str]]:
-    """Describe a list whose places differ as one of items that fit any of the places."""
+    """Convert a tuple into a list whose items match any of its positions."""
     first, rest = as_list(node.get("prefixItems")), node.get("items", {})
     most = node.get("maxItems", len(first) + 1)
     ends = is_never(rest) or most <= len(first)

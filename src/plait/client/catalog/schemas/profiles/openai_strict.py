@@ -125,7 +125,7 @@ class _Strict(Narrowing):
 
 
 def _by_discriminator(members: list[Schema]) -> list[Schema]:
-    """Put the property that tells objects apart first: the decoder looks at the first key.
+    """Put the discriminator of objects first: the decoder looks at the first key.
 
     The API refuses alternatives with the same first key, unless its values differ.
     """
