@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 from typing import Any, Final, get_args, get_type_hints
 
 from plait.reasoning.arguments import Params
@@ -25,54 +26,39 @@ from plait.reasoning.results import ResultPart
 Run = Callable[[Any, CallContext], Awaitable[Outcome[ResultPart]]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True)
 class Tool:
-    """A tool: its description, the models of its arguments and result, and its behaviour."""
+    """A tool: its description and behaviour.
+
+    The annotations of `run` are the models of its arguments and result.
+    """
 
     name: str
+    run: Run
     title: str
     description: str
-    params: type[Params]
-    result: type[ResultPart]
-    run: Run
-    uses_model: bool
+    _: KW_ONLY
+    uses_model: bool = False
     """Whether it may send a request to a model."""
-    read_only: bool
-    destructive: bool
+    read_only: bool = False
+    destructive: bool = False
     """Whether it deletes something."""
-    idempotent: bool
+    idempotent: bool = False
     """Whether a second call with the same arguments changes nothing more."""
 
+    @cached_property
+    def params(self) -> type[Params]:
+        """The model of its arguments."""
+        return get_type_hints(self.run)["params"]
 
-def _tool(
-    name: str,
-    run: Run,
-    title: str,
-    description: str,
-    *,
-    uses_model: bool = False,
-    read_only: bool = False,
-    destructive: bool = False,
-    idempotent: bool = False,
-) -> Tool:
-    """Describe a tool; the annotations of `run` are the models of its arguments and result."""
-    hints = get_type_hints(run)
-    return Tool(
-        name=name,
-        title=title,
-        description=description,
-        params=hints["params"],
-        result=get_args(hints["return"])[0],
-        run=run,
-        uses_model=uses_model,
-        read_only=read_only,
-        destructive=destructive,
-        idempotent=idempotent,
-    )
+    @cached_property
+    def result(self) -> type[ResultPart]:
+        """The model of its result."""
+        return get_args(get_type_hints(self.run)["return"])[0]
 
 
 _TOOLS: Final = (
-    _tool(
+    Tool(
         "reasoning_linear",
         linear.linear,
         "Linear reasoning",
@@ -80,7 +66,7 @@ _TOOLS: Final = (
         "session. Use it for problems that one step after the other can solve.",
         uses_model=True,
     ),
-    _tool(
+    Tool(
         "reasoning_tree",
         tree.tree,
         "Branch out",
@@ -88,28 +74,28 @@ _TOOLS: Final = (
         "recommend one. Use it when there is more than one way.",
         uses_model=True,
     ),
-    _tool(
+    Tool(
         "reasoning_tree_focus",
         tree.tree_focus,
         "Follow a branch",
         "Make a branch the active one, so that reasoning goes on from it.",
         idempotent=True,
     ),
-    _tool(
+    Tool(
         "reasoning_tree_list",
         tree.tree_list,
         "List branches",
         "List all branches of a session with their states.",
         read_only=True,
     ),
-    _tool(
+    Tool(
         "reasoning_tree_complete",
         tree.tree_complete,
         "End a branch",
         "Mark a branch as completed, or as abandoned.",
         idempotent=True,
     ),
-    _tool(
+    Tool(
         "reasoning_divergent",
         divergent.divergent,
         "Other points of view",
@@ -117,7 +103,7 @@ _TOOLS: Final = (
         "what they show together. Use it when the usual answers do not do.",
         uses_model=True,
     ),
-    _tool(
+    Tool(
         "reasoning_reflection",
         reflection.reflection,
         "Reflect",
@@ -125,14 +111,14 @@ _TOOLS: Final = (
         "until it is good enough.",
         uses_model=True,
     ),
-    _tool(
+    Tool(
         "reasoning_reflection_evaluate",
         reflection.evaluate,
         "Evaluate a session",
         "Measure a whole session: confidence, modes and coherence. No model is asked.",
         read_only=True,
     ),
-    _tool(
+    Tool(
         "reasoning_backtrack",
         backtracking.backtrack,
         "Backtrack",
@@ -140,20 +126,20 @@ _TOOLS: Final = (
         "graph) and set out another way. What came after is kept on an abandoned branch.",
         uses_model=True,
     ),
-    _tool(
+    Tool(
         "reasoning_checkpoint_create",
         checkpoints.checkpoint_create,
         "Make a checkpoint",
         "Keep the state of a session under a name, to be able to come back to it.",
     ),
-    _tool(
+    Tool(
         "reasoning_checkpoint_list",
         checkpoints.checkpoint_list,
         "List checkpoints",
         "List the checkpoints of a session, newest first.",
         read_only=True,
     ),
-    _tool(
+    Tool(
         "reasoning_auto",
         auto.auto,
         "Choose a mode",
@@ -161,42 +147,42 @@ _TOOLS: Final = (
         "take its first step. Not needed for questions with a plain answer.",
         uses_model=True,
     ),
-    _tool(
+    Tool(
         "reasoning_got_init",
         got_graph.got_init,
         "Begin a graph",
         "Begin a graph of thoughts, for problems with many parts that depend on "
         "each other. A session may hold several.",
     ),
-    _tool(
+    Tool(
         "reasoning_got_generate",
         got_growth.got_generate,
         "Continue a node",
         "Make k continuations of a node of the graph.",
         uses_model=True,
     ),
-    _tool(
+    Tool(
         "reasoning_got_score",
         got_growth.got_score,
         "Judge a node",
         "Judge a node of the graph by relevance, validity, depth and novelty.",
         uses_model=True,
     ),
-    _tool(
+    Tool(
         "reasoning_got_aggregate",
         got_growth.got_aggregate,
         "Join nodes",
         "Make one node out of several of the graph.",
         uses_model=True,
     ),
-    _tool(
+    Tool(
         "reasoning_got_refine",
         got_growth.got_refine,
         "Refine a node",
         "Make a node of the graph better.",
         uses_model=True,
     ),
-    _tool(
+    Tool(
         "reasoning_got_prune",
         got_graph.got_prune,
         "Prune the graph",
@@ -204,48 +190,48 @@ _TOOLS: Final = (
         destructive=True,
         idempotent=True,
     ),
-    _tool(
+    Tool(
         "reasoning_got_finalize",
         got_graph.got_finalize,
         "Draw conclusions",
         "Mark nodes of the graph as its conclusions.",
     ),
-    _tool(
+    Tool(
         "reasoning_got_state",
         got_graph.got_state,
         "Show the graph",
         "Tell how a graph stands: its nodes, edges, depth and frontier.",
         read_only=True,
     ),
-    _tool(
+    Tool(
         "reasoning_session_list",
         sessions.session_list,
         "List sessions",
         "List reasoning sessions, the one that changed last first.",
         read_only=True,
     ),
-    _tool(
+    Tool(
         "reasoning_session_get",
         sessions.session_get,
         "Read a session",
         "Read a session: thoughts, branches, checkpoints, graphs and token costs.",
         read_only=True,
     ),
-    _tool(
+    Tool(
         "reasoning_session_search",
         sessions.session_search,
         "Search thoughts",
         "Find thoughts by their text, in one session or in all.",
         read_only=True,
     ),
-    _tool(
+    Tool(
         "reasoning_session_export",
         sessions.session_export,
         "Export a session",
         "Write a session as JSON, Markdown, Mermaid, DOT or SVG.",
         read_only=True,
     ),
-    _tool(
+    Tool(
         "reasoning_session_delete",
         sessions.session_delete,
         "Delete a session",
@@ -253,20 +239,20 @@ _TOOLS: Final = (
         destructive=True,
         idempotent=True,
     ),
-    _tool(
+    Tool(
         "reasoning_session_fork",
         sessions.session_fork,
         "Copy a session",
         "Copy what counts in a session into a new one, to try something else there.",
     ),
-    _tool(
+    Tool(
         "reasoning_session_conclude",
         sessions.session_conclude,
         "Conclude a session",
         "Close a session with what it came to. Use it when the question is answered; "
         "nothing can be added until the session is reopened.",
     ),
-    _tool(
+    Tool(
         "reasoning_session_reopen",
         sessions.session_reopen,
         "Reopen a session",

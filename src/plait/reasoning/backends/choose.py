@@ -104,15 +104,15 @@ def _clues(settings: ReasoningSettings, available: AvailableModels) -> Clues:
     )
 
 
-def _choice(found: FoundModel, notes: tuple[str, ...]) -> BackendChoice:
-    if found.provider is ANTHROPIC:
-        model = f"{ANTHROPIC.name}:{found.model}"
-        return BackendChoice(backend="model", reason=found.reason, model=model, notes=notes)
+def _choice(model: FoundModel, notes: tuple[str, ...]) -> BackendChoice:
+    if model.provider is ANTHROPIC:
+        name = f"{ANTHROPIC.name}:{model.model}"
+        return BackendChoice(backend="model", reason=model.reason, model=name, notes=notes)
     return BackendChoice(
         backend="openai",
-        reason=found.reason,
-        model=found.model,
-        base_url=found.base_url or OPENAI_URL,
+        reason=model.reason,
+        model=model.model,
+        base_url=model.base_url or OPENAI_URL,
         notes=notes,
     )
 

@@ -28,13 +28,10 @@ class RetryPolicy:
 
     timeout_seconds: float = 30.0
     """For each attempt."""
-
     max_retries: int = 3
     """Attempts after the first."""
-
     first_delay_seconds: float = 1.0
     """The pause before the second attempt; each further one is twice as long."""
-
     jitter: float = 0.3
     """Share of each pause left to chance, from 0 to 1."""
 
@@ -49,7 +46,6 @@ class JsonReply:
     """The status of a reply, and the JSON object in it."""
 
     status: int
-
     body: Mapping[str, Any]
 
 

@@ -21,7 +21,6 @@ class RequestSettings:
     """The request settings that an endpoint supports; all of them until it rejects one."""
 
     json_mode: bool = True
-
     temperature: bool = True
 
     length_key: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"

@@ -260,12 +260,12 @@ def estimated_complexity(content: str) -> float:
 def alternatives_for(mode: str, complexity: float) -> tuple[tuple[str, float, str], ...]:
     """Return other modes that fit a complexity."""
     if complexity < 0.3:
-        found = (("linear", 0.7, "The task is simple."),)
+        alternatives = (("linear", 0.7, "The task is simple."),)
     elif complexity > 0.7:
-        found = (
+        alternatives = (
             ("got", 0.6, "The task is complex."),
             ("tree", 0.5, "The parts may be taken one by one."),
         )
     else:
-        found = (("tree", 0.5, "There may be more than one way."),)
-    return tuple(alternative for alternative in found if alternative[0] != mode)
+        alternatives = (("tree", 0.5, "There may be more than one way."),)
+    return tuple(alternative for alternative in alternatives if alternative[0] != mode)

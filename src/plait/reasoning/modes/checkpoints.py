@@ -74,9 +74,11 @@ async def checkpoint_create(
 async def checkpoint_list(params: SessionParams, call: CallContext) -> Outcome[CheckpointList]:
     """List the checkpoints of a session, newest first."""
     session = await call.existing_session(params.session_id)
-    found = await call.store.get_session_checkpoints(session.id)
+    stored = await call.store.get_session_checkpoints(session.id)
     return Outcome(
-        result=CheckpointList(checkpoints=[CheckpointInfo(**public_data(value)) for value in found])
+        result=CheckpointList(
+            checkpoints=[CheckpointInfo(**public_data(value)) for value in stored]
+        )
     )
 
 

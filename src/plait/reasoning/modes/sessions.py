@@ -175,15 +175,15 @@ class ReopenResult(Result):
 
 async def session_list(params: SessionsParams, call: CallContext) -> Outcome[SessionsResult]:
     """List sessions."""
-    found = await call.store.list_sessions(
+    lines = await call.store.list_sessions(
         limit=params.limit, offset=params.offset, status=params.status
     )
     steps = [
         move("reasoning_session_get", "read the newest", session_id=line.session.id)
-        for line in found[:1]
+        for line in lines[:1]
     ]
-    shown = [session_info(line) for line in found]
-    return Outcome(result=SessionsResult(sessions=shown, count=len(shown), next=steps))
+    sessions = [session_info(line) for line in lines]
+    return Outcome(result=SessionsResult(sessions=sessions, count=len(sessions), next=steps))
 
 
 def session_info(line: SessionLine) -> SessionInfo:
@@ -249,7 +249,7 @@ async def session_search(params: SearchParams, call: CallContext) -> Outcome[Sea
     """Find thoughts by their text."""
     if params.session_id is not None:
         await call.existing_session(params.session_id)
-    found = await call.store.search_thoughts(
+    thoughts = await call.store.search_thoughts(
         params.query, session_id=params.session_id, limit=params.limit
     )
     matches = [
@@ -261,7 +261,7 @@ async def session_search(params: SearchParams, call: CallContext) -> Outcome[Sea
             "abandoned": value.abandoned_by is not None,
             "created_at": value.created_at,
         }
-        for value in found
+        for value in thoughts
     ]
     return Outcome(result=SearchResult(matches=matches, count=len(matches)))
 
