@@ -82,6 +82,8 @@ def _resource_block(block: types.EmbeddedResource) -> Block:
 
 def _extended(translated: Block, block: types.ContentBlock, **fields: object) -> Block:
     """Add fields that standard blocks do not have as `extras`, if there are any."""
+    if not fields and block.annotations is None and not block.meta:
+        return translated
     extras = {key: value for key, value in fields.items() if value not in (None, "")}
     hints = block.annotations and block.annotations.model_dump(by_alias=True, exclude_none=True)
     if hints:

@@ -97,7 +97,7 @@ class Callbacks:
         callbacks = {name: options[name] for name in names if options.get(name)}
         for name in callbacks:
             if getattr(self, name) is not None:
-                raise ConfigError(f"{name} is given twice: as an option, and in `callbacks`")
+                raise ConfigError(f"{name} is set twice: as an option, and in `callbacks`")
         return replace(self, **callbacks) if callbacks else self
 
     def notification_callbacks(self) -> dict[str, OnNotification]:

@@ -190,8 +190,12 @@ def _label_of_original(original: object) -> str:
 
 def pending_reads(result: types.CallToolResult) -> list[str]:
     """List the URIs of embedded resources without contents, each once."""
-    links = [block for block in result.content if isinstance(block, types.ResourceLink)]
-    return list(dict.fromkeys(link.uri for link in links if is_unread(link)))
+    uris = [
+        block.uri
+        for block in result.content
+        if isinstance(block, types.ResourceLink) and is_unread(block)
+    ]
+    return list(dict.fromkeys(uris))
 
 
 def with_resources(

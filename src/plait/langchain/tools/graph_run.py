@@ -39,6 +39,8 @@ def run_identity(config: Mapping[str, Any], runtime: object | None = None) -> Ru
 
 
 def _last_human_message_id(state: object) -> str | None:
+    if state is None:
+        return None
     fields = entries_of(state) or entries_of(getattr(state, "__dict__", None))
     messages = fields.get("messages")
     if not isinstance(messages, Sequence):

@@ -212,7 +212,7 @@ class ToolRunner:
             self._caller,
             call,
             access,
-            pause=partial(pause_of, config, invocation.tool_call_id),
+            pause=partial(pause_of, config, invocation.tool_call_id) if interrupts else None,
             pauses=interrupts and settings.handle_tool_errors and not settings.raise_auth_errors,
             approvals=Approvals(
                 settings.on_approval, interrupts=interrupts, tool_call_id=invocation.tool_call_id
@@ -265,7 +265,7 @@ class _Sender:
         call: ToolCall,
         access: CallerCredentials | None,
         *,
-        pause: Callable[[], Pause | None],
+        pause: Callable[[], Pause | None] | None,
         pauses: bool,
         approvals: Approvals,
     ) -> None:
@@ -291,7 +291,9 @@ class _Sender:
     async def send(self, request: MCPToolCallRequest) -> MCPToolCallResult:
         access = join(self._run_access, CallerCredentials.of(request.headers))
         # Read here and not before: interceptors may have interrupted the graph meanwhile.
-        pause = self._pause() if self.call.on_elicitation is None else None
+        pause = None
+        if self._pause is not None and self.call.on_elicitation is None:
+            pause = self._pause()
         # With other credentials, a sign-in interrupt may come before the approval.
         self._approvals.bare_answers = access == self._run_access
         call = replace(
