@@ -1,4 +1,4 @@
-"""Keeping secrets out of the exceptions that stand behind an error."""
+"""Removes secrets from an exception and its causes."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ Redact = Callable[[str], str]
 
 
 class HiddenCauseError(Exception):
-    """Stands for an exception of a library whose text cannot be shown as it is."""
+    """Replaces an exception of a library whose text contains secrets."""
 
 
 def without_secrets(error: BaseException, redact: Redact) -> BaseException:
-    """Return an exception, with all that led to it, as it may be shown.
+    """Return an exception and its causes without secrets.
 
-    What holds no secret stays the same object. An error of ours is changed; of any other a copy
-    without the secrets takes its place, and where that cannot be made, a `HiddenCauseError`.
+    Exceptions without secrets are returned unchanged. A `PlaitError` is changed in place; any other
+    is replaced by a redacted copy, or by a `HiddenCauseError` if it cannot be copied.
     """
     return _Cleaning(redact).clean(error)
 
 
 class _Cleaning:
-    """One walk over a tree of exceptions, which may have circles."""
+    """Walks a graph of exceptions, which may have cycles."""
 
     def __init__(self, redact: Redact) -> None:
         self._redact = redact
@@ -76,7 +76,7 @@ class _Cleaning:
             return None
 
     def _value(self, value: Any) -> Any:
-        """Clean the texts in an argument, however deep they stand."""
+        """Redact the strings in an argument, at any depth."""
         if isinstance(value, str):
             return self._redact(value)
         if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Time as something that can be passed in."""
+"""A clock that can be replaced in tests."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time and waits."""
+    """Reads the time and sleeps."""
 
     def monotonic(self) -> float:
-        """Return seconds that only ever grow."""
+        """Return monotonic seconds."""
         ...
 
     def now(self) -> datetime:
-        """Return the time of day, in UTC."""
+        """Return the current time in UTC."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Sleep."""
         ...
 
 
 class SystemClock:
-    """The clock of this machine."""
+    """The system clock."""
 
     def monotonic(self) -> float:
-        """Return seconds that only ever grow."""
+        """Return monotonic seconds."""
         return time.monotonic()
 
     def now(self) -> datetime:
-        """Return the time of day, in UTC."""
+        """Return the current time in UTC."""
         return datetime.now(UTC)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Sleep."""
         await asyncio.sleep(seconds)

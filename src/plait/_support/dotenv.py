@@ -1,4 +1,4 @@
-"""Reading `.env` files."""
+"""Parses `.env` files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DotenvError(ValueError):
 
 
 def parse_dotenv(text: str) -> dict[str, str]:
-    """Read the variables of a `.env` file; values are taken as they stand, nothing is expanded.
+    """Parse the variables of a `.env` file; nothing is expanded in values.
 
     Raises:
         DotenvError: A line is neither blank, nor a comment, nor an assignment.

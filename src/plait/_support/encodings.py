@@ -1,4 +1,4 @@
-"""The ways in which others write a value: quoted, escaped, encoded, line by line."""
+"""The encodings of a value: quoted, escaped, base64, line by line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from urllib.parse import quote, quote_plus
 
 _SHORTEST_ENCODED = 6
-"""Encodings of shorter values are short enough to stand in other words by chance."""
+"""Encodings of shorter values could occur in other words by chance."""
 
 _SHORTEST_LINE = 8
 
@@ -38,22 +38,22 @@ _QUOTINGS: tuple[Callable[[str], str], ...] = (
 
 
 def encoded_forms(value: str) -> frozenset[str]:
-    """Return the value and what it looks like in JSON, a URL, HTML, a `repr` or base64."""
+    """Return the value and its forms in JSON, a URL, HTML, a `repr` or base64."""
     found = {value, value.strip()}
     if len(value) < _SHORTEST_ENCODED:
         return frozenset(found)
     found.update(line for line in map(str.strip, value.splitlines()) if len(line) >= _SHORTEST_LINE)
     plain = {*found, quote(value, safe="")}
-    for _ in range(2):  # twice: an answer in JSON is often quoted inside another
+    for _ in range(2):  # twice: JSON is often quoted inside JSON
         found.update(quoted(text) for text in tuple(found) for quoted in _QUOTINGS)
     found.update(part for text in plain for part in _encoded(text))
     return frozenset(found)
 
 
 def _encoded(text: str) -> Iterator[str]:
-    """Yield what base64 makes of a text, wherever in a longer one it begins.
+    """Yield the base64 forms of a text at any offset in a longer one.
 
-    Of the signs at either end, which depend on the neighbours too, none is part of it.
+    Without the characters at either end, which also depend on the surrounding text.
     """
     data = text.encode("utf-8", "surrogatepass")
     for offset in range(3):

@@ -1,4 +1,4 @@
-"""Finding what really went wrong in a tree of exceptions."""
+"""Finds the cause in a tree of exceptions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import cast
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
-    """Yield the exceptions of a group, however deeply nested; a plain one yields itself."""
+    """Yield the leaf exceptions of a group; a plain exception yields itself."""
     if isinstance(error, BaseExceptionGroup):
         for inner in cast("BaseExceptionGroup[BaseException]", error).exceptions:
             yield from leaves(inner)
@@ -17,7 +17,7 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def first_cause(error: BaseException) -> BaseException:
-    """Return the exception that explains a failure: the first that is not a cancellation."""
+    """Return the first leaf exception that is not a cancellation."""
     found = list(leaves(error))
     causes = [leaf for leaf in found if not isinstance(leaf, asyncio.CancelledError)]
     return (causes or found or [error])[0]

@@ -64,7 +64,7 @@ _EXTRAS = {
     "starlette": "viewer",
     "uvicorn": "viewer",
 }
-"""Which extra brings a library that a public name needs."""
+"""The extra that installs a library."""
 
 
 def _missing_extra(name: str, error: ModuleNotFoundError) -> ImportError:

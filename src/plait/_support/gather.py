@@ -1,4 +1,4 @@
-"""Waiting for several things at the same time; one alone needs no task of its own."""
+"""Awaits several coroutines concurrently; a single one runs without a task of its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 async def gather_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Return what each returned, in order; the first failure is raised."""
+    """Return the results in order; the first failure is raised."""
     waiting = list(work)
     if len(waiting) == 1:
         return [await waiting[0]]
@@ -18,11 +18,11 @@ async def gather_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 async def gather_outcomes(work: Iterable[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
-    """Return what each returned or raised, in order."""
+    """Return the results or exceptions in order."""
     waiting = list(work)
     if len(waiting) != 1:
         return await asyncio.gather(*waiting, return_exceptions=True)
     try:
         return [await waiting[0]]
-    except Exception as error:  # noqa: BLE001  # whoever asked raises it
+    except Exception as error:  # noqa: BLE001  # the caller raises it
         return [error]

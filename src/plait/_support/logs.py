@@ -1,4 +1,4 @@
-"""Turn plait's log on: `-v`, or `PLAIT_DEBUG="*"`, or `PLAIT_DEBUG=transports,connections`."""
+"""Turns on plait's log: `-v`, `PLAIT_DEBUG="*"`, or `PLAIT_DEBUG=transports,connections`."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _CLIENT_ROOMS = frozenset({"calls", "catalog", "config", "connections", "transpo
 
 
 def loggers_to_show(verbosity: int, environ: Mapping[str, str]) -> frozenset[str]:
-    """Name the loggers that should speak at debug level; the root logger is `""`."""
-    wanted = [part.strip() for part in environ.get("PLAIT_DEBUG", "").split(",")]
+    """Return the loggers to show at debug level; the root logger is `""`."""
+    scopes = [part.strip() for part in environ.get("PLAIT_DEBUG", "").split(",")]
     if verbosity > 1:
         return frozenset({""})
-    if verbosity == 1 or "*" in wanted:
+    if verbosity == 1 or "*" in scopes:
         return frozenset({"plait"})
-    return frozenset(_logger_name(part) for part in wanted if part)
+    return frozenset(_logger_name(part) for part in scopes if part)
 
 
 def _logger_name(scope: str) -> str:
-    """Return the logger of a room; the rooms of the client go by their own names."""
+    """Return the logger of a package; those of the client go by their own names."""
     if scope == "plait" or scope.startswith("plait."):
         return scope
     return f"plait.client.{scope}" if scope in _CLIENT_ROOMS else f"plait.{scope}"
@@ -35,7 +35,7 @@ def _logger_name(scope: str) -> str:
 def configure_logging(verbosity: int, environ: Mapping[str, str] | None = None) -> None:
     """Send the chosen loggers, and no others, to stderr; safe to repeat."""
     root = logging.getLogger()
-    # Without any handler the logging module prints warnings by itself; commands report their own.
+    # Without a handler the logging module prints warnings by itself; commands report their own.
     if not any(isinstance(handler, logging.NullHandler) for handler in root.handlers):
         root.addHandler(logging.NullHandler())
     for logger, handler in _installed():
@@ -47,13 +47,13 @@ def configure_logging(verbosity: int, environ: Mapping[str, str] | None = None) 
 
 
 def show_debug_log(environ: Mapping[str, str] = os.environ) -> None:
-    """Turn on what `PLAIT_DEBUG` asks for, for a program that set up no log of its own."""
+    """Turn on the logs in `PLAIT_DEBUG`, for a program without logging of its own."""
     if environ.get("PLAIT_DEBUG") and not _installed():
         configure_logging(0, environ)
 
 
 def hide_in_logs(secrets: Iterable[str]) -> None:
-    """Keep these values out of the log, whichever library writes it."""
+    """Redact these values in the log of every library."""
     redact = Redactor(secrets)
     for _, handler in _installed():
         handler.redact = redact
@@ -71,7 +71,7 @@ def _installed() -> list[tuple[logging.Logger, _StderrHandler]]:
 
 
 class _StderrHandler(logging.StreamHandler[TextIO]):
-    """Writes to whatever stderr is when the record comes."""
+    """Writes to the current `sys.stderr`."""
 
     def __init__(self) -> None:
         super().__init__(sys.stderr)
@@ -79,7 +79,7 @@ class _StderrHandler(logging.StreamHandler[TextIO]):
         self.redact = Redactor()
 
     def format(self, record: logging.LogRecord) -> str:
-        # Servers are quoted here, and this goes to terminals.
+        # Records quote servers, and go to terminals.
         return sanitize_for_terminal(self.redact(super().format(record)))
 
     def emit(self, record: logging.LogRecord) -> None:

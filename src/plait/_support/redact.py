@@ -1,4 +1,4 @@
-"""Keeping secrets out of errors, logs and traces."""
+"""Redacts secrets in errors, logs and traces."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHORTEST_SECRET = 4
 """Shorter values would blank out ordinary words."""
 
 _LOOKS_RANDOM = r"(?-i:(?=\S*[0-9=])|(?=\S*[._~+/-]\w)|(?=\S*[a-z][A-Z])|(?=\S{20}))"
-"""What tells a token from an ordinary word: a digit or a sign, a capital inside, its length."""
+"""Distinguishes a token from a word: a digit or symbol, a capital inside, its length."""
 
 _NAMES = ("key", "secret", "passw", "token", "credential", "authorization")
 
@@ -41,8 +41,7 @@ _PATTERNS: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
     (
         _NAMES,
         re.compile(
-            # Each word is looked at once and taken whole: going back and forth in long ones would
-            # take minutes.
+            # Possessive: backtracking in long words would take minutes.
             r"(?i)(?<![\w-])((?=[\w-]*?"
             r"(?:api[_-]?key|secret|password|passwd|token|credential|authorization))[\w-]++)"
             r"(\\?[\"']?\s*[:=]\s*\\?[\"']?)(?!\s|bearer |basic |token |digest )([^\s\"'\\,;&]{4,})"
@@ -51,23 +50,23 @@ _PATTERNS: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
     ),
     (("",), re.compile(r"\b(?:sk|pk|ghp|gho|xox[abp]|AKIA)[-_A-Za-z0-9]{12,}"), HIDDEN),
 )
-"""What looks like a secret: words without which it cannot be there, how it looks, what is left.
+"""Patterns of secrets: words that must occur, the pattern, and its replacement.
 
-Looking for the words first is what makes long texts without any of them quick.
+Searching for the words first keeps long texts without them fast.
 """
 
 
 class Redactor:
-    """Replaces known secret values, and what looks like one, in any text."""
+    """Replaces known secrets, and what looks like one, in any text."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._known = frozenset(secret for secret in secrets if _is_long_enough(secret))
 
     @cached_property
     def _secrets(self) -> list[str]:
-        """Every spelling of the values; found when it is first needed, which is often never."""
+        """All encoded forms of the values, computed on first use."""
         every = {text for one in self._known for text in encoded_forms(one)}
-        # Longest first, so that a secret inside another does not leave a rest behind.
+        # Longest first, so that a secret inside another leaves no remainder.
         return sorted(filter(_is_long_enough, every), key=len, reverse=True)
 
     def __call__(self, text: str) -> str:

@@ -1,4 +1,4 @@
-"""Reading the `Retry-After` header."""
+"""Parses the `Retry-After` header."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from email.utils import parsedate_to_datetime
 
 
 def seconds_from_retry_after(header: str | None) -> float | None:
-    """Return the seconds to wait, from a number or a date; `None` where neither is there."""
+    """Return the seconds to wait, from a number or a date; `None` if it is neither."""
     if header is None:
         return None
     try:

@@ -1,8 +1,8 @@
-"""Text of servers without the characters that hide something, turn text around or drive terminals.
+"""Sanitizes text of servers: invisible characters, text direction and terminal controls.
 
-What nobody can see is taken out: zero-width characters, tags, long rows of variation selectors.
-What has an effect is written as an escape: controls, overrides of direction, halves of characters.
-Joiners, marks and selectors stay where scripts and emoji need them.
+Invisible characters are removed: zero-width characters, tags, runs of variation selectors. Active
+ones are escaped: control characters, direction overrides, lone surrogates. Joiners, marks and
+selectors are kept where scripts and emoji need them.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ _OPENING = {
     **dict.fromkeys("\u202a\u202b\u202d\u202e", "\u202c"),
     **dict.fromkeys("\u2066\u2067\u2068", "\u2069"),
 }
-"""What closes each change of direction."""
+"""The closing character of each change of direction."""
 
 _OVERRIDES = frozenset("\u202d\u202e")
 _KEYCAPS = frozenset("0123456789#*")
 
 
 def sanitize_text(text: str) -> str:
-    """Return the text as it can be shown to a model; most texts come back as they are."""
+    """Return the text as it can be shown to a model; most texts are returned unchanged."""
     if _SUSPECT.search(text) is None:
         return text
     kept_directions = frozenset(_balanced(text))
@@ -62,27 +62,27 @@ def sanitize_text(text: str) -> str:
 
 
 def is_clean_json(value: object) -> bool:
-    """Say fast that no text in a JSON value hides anything; no means only: look closer."""
+    """Return quickly whether a JSON value surely needs no sanitizing; `False` means perhaps."""
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):
         return False
-    # Controls are written as escapes there, and stand for themselves no more.
+    # JSON writes control characters as escapes.
     return _SUSPECT.search(text) is None and _ESCAPED.search(text) is None
 
 
 def is_clean(text: str) -> bool:
-    """Say whether a text can be shown as it is."""
+    """Return whether sanitizing leaves a text unchanged."""
     return sanitize_text(text) == text
 
 
 def escaped(text: str) -> str:
-    """Write every character that hides or acts as an escape of JSON; nothing is taken out."""
+    """Escape all suspect characters as in JSON; nothing is removed."""
     return _SUSPECT.sub(lambda found: _escape(found[0]), text)
 
 
 def sanitize_for_terminal(text: str) -> str:
-    """Make a text safe for a terminal, whatever it is; joined emoji stay whole."""
+    """Make any text safe for a terminal; joined emoji stay whole."""
     return _ON_TERMINALS.sub(_shown, text)
 
 
@@ -108,7 +108,7 @@ def _replacement(found: re.Match[str], kept_directions: frozenset[int]) -> str:
 
 
 def _belongs(found: re.Match[str], characters: str) -> bool:
-    """Say whether a joiner or selector does what it is for; rows of them carry hidden text."""
+    """Return whether a joiner or selector is used as intended; runs of them hide text."""
     if len(characters) > 1:
         return False
     before = found.string[found.start() - 1 : found.start()]
@@ -123,7 +123,7 @@ def _belongs(found: re.Match[str], characters: str) -> bool:
 
 
 def _balanced(text: str) -> Iterator[int]:
-    """Yield where directions stand that are opened and closed in one line, and override nothing."""
+    """Yield the positions of direction marks that are balanced in a line and override nothing."""
     open_now: list[tuple[str, int]] = []
     for found in re.finditer(f"[{_DIRECTIONS}\n]", text):
         character = found[0]

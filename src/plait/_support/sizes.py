@@ -1,10 +1,10 @@
-"""Writing sizes for a reader."""
+"""Formats sizes."""
 
 from __future__ import annotations
 
 
 def size_label(size_bytes: int) -> str:
-    """Write a size: `512 B`, `3.4 kB`."""
+    """Format a size: `512 B`, `3.4 kB`."""
     amount = float(size_bytes)
     if amount < 1000:
         return f"{size_bytes} B"

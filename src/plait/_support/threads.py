@@ -1,4 +1,4 @@
-"""Doing what blocks away from the event loop."""
+"""Runs blocking functions in threads."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ T = TypeVar("T")
 
 
 async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run something that blocks in a thread of its own, and wait for it.
+    """Run a blocking function in its own thread, and wait for it.
 
-    The thread ends with the work; a pool would keep idle threads for as long as the loop lives.
+    The thread ends with the function; a pool would keep idle threads while the loop runs.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()

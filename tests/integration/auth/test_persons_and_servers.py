@@ -40,7 +40,7 @@ async def test_nobody_is_waited_for_longer_than_the_login_allows(tmp_path: Path)
         settings = config(server, tmp_path, on_redirect=lambda _: None, wait_seconds=0.2)
         async with Toolbox(settings) as box:
             await box.tools()
-            with pytest.raises(Exception, match="nobody signed in within") as caught:
+            with pytest.raises(Exception, match="no sign-in within") as caught:
                 await box.call("shop", "write_note", {"text": "x"})
 
     assert not isinstance(caught.value, CallTimeoutError)

@@ -24,7 +24,7 @@ async def test_a_server_and_its_authorization_server_say_what_they_want() -> Non
             scopes=("read", "list"),
             resource=server.url,
             authorization_servers=(server.issuer,),
-            asked=server.issuer,
+            authorization_server=server.issuer,
             issuer=server.issuer,
             pkce=True,
         )
@@ -56,7 +56,7 @@ async def test_of_several_authorization_servers_one_that_answers_is_looked_at() 
         server.advertise(nobody, server.issuer)
         facts = await probe_sign_in("shop", HttpServer(url=server.url))
 
-        assert (facts.asked, facts.failure) == (server.issuer, None)
+        assert (facts.authorization_server, facts.failure) == (server.issuer, None)
 
 
 async def test_a_server_that_never_answers_holds_nobody_up() -> None:

@@ -302,7 +302,7 @@ async def test_nobody_who_signs_in_is_waited_for_only_so_long(tmp_path: Path) ->
     with oauth_server() as server:
         settings = config(server, tmp_path, on_redirect=lambda _: None, wait_seconds=0.2)
         async with Toolbox(settings) as box:
-            with pytest.raises(AuthRequiredError, match="nobody signed in within"):
+            with pytest.raises(AuthRequiredError, match="no sign-in within"):
                 await box.tools()
 
 

@@ -102,12 +102,12 @@ def test_on_a_terminal_everything_that_hides_is_shown() -> None:
 
 
 @given(odd)
-def test_what_is_plainly_harmless_is_harmless_wherever_it_stands(text: str) -> None:
+def test_a_clean_json_value_has_only_clean_texts(text: str) -> None:
     if is_clean_json({"list": [1, text], text: None}):
         assert is_clean(text)
 
 
-def test_most_texts_are_plainly_harmless() -> None:
+def test_most_texts_are_clean_json() -> None:
     assert is_clean_json({"description": 'Says "hello",\n\tand more: 21 °C, 你好.'})
 
 

@@ -24,7 +24,7 @@ FACTS = SignInProbe(
     scopes=("read",),
     resource=URL,
     authorization_servers=(ISSUER,),
-    asked=ISSUER,
+    authorization_server=ISSUER,
     issuer=ISSUER,
     pkce=True,
 )
@@ -87,7 +87,11 @@ def test_where_all_is_well_one_line_says_so() -> None:
         (changed(issuer="https://else.example"), "issuer_mismatch", "correct its configuration"),
         (changed(pkce=False), "no_pkce", "MCP requires it"),
         (
-            changed(authorization_servers=("https://new.example",), asked=None, issuer=None),
+            changed(
+                authorization_servers=("https://new.example",),
+                authorization_server=None,
+                issuer=None,
+            ),
             "login_of_another",
             "plait auth login shop",
         ),

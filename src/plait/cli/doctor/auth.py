@@ -218,8 +218,12 @@ def _issuer_findings(examined: Examined, settings: OAuth, facts: SignInProbe) ->
         others = ", ".join(map(public_url, named))
         text = f"its issuer is {others}, but issuer is set to {public_url(settings.issuer)}"
         yield examined.finding("error", "issuer_mismatch", text, 'correct "issuer", or remove it')
-    if facts.asked and facts.issuer and not issuers_match(facts.asked, facts.issuer):
-        asked, issuer = public_url(facts.asked), public_url(facts.issuer)
+    if (
+        facts.authorization_server
+        and facts.issuer
+        and not issuers_match(facts.authorization_server, facts.issuer)
+    ):
+        asked, issuer = public_url(facts.authorization_server), public_url(facts.issuer)
         text = f"the authorization server {asked} has the issuer {issuer}"
         fix = "correct its configuration; logins with another issuer are refused"
         yield examined.finding("error", "issuer_mismatch", text, fix)

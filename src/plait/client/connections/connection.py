@@ -13,18 +13,15 @@ from typing import Generic, TypeVar
 from mcp import Client
 
 from plait._support.causes import without_secrets
-from plait._support.clock import Clock, SystemClock
-from plait._support.redact import Redactor
-from plait.client.config.servers import ServerConfig
+from plait._support.clock import Clock
 from plait.client.connections.concurrency import ConcurrencyLimit
 from plait.client.connections.deadline import Deadline
 from plait.client.connections.error_mapping import leaf_of, request_failure, with_cause
-from plait.client.connections.opening import SessionOptions
 from plait.client.connections.operations import ping
 from plait.client.connections.retry import ATTEMPTS, may_retry, pause_before_retry
 from plait.client.connections.session import Session
 from plait.client.connections.session_keeper import SessionKeeper
-from plait.client.connections.status import Event, ServerStatus
+from plait.client.connections.status import ServerStatus
 from plait.client.connections.task_set import TaskSet
 from plait.client.transports.wire import Exchanges, watched_exchanges
 from plait.errors import ClientClosedError, PlaitError
@@ -45,36 +42,16 @@ class Answer(Generic[T]):
 class ServerConnection:
     """Makes requests to one server; runs in the loop that owns the connections."""
 
-    def __init__(
-        self,
-        name: str,
-        server: ServerConfig,
-        *,
-        tasks: TaskSet,
-        options: SessionOptions,
-        redact: Redactor,
-        on_event: Callable[[Event], None],
-        on_opened: Callable[[Session], None] | None = None,
-        clock: Clock | None = None,
-    ) -> None:
-        self.name = name
-        self.server = server
+    def __init__(self, keeper: SessionKeeper, tasks: TaskSet, clock: Clock) -> None:
+        """Make requests on the sessions of `keeper`; probes run in `tasks`."""
+        self.name = keeper.name
+        self.server = keeper.server
+        self.keeper = keeper
         self.tool_count: int | None = None
-        self.concurrency = ConcurrencyLimit(server.max_concurrency)
+        self.concurrency = ConcurrencyLimit(keeper.server.max_concurrency)
         self._tasks = tasks
-        self._clock = clock or SystemClock()
+        self._clock = clock
         self._probed: set[Session] = set()
-        self.keeper = SessionKeeper(
-            name,
-            server,
-            tasks=tasks,
-            options=options,
-            redact=redact,
-            on_event=on_event,
-            on_opened=on_opened,
-            clock=self._clock,
-        )
-        """Opens the sessions that requests run on."""
 
     async def request(
         self,

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from plait.errors import InputNeededError, InputRefusedError, ProtocolError
 
-T = TypeVar("T")
+PageT = TypeVar("PageT", bound=types.PaginatedResult)
 
 _CALL_RESULT: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
@@ -107,7 +107,7 @@ async def call_tool(
             return result
         rounds += 1
         if rounds > _MOST_ROUNDS:
-            raise ProtocolError(f"the tool {name!r} asked back more than {_MOST_ROUNDS} times")
+            raise ProtocolError(f"the tool {name!r} requested input more than {_MOST_ROUNDS} times")
         if result.input_requests:
             responses = await _answers(client, result, hand_back=hand_back)
         else:
@@ -164,19 +164,13 @@ async def answer_request(
     return answer
 
 
-async def _pages(
-    fetch: Callable[[str | None], Awaitable[tuple[list[T], str | None]]],
-) -> list[T]:
-    items: list[T] = []
-    cursor: str | None = None
+async def _pages(fetch: Callable[..., Awaitable[PageT]]) -> list[PageT]:
+    pages = [await fetch(cursor=None)]
     seen: set[str] = set()
-    for _ in range(_MOST_PAGES):
-        page, cursor = await fetch(cursor)
-        items += page
-        if not cursor or cursor in seen:  # a repeated cursor would never end
-            break
-        seen.add(cursor)
-    return items
+    while (cursor := pages[-1].next_cursor) and cursor not in seen and len(pages) < _MOST_PAGES:
+        seen.add(cursor)  # a repeated cursor would never end
+        pages.append(await fetch(cursor=cursor))
+    return pages
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,55 +186,35 @@ class ToolList:
 
 async def list_tools(client: Client) -> ToolList:
     """List the tools of every page."""
-    hints: list[types.ListToolsResult] = []
-
-    async def fetch(cursor: str | None) -> tuple[list[types.Tool], str | None]:
-        page = await client.list_tools(cursor=cursor)
-        hints.append(page)
-        return page.tools, page.next_cursor
-
-    tools = await _pages(fetch)
+    pages = await _pages(client.list_tools)
+    tools = tuple(tool for page in pages for tool in page.tools)
     _listed.add(client.session)
     if not is_modern(client):
-        return ToolList(tuple(tools))
+        return ToolList(tools)
     # https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
     # Servers without a configured hint send 0, so 0 means no hint.
-    times = [page.ttl_ms / 1000 for page in hints if page.ttl_ms > 0]
+    times = [page.ttl_ms / 1000 for page in pages if page.ttl_ms > 0]
     return ToolList(
-        tuple(tools),
+        tools,
         ttl_seconds=min(times, default=None),
-        public=all(page.cache_scope == "public" for page in hints),
+        public=all(page.cache_scope == "public" for page in pages),
     )
 
 
 async def list_resources(client: Client) -> list[types.Resource]:
     """List the resources of every page."""
-
-    async def fetch(cursor: str | None) -> tuple[list[types.Resource], str | None]:
-        page = await client.list_resources(cursor=cursor)
-        return page.resources, page.next_cursor
-
-    return await _pages(fetch)
+    return [one for page in await _pages(client.list_resources) for one in page.resources]
 
 
 async def list_resource_templates(client: Client) -> list[types.ResourceTemplate]:
     """List the resource templates of every page."""
-
-    async def fetch(cursor: str | None) -> tuple[list[types.ResourceTemplate], str | None]:
-        page = await client.list_resource_templates(cursor=cursor)
-        return page.resource_templates, page.next_cursor
-
-    return await _pages(fetch)
+    pages = await _pages(client.list_resource_templates)
+    return [one for page in pages for one in page.resource_templates]
 
 
 async def list_prompts(client: Client) -> list[types.Prompt]:
     """List the prompts of every page."""
-
-    async def fetch(cursor: str | None) -> tuple[list[types.Prompt], str | None]:
-        page = await client.list_prompts(cursor=cursor)
-        return page.prompts, page.next_cursor
-
-    return await _pages(fetch)
+    return [one for page in await _pages(client.list_prompts) for one in page.prompts]
 
 
 async def ping(client: Client) -> float:

@@ -7,7 +7,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
-from plait._support.clock import Clock
+from plait._support.clock import Clock, SystemClock
 from plait._support.gather import gather_all
 from plait._support.redact import Redactor
 from plait._support.suggestions import suggest_names
@@ -17,6 +17,7 @@ from plait.client.connections.connection import ServerConnection
 from plait.client.connections.credentials import CallerCredentials
 from plait.client.connections.opening import SessionOptions
 from plait.client.connections.session import Session
+from plait.client.connections.session_keeper import SessionKeeper
 from plait.client.connections.status import Event, Status
 from plait.client.connections.task_set import TaskSet
 from plait.errors import UnknownServerError
@@ -45,7 +46,7 @@ class ConnectionPool:
         self._tasks = TaskSet()
         self._options_for = options_for
         self._on_opened = on_opened
-        self._clock = clock
+        self._clock = clock or SystemClock()
         self._events: deque[Event] = deque(maxlen=_EVENTS)
         self._private: OrderedDict[tuple[str, str, str | None], ServerConnection] = OrderedDict()
         """By server, credentials and thread; the least recently used first."""
@@ -126,7 +127,7 @@ class ConnectionPool:
         return tuple(self._events)
 
     def _connection(self, name: str, server: ServerConfig) -> ServerConnection:
-        return ServerConnection(
+        keeper = SessionKeeper(
             name,
             server,
             tasks=self._tasks,
@@ -136,6 +137,7 @@ class ConnectionPool:
             on_opened=self._on_opened,
             clock=self._clock,
         )
+        return ServerConnection(keeper, self._tasks, self._clock)
 
     def _make_room(self) -> None:
         excess = len(self._private) + 1 - _MOST_PRIVATE

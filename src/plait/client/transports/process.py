@@ -52,8 +52,8 @@ class Child:
     def is_doomed(self) -> bool:
         """Return whether the process is dead, or has a pending SIGKILL.
 
-        A dying thread may still read from the pipe on its way back from the kernel; afterwards a
-        request could not be told from one that was run.
+        A dying thread may still read from the pipe on its way back from the kernel; afterwards the
+        request would look like one that was run.
         """
         if self.status_fd is None:
             return self.process.returncode is not None

@@ -1,8 +1,7 @@
-"""Repairing what servers send, before the SDK throws the whole answer away.
+"""Repairs the results of servers before the SDK validates them.
 
-The SDK validates an answer as one piece: one unknown content block, one tool without a schema, and
-everything beside it is lost. `mend` keeps what is good, turns what is broken into something
-readable, and says what it did.
+The SDK rejects a result as a whole for one unknown content block or one tool without a schema.
+`repair_result` keeps the valid parts, converts the others to readable text, and notes each change.
 """
 
 from __future__ import annotations
@@ -24,25 +23,25 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from plait._support.exception_groups import one_line
 
 ORIGINAL = "plait/original"
-"""The `_meta` key under which a repaired part keeps what the server sent."""
+"""The `_meta` key that holds the original of a repaired part."""
 
 Json = dict[str, Any]
 
 _TEXT_KEYS = frozenset({"type", "text"})
 _LONGEST_QUOTE = 2000
-"""How much of a block that cannot be read is quoted to the model."""
+"""How much of an unreadable block is quoted to the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class RepairedResult:
-    """An answer the SDK accepts, and what had to be done for it."""
+    """A result that the SDK accepts, and notes on its repairs."""
 
     result: Json
     notes: tuple[str, ...] = ()
 
 
 def repair_result(method: str, result: Json, version: str) -> RepairedResult:
-    """Make an answer valid for the protocol version, losing nothing that is good."""
+    """Make a result valid for the protocol version, keeping all valid parts."""
     if method == "tools/call" and _is_plain_text(result, version):
         return RepairedResult(result)
     repair = _REPAIRS.get(method)
@@ -56,7 +55,7 @@ def repair_result(method: str, result: Json, version: str) -> RepairedResult:
 
 
 def _is_unfinished(result: Json, version: str) -> bool:
-    """Recognise a question to the client, and the shapes of protocol extensions."""
+    """Recognize input requests, and results of protocol extensions."""
     kind = result.get("resultType")
     if kind == "input_required":
         return True
@@ -64,7 +63,7 @@ def _is_unfinished(result: Json, version: str) -> bool:
 
 
 def _is_plain_text(result: Json, version: str) -> bool:
-    """Recognise the most common answer without the cost of validating it twice."""
+    """Recognize the most common result without validating it twice."""
     if version in MODERN_PROTOCOL_VERSIONS and result.get("resultType") != "complete":
         return False
     content = result.get("content")
@@ -90,14 +89,14 @@ def _is_object(value: object) -> TypeGuard[Json]:
 
 @cache
 def _validators(method: str, version: str) -> tuple[TypeAdapter[Any], ...]:
-    """Return what the SDK checks a finished answer with: the version's own type, then its own."""
+    """Return the SDK's validators of a complete result: for the version, then its own type."""
     rows = (methods.SERVER_RESULTS.get((method, version)), methods.MONOLITH_RESULTS.get(method))
     return tuple(_finished(row) for row in rows if row is not None)
 
 
 def _finished(row: object) -> TypeAdapter[Any]:
-    # A union also holds `InputRequiredResult`, all of whose fields are optional: as a part of the
-    # check it would let every broken answer pass.
+    # The union also has `InputRequiredResult`, whose fields are all optional: it would accept
+    # every broken result.
     arms = cast("tuple[type[BaseModel], ...]", get_args(row) or (row,))
     return TypeAdapter(next(arm for arm in arms if arm.__name__ != "InputRequiredResult"))
 
@@ -112,7 +111,7 @@ def _fault(method: str, version: str, result: Json) -> ValidationError | None:
 
 
 class _Repairer:
-    """The notes and rules for repairing one answer."""
+    """Repairs one result, and collects notes."""
 
     def __init__(self, method: str, version: str) -> None:
         self.method = method
@@ -124,7 +123,7 @@ class _Repairer:
         self.notes.append(text)
 
     def envelope(self, result: Json) -> Json:
-        """Complete what stands around the payload."""
+        """Repair the fields around the payload."""
         repaired = dict(result)
         if "_meta" in repaired and not isinstance(repaired["_meta"], dict):
             del repaired["_meta"]
@@ -148,19 +147,19 @@ class _Repairer:
     def fault_of(
         self, field: str, item: object, method: str | None = None
     ) -> ValidationError | None:
-        """Say what would be wrong with an answer that holds only this item."""
+        """Return the validation error of a result with only this item."""
         probe: Json = {field: [item]}
         if self.modern:
             probe |= {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
         return _fault(method or self.method, self.version, probe)
 
     def accepts_block(self, block: object) -> bool:
-        """Ask whether a content block is valid."""
+        """Return whether a content block is valid."""
         return self.fault_of("content", block, "tools/call") is None
 
 
 def _milliseconds(ttl: object) -> int:
-    """Read a lifetime; one that makes no sense is none."""
+    """Parse a lifetime; an invalid one counts as 0."""
     if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not math.isfinite(ttl):
         return 0
     return max(0, int(ttl))
@@ -215,7 +214,7 @@ def _repair_block(repairer: _Repairer, block: object, place: str) -> Json:
 
 
 def _link_from(block: Json) -> Json | None:
-    """Make a resource link of a resource that carries only its address."""
+    """Build a resource link from a resource that has only a URI."""
     inner: object = block.get("resource", block)
     uri = inner.get("uri") if _is_object(inner) else None
     if not _is_object(inner) or not isinstance(uri, str):
@@ -270,7 +269,7 @@ def _repair_tools(repairer: _Repairer, result: Json) -> Json:
 
 
 def _repair_items(field: str, noun: str) -> Callable[[_Repairer, Json], Json]:
-    """Build the repair of a list: what is invalid is taken out and named."""
+    """Create the repair of a list: invalid items are removed and noted."""
 
     def repair(repairer: _Repairer, result: Json) -> Json:
         kept: list[Any] = []

@@ -1,4 +1,4 @@
-"""What a server asks for when it refuses a request, and what is said about it; no I/O."""
+"""Parses authentication challenges, and advises how to sign in; no I/O."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from mcp.client.auth.utils import extract_field_from_www_auth
 from plait.client.transports.wire import Advice
 
 ADVICE = "plait.advice"
-"""Under this name a response made here carries what to do about it."""
+"""The response extension that holds the advice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Challenge:
-    """A refusal that other credentials may cure."""
+    """A refusal that other credentials may resolve."""
 
     status: int
 
@@ -28,20 +28,20 @@ class Challenge:
     resource_metadata: str | None = None
 
     header: str | None = None
-    """The whole `WWW-Authenticate`, as it was sent."""
+    """The whole `WWW-Authenticate` header."""
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """The scopes, one by one."""
+        """The scopes as a tuple."""
         return tuple((self.scope or "").split())
 
     @property
     def steps_up(self) -> bool:
-        """Whether the login is good, and only lacks scopes."""
+        """Whether the login is valid and only lacks scopes."""
         return self.status == HTTPStatus.FORBIDDEN
 
     def with_scopes(self, *more: str | None) -> Challenge:
-        """Return the same challenge, asking for these scopes too."""
+        """Return the same challenge with more scopes."""
         return Challenge(
             status=self.status,
             scope=joined_scopes(*more, self.scope),
@@ -50,19 +50,19 @@ class Challenge:
         )
 
     def response(self, request: httpx2.Request) -> httpx2.Response:
-        """Write it as the answer of a server."""
+        """Build the response of a server with this challenge."""
         parts = {
             "error": "insufficient_scope" if self.steps_up else None,
             "resource_metadata": self.resource_metadata,
             "scope": self.scope,
         }
-        said = ", ".join(f'{name}="{value}"' for name, value in parts.items() if value)
-        headers = {"WWW-Authenticate": f"Bearer {said}".strip()}
+        fields = ", ".join(f'{name}="{value}"' for name, value in parts.items() if value)
+        headers = {"WWW-Authenticate": f"Bearer {fields}".strip()}
         return httpx2.Response(self.status, headers=headers, request=request)
 
 
 def challenge_from(response: httpx2.Response) -> Challenge | None:
-    """Read what a server asks for; `None` if it asks for no other credentials.
+    """Parse the challenge of a response; `None` if it requests no other credentials.
 
     https://modelcontextprotocol.io/specification/2025-11-25/basic/authorization
     """
@@ -81,19 +81,19 @@ def challenge_from(response: httpx2.Response) -> Challenge | None:
 
 
 def challenge_in(status: int, header: str | None) -> Challenge | None:
-    """Read what a server asks for with a status and a `WWW-Authenticate`."""
+    """Parse the challenge of a status and a `WWW-Authenticate` header."""
     headers = {} if header is None else {"WWW-Authenticate": header}
     return challenge_from(httpx2.Response(status, headers=headers))
 
 
 def joined_scopes(*scopes: str | None) -> str | None:
-    """Join lists of scopes, each scope once, in order."""
+    """Join scopes, each once, in order."""
     words = (word for scope in scopes for word in (scope or "").split())
     return " ".join(dict.fromkeys(words)) or None
 
 
 class SignInNeededError(Exception):
-    """Nobody can be asked to sign in, or signing in failed; says what to do."""
+    """Signing in is not possible here, or failed; `advice` says what to do."""
 
     def __init__(self, challenge: Challenge, advice: Advice) -> None:
         super().__init__(advice.text)
@@ -101,7 +101,7 @@ class SignInNeededError(Exception):
         self.advice = advice
 
     def response(self, request: httpx2.Request) -> httpx2.Response:
-        """Answer a request with it, so that one request fails and the session stands."""
+        """Build a response, so that one request fails and the session stays open."""
         header = self.challenge.header
         return httpx2.Response(
             self.challenge.status,
@@ -112,7 +112,7 @@ class SignInNeededError(Exception):
 
 
 def sign_in_advice(server: str, challenge: Challenge, scope: str | None, reason: str) -> Advice:
-    """Say why there is no login, which scopes it takes, and how to get one."""
+    """Explain why there is no login, which scopes it needs, and how to sign in."""
     scopes = challenge.scope if challenge.steps_up else joined_scopes(challenge.scope, scope)
     words = ["plait", "auth", "login", server]
     if challenge.steps_up and scopes:

@@ -1,4 +1,4 @@
-"""Turning what is configured as `auth` into what the HTTP client takes."""
+"""Creates the HTTP client's auth object from the configured `auth`."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ OnSecrets = Callable[[Iterable[str]], None]
 def auth_of(
     server: RemoteOptions, name: str, on_secrets: OnSecrets = lambda _: None
 ) -> httpx2.Auth | None:
-    """Return the auth object for a server, or `None` when nothing is configured.
+    """Return the auth object for a server, or `None` if none is configured.
 
-    `on_secrets` is told every token that must not be shown.
+    `on_secrets` gets every token that must not be shown.
 
     Raises:
-        ConfigError: It is of a kind that cannot be used.
+        ConfigError: Its type is not supported.
     """
-    given = server.auth
-    if given is None or isinstance(given, httpx2.Auth):
-        return given
-    if isinstance(given, OAuth):
-        keychain = Keychain(key_for(given, server.url), store_of(given.store), on_secrets)
-        return OAuthAuth(name, server.url, given, keychain, prompt_for(given))
-    # Whoever made an `httpx.Auth` has imported httpx; nobody else need have it installed.
+    auth = server.auth
+    if auth is None or isinstance(auth, httpx2.Auth):
+        return auth
+    if isinstance(auth, OAuth):
+        keychain = Keychain(key_for(auth, server.url), store_of(auth.store), on_secrets)
+        return OAuthAuth(name, server.url, auth, keychain, prompt_for(auth))
+    # An `httpx.Auth` object exists only if httpx was imported; it is no dependency.
     httpx = sys.modules.get("httpx")
-    if httpx is not None and isinstance(given, httpx.Auth):
-        return HttpxAuth(given)
-    if is_provider(given):
-        return auth_from_provider(given, name, server.url, on_secrets)
-    kind = f"{type(given).__module__}.{type(given).__qualname__}"
+    if httpx is not None and isinstance(auth, httpx.Auth):
+        return HttpxAuth(auth)
+    if is_provider(auth):
+        return auth_from_provider(auth, name, server.url, on_secrets)
+    kind = f"{type(auth).__module__}.{type(auth).__qualname__}"
     raise ConfigError(
         f'{name}: `auth` is a {kind}; give "oauth", plait.OAuth(…), an httpx2.Auth, or an OAuth '
         "provider object",

@@ -1,4 +1,4 @@
-"""Finding authorization servers: which there are, and which of several to use."""
+"""Discovers authorization servers, and chooses one of several."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from mcp.shared.auth import OAuthMetadata
 from plait.errors import ConnectError
 
 Send = Callable[[httpx2.Request], Awaitable[httpx2.Response]]
-"""Sends a request to an authorization server; raises `ConnectError` where there is none."""
+"""Sends a request to an authorization server; raises `ConnectError` if it is unreachable."""
 
 
 async def metadata_of(issuer: str | None, url: str, send: Send) -> OAuthMetadata | None:
-    """Fetch what an authorization server says about itself; `None` if it says nothing readable.
+    """Fetch the metadata of an authorization server; `None` if there is none.
 
-    Without an issuer, the server at `url` is its own.
+    Without an issuer, the server at `url` is its own authorization server.
 
     Raises:
-        ConnectError: It cannot be reached.
+        ConnectError: The authorization server is unreachable.
     """
     for address in metadata_addresses(issuer, url):
         response = await send(create_oauth_metadata_request(address))
@@ -43,8 +43,8 @@ async def best_server_first(
 ) -> httpx2.Response:
     """Put the best of several authorization servers first in the metadata of a resource.
 
-    That is the first that is wanted, else the first that answers. Every other response is
-    returned as it is.
+    That is the first of `wanted`, else the first that responds. Other responses are returned
+    unchanged.
     """
     named = await _named_in(response)
     if len(named) <= 1:
@@ -70,7 +70,7 @@ async def _chosen(named: Sequence[str], url: str, wanted: Sequence[str], send: S
 
 
 async def _named_in(response: httpx2.Response) -> list[str]:
-    """Return the authorization servers that the metadata of a resource names."""
+    """Return the authorization servers in the metadata of a resource."""
     if response.status_code != HTTPStatus.OK or response.request.method != "GET":
         return []
     await response.aread()

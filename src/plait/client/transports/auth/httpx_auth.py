@@ -1,4 +1,4 @@
-"""Auth objects made for `httpx`, used with httpx2, which has the same shape and other classes."""
+"""Adapts `httpx.Auth` objects to httpx2, which has the same interface with other classes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 
 _BODY = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
-"""Headers that describe a body which has been decoded, or is not there."""
+"""Headers that describe the encoded body, which is decoded or missing here."""
 
 
 class HttpxAuth(httpx2.Auth):
@@ -17,28 +17,28 @@ class HttpxAuth(httpx2.Auth):
     def __init__(self, auth: Any) -> None:
         self._auth = auth
         self.requires_request_body = bool(auth.requires_request_body)
-        # Reading every body would hold up event streams until they end.
+        # Reading every body would block event streams until they end.
         self.requires_response_body = bool(auth.requires_response_body)
 
     async def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Drive the other library's flow."""
-        import httpx  # noqa: PLC0415  # only who hands in an httpx.Auth has it
+        """Run the `httpx` flow."""
+        import httpx  # noqa: PLC0415  # installed where an httpx.Auth is used
 
-        theirs = httpx.Request(
+        original = httpx.Request(
             request.method, str(request.url), headers=request.headers.raw, content=request.content
         )
-        flow = self._auth.async_auth_flow(theirs)
+        flow = self._auth.async_auth_flow(original)
         try:
-            asked = await anext(flow)
+            pending = await anext(flow)
             while True:
-                response = yield _ours(request, asked, is_original=asked is theirs)
+                response = yield _converted(request, pending, is_original=pending is original)
                 body = await response.aread() if self.requires_response_body else b""
                 headers = [pair for pair in response.headers.raw if pair[0].lower() not in _BODY]
-                asked = await flow.asend(
+                pending = await flow.asend(
                     httpx.Response(
-                        response.status_code, headers=headers, content=body, request=asked
+                        response.status_code, headers=headers, content=body, request=pending
                     )
                 )
         except StopAsyncIteration:
@@ -47,11 +47,11 @@ class HttpxAuth(httpx2.Auth):
             await flow.aclose()
 
 
-def _ours(request: httpx2.Request, theirs: Any, *, is_original: bool) -> httpx2.Request:
-    """Take over what the flow changed: the original keeps its body, timeout and stream."""
+def _converted(request: httpx2.Request, changed: Any, *, is_original: bool) -> httpx2.Request:
+    """Apply the flow's changes; the original request keeps its body, timeout and stream."""
     if not is_original:
         return httpx2.Request(
-            theirs.method, str(theirs.url), headers=theirs.headers.raw, content=theirs.content
+            changed.method, str(changed.url), headers=changed.headers.raw, content=changed.content
         )
-    request.headers = httpx2.Headers(theirs.headers.raw)
+    request.headers = httpx2.Headers(changed.headers.raw)
     return request

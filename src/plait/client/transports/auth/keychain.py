@@ -1,4 +1,4 @@
-"""One server's login: read once, renewed by one caller at a time, saved before it is used."""
+"""One server's login: read once, renewed by one caller at a time, saved before use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from plait.errors import ConfigError
 _locks: WeakKeyDictionary[
     asyncio.AbstractEventLoop, WeakValueDictionary[LoginKey, asyncio.Lock]
 ] = WeakKeyDictionary()
-"""Callers in one loop queue here, so that only one of them waits for the store's lock."""
+"""Locks per loop, so that only one caller of a loop waits for the store's lock."""
 
 
 _MEMORY = MemoryTokenStore()
@@ -48,7 +48,7 @@ def store_of(store: object) -> TokenStore:
 
 
 def key_for(settings: OAuth, url: str) -> LoginKey:
-    """Say what a login with these settings belongs to."""
+    """Return the key of a login with these settings."""
     return LoginKey(
         resource=resource_url_from_server_url(url),
         grant=settings.grant,
@@ -59,7 +59,7 @@ def key_for(settings: OAuth, url: str) -> LoginKey:
 
 
 class Keychain:
-    """Holds the newest login that is known here."""
+    """Holds the newest known login."""
 
     def __init__(
         self,
@@ -73,21 +73,21 @@ class Keychain:
         self._login: Login | None = None
 
     async def current(self) -> Login:
-        """Return the login; it is read from the store the first time."""
+        """Return the login, from the store the first time."""
         return self._login if self._login is not None else await self.reload()
 
     async def reload(self) -> Login:
-        """Read the login again: somebody else may have renewed it."""
+        """Read the login from the store again: another process may have renewed it."""
         return self._known(await self._store.load(self.key) or Login(key=self.key))
 
     async def save(self, login: Login) -> None:
-        """Keep a login; from now on it is the current one."""
+        """Save a login, which becomes the current one."""
         self._on_secrets(login.secrets)
         await self._store.save(login)
         self._known(login)
 
     async def drop(self, *, client: bool = False) -> Login:
-        """Forget the tokens, and the registered client too if it is no longer known."""
+        """Delete the tokens, and with `client` the registered client too."""
         login = await self.current()
         kept = None if client else login.client
         bare = replace(

@@ -1,8 +1,8 @@
-"""Signing in and out of one server by hand, and telling how things stand."""
+"""Signs in to and out of one server, and reports the login status."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,14 +31,14 @@ from plait.errors import AuthRequiredError, ConfigError
 
 
 def oauth_of(server: ServerConfig) -> OAuth | None:
-    """Return how one signs in to a server, if it is with OAuth."""
+    """Return the OAuth settings of a server, if it has any."""
     if isinstance(server, HttpServer | SseServer) and isinstance(server.auth, OAuth):
         return server.auth
     return None
 
 
 def as_user(server: ServerConfig, user: str | None) -> ServerConfig:
-    """Return the same server, for the login of somebody else."""
+    """Return the same server for the login of another user."""
     settings = oauth_of(server)
     if settings is None or user is None or not isinstance(server, HttpServer | SseServer):
         return server
@@ -48,11 +48,11 @@ def as_user(server: ServerConfig, user: str | None) -> ServerConfig:
 async def sign_in(
     name: str, server: ServerConfig, ask: OpenPrompt = prompt_in_browser, scope: str | None = None
 ) -> Login | None:
-    """Sign in anew, and return the login; `None` when the server asks for no credentials.
+    """Sign in again, and return the login; `None` if the server requires no credentials.
 
     Raises:
-        ConfigError: The server is not signed in to with OAuth.
-        AuthRequiredError: It failed.
+        ConfigError: The server has no OAuth settings.
+        AuthRequiredError: Signing in failed.
     """
     settings = oauth_of(server)
     if settings is None or not isinstance(server, HttpServer | SseServer):
@@ -64,13 +64,13 @@ async def sign_in(
 
 
 async def finish_sign_in(provider: object, url: str, answer: str) -> None:
-    """Complete the login of a person whom a provider object has sent away.
+    """Complete a login after a provider object has redirected the user.
 
-    `answer` is the address to which the person came back, or the code in it. Whether it belongs
-    to the attempt that was begun (`state`) is for the caller to check.
+    `answer` is the redirect address, or the code in it. The caller must check that its `state`
+    belongs to the attempt.
 
     Raises:
-        AuthRequiredError: It failed.
+        AuthRequiredError: Signing in failed.
     """
     if not is_provider(provider):
         raise ConfigError(f"a {type(provider).__name__} is no OAuth provider object")
@@ -83,21 +83,21 @@ async def finish_sign_in(provider: object, url: str, answer: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedOut:
-    """What signing out came to; the login is gone from this machine in any case."""
+    """The result of signing out; the login is deleted from this machine in any case."""
 
     was_signed_in: bool = False
 
     revoked: bool = False
-    """Whether the authorization server ended the login too."""
+    """Whether the authorization server revoked the login too."""
 
     failure: str | None = None
-    """Why it did not, where it could have."""
+    """Why revoking failed."""
 
 
 async def sign_out(name: str, server: ServerConfig, wait_seconds: float = 5.0) -> SignedOut:
-    """Forget the login of a server, and have the authorization server end it if it can.
+    """Delete the login of a server, and revoke it at the authorization server if possible.
 
-    The authorization server has `wait_seconds` to answer; the login is gone from here before.
+    Revoking takes at most `wait_seconds`; the login is deleted before.
 
     Raises:
         ConfigError: The login cannot be removed.
@@ -124,7 +124,7 @@ async def sign_out(name: str, server: ServerConfig, wait_seconds: float = 5.0) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginStatus:
-    """How a login stands; it holds nothing secret."""
+    """The status of a login, without secrets."""
 
     server: str
     signed_in: bool
@@ -137,27 +137,18 @@ class LoginStatus:
     """Whether it is renewed without asking the user."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Describe it as plain data."""
-        return {
-            "server": self.server,
-            "signed_in": self.signed_in,
-            "user": self.user,
-            "grant": self.grant,
-            "issuer": self.issuer,
-            "scopes": list(self.scopes),
-            "expires_at": self.expires_at,
-            "renewable": self.renewable,
-        }
+        """Describe the status as plain data."""
+        return {**asdict(self), "scopes": list(self.scopes)}
 
 
 async def login_status(name: str, server: ServerConfig) -> LoginStatus | None:
-    """Look at the login of a server, without asking anybody; `None` where OAuth is not used."""
+    """Read the login of a server, without network access; `None` if OAuth is not used."""
     settings = oauth_of(server)
     if settings is None or not isinstance(server, HttpServer | SseServer):
         return None
     key = key_for(settings, server.url)
     login = await store_of(settings.store).load(key) or Login(key=key)
-    by_itself = settings.grant == "client_credentials"
+    unattended = settings.grant == "client_credentials"
     return LoginStatus(
         server=name,
         signed_in=login.access_token is not None,
@@ -166,12 +157,12 @@ async def login_status(name: str, server: ServerConfig) -> LoginStatus | None:
         issuer=login.issuer,
         scopes=tuple((login.scope or "").split()),
         expires_at=login.expires_at,
-        renewable=by_itself or login.refresh_token is not None,
+        renewable=unattended or login.refresh_token is not None,
     )
 
 
 def login_file(server: ServerConfig) -> Path | None:
-    """Return where the login of a server is kept, if in a file of its own."""
+    """Return the file of a server's login, if it is stored in one."""
     settings = oauth_of(server)
     if settings is None or not isinstance(server, HttpServer | SseServer):
         return None
@@ -194,10 +185,9 @@ async def _sign_in(
             return await auth.sign_in(challenge.with_scopes(scope), response.request)
         except SignInNeededError as needed:
             failed = needed
-    said = wire.redact.excerpt(failed.advice.text, 400)
     header = failed.challenge.header
     raise AuthRequiredError(
-        f"{wire.server}: {said}",
+        f"{wire.server}: {wire.redact.excerpt(failed.advice.text, 400)}",
         server=wire.server,
         challenge=None if header is None else wire.redact(header),
     ) from without_secrets(failed, wire.redact)

@@ -1,4 +1,4 @@
-"""Catching the redirect that ends a sign-in, on a port of this machine."""
+"""Receives the redirect that ends a sign-in, on a local port."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ _PAGE: Final = """\
 
 
 async def open_browser(address: str) -> None:
-    """Open the browser of this machine.
+    """Open the local browser.
 
     Raises:
-        OAuthFlowError: There is none.
+        OAuthFlowError: There is no browser.
     """
     if not await in_thread(webbrowser.open, address):
         raise OAuthFlowError("no browser can be opened here (plait auth login has --no-browser)")
 
 
 class Loopback:
-    """Waits on a port of this machine for the answer of one sign-in."""
+    """Waits on a local port for the redirect of one sign-in."""
 
     def __init__(self, redirect_uri: str, show: Show, wait_seconds: float) -> None:
         self.redirect_uri = redirect_uri
@@ -56,7 +56,7 @@ class Loopback:
         )
 
     async def show(self, address: str) -> None:
-        """Take the person to the authorization server, and expect the answer to this question."""
+        """Open the authorization address, and expect a redirect with its state."""
         self._state = state_in(address)
         await self._show(address)
 
@@ -70,14 +70,14 @@ class Loopback:
             async with asyncio.timeout(self._wait_seconds):
                 return await self._answer
         except TimeoutError:
-            raise OAuthFlowError(f"nobody signed in within {self._wait_seconds:g} s") from None
+            raise OAuthFlowError(f"no sign-in within {self._wait_seconds:g} s") from None
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request of a browser."""
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, ValueError):
             head = await reader.readuntil(b"\r\n\r\n")
             method, target, *_ = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
-            status, title, text = self._judge(method, target)
+            status, title, text = self._handle(method, target)
             body = _PAGE.format(title=escape(title), text=escape(text)).encode()
             writer.write(
                 f"HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\n"
@@ -90,8 +90,8 @@ class Loopback:
         with contextlib.suppress(ConnectionError):
             await writer.wait_closed()
 
-    def _judge(self, method: str, target: str) -> tuple[str, str, str]:
-        """Say what to answer; the first redirect with the right state is the answer."""
+    def _handle(self, method: str, target: str) -> tuple[str, str, str]:
+        """Choose the response; the first redirect with the right state is the result."""
         address = urlsplit(target)
         if method != "GET" or address.path != self._path:
             return "404 Not Found", "Nothing here", "This page only ends a sign-in."
@@ -143,7 +143,7 @@ async def listening(
 
 
 def port_is_free(port: int) -> bool:
-    """Say whether the port of an earlier registration can be used again."""
+    """Return whether a port can be bound."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,4 +1,4 @@
-"""Signing requests in with OAuth: renewed ahead of time, once for all who wait, never a hang."""
+"""Adds OAuth tokens to requests; renews them ahead of time, once for all waiting callers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from plait.errors import ConnectError
 logger = logging.getLogger("plait.client.transports.auth")
 
 _MOST_SENDS: Final = 4
-"""As found, with somebody else's new token, refreshed, and signed in anew."""
+"""With the stored token, one renewed elsewhere, a refreshed one, and after a new sign-in."""
 
 _EXCHANGE_SECONDS: Final = 15.0
 """One exchange with an authorization server."""
@@ -66,12 +66,12 @@ class OAuthAuth(httpx2.Auth):
         self._clock = clock
         self._send: Send | None = None
         self._ending: str | None = None
-        """Why there is no login any more."""
-        self._in_vain: Advice | None = None
-        """What came of asking a person; one session asks once, however often it knocks."""
+        """Why the login ended."""
+        self._failed_prompt: Advice | None = None
+        """The advice of a failed prompt; one session prompts the user once."""
 
     def attach(self, send: Callable[..., Awaitable[httpx2.Response]]) -> None:
-        """Take the client's own way to send, for what is said to the authorization server."""
+        """Use the client's `send` for requests to the authorization server."""
 
         async def send_plain(request: httpx2.Request) -> httpx2.Response:
             return await exchange(send, request)
@@ -81,10 +81,10 @@ class OAuthAuth(httpx2.Auth):
     async def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Send a request; after a refusal get other credentials, if there is a way.
+        """Send a request; after a refusal try other credentials.
 
         Raises:
-            SignInNeededError: There is none.
+            SignInNeededError: There are none.
             ConnectError: The authorization server cannot be reached.
         """
         login = await self._due_renewed(request)
@@ -99,7 +99,7 @@ class OAuthAuth(httpx2.Auth):
                 login = await self._other_login(challenge, login, request, tried)
 
     async def _due_renewed(self, request: httpx2.Request) -> Login:
-        """Return the login, renewed if it is about to end."""
+        """Return the login, renewed if it is about to expire."""
         login = await self._keychain.current()
         if not self._is_due(login):
             return login
@@ -110,7 +110,7 @@ class OAuthAuth(httpx2.Auth):
             try:
                 return await self._renew(login, request)
             except (SignInNeededError, ConnectError) as error:
-                # While it lasts, the old one does; after that the server says what it wants.
+                # Use the old login while it is valid; after that the server sends a challenge.
                 self._log("the login was not renewed", error, login)
                 return await self._keychain.current()
 
@@ -120,7 +120,7 @@ class OAuthAuth(httpx2.Auth):
     async def _other_login(
         self, challenge: Challenge, used: Login, request: httpx2.Request, tried: set[str]
     ) -> Login:
-        """Get credentials other than those that were refused."""
+        """Get other credentials than the refused ones."""
         async with self._keychain.queue():
             async with self._keychain.alone():
                 login = await self._keychain.reload()
@@ -145,16 +145,16 @@ class OAuthAuth(httpx2.Auth):
         return login
 
     async def _refresh(self, login: Login, request: httpx2.Request) -> Login:
-        """Trade the refresh token; one that is no longer good is forgotten."""
+        """Exchange the refresh token; delete one that is no longer valid."""
         refused: list[str] = []
 
-        async def send(asked: httpx2.Request) -> httpx2.Response:
-            response = await self._sender(asked)
+        async def send(sent: httpx2.Request) -> httpx2.Response:
+            response = await self._sender(sent)
             await response.aread()
             if response.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR or (
                 response.status_code == HTTPStatus.TOO_MANY_REQUESTS
             ):
-                raise _unreachable(asked, f"HTTP {response.status_code}")
+                raise _unreachable(sent, f"HTTP {response.status_code}")
             if not response.is_success:
                 refused.append(_error_in(response))
             return response
@@ -162,9 +162,9 @@ class OAuthAuth(httpx2.Auth):
         if login.authorization_server is None and login.client is not None:
             finding = Negotiation(self._settings, self._url, login, self._keychain.save)
             refusal = Challenge(status=HTTPStatus.UNAUTHORIZED).response(request)
-            login = await finding.discover(_sketch(request), refusal, self._sender)
+            login = await finding.discover(_bare_copy(request), refusal, self._sender)
         negotiation = Negotiation(self._settings, self._url, login, self._keychain.save)
-        await negotiation.refresh(_sketch(request), send)
+        await negotiation.refresh(_bare_copy(request), send)
         if refused:
             await self._keychain.drop(client=refused[0] == "invalid_client")
             self._ending = f"the login has ended or was revoked ({refused[0]})"
@@ -173,16 +173,16 @@ class OAuthAuth(httpx2.Auth):
         return await self._keychain.current()
 
     async def sign_in(self, challenge: Challenge, request: httpx2.Request) -> Login:
-        """Sign in whether or not there is a login; the old one stands until the new one is saved.
+        """Sign in even if there is a login; the old one is kept until the new one is saved.
 
         Raises:
-            SignInNeededError: It failed.
+            SignInNeededError: Signing in failed.
         """
         async with self._keychain.queue():
             return await self._authorize(challenge, request)
 
     async def _authorize(self, challenge: Challenge, request: httpx2.Request) -> Login:
-        """Sign in anew: a person does, or the program with its own credentials."""
+        """Sign in again, with a prompt or with client credentials."""
         login = await self._keychain.current()
         if self._settings.grant == "client_credentials":
             async with self._keychain.alone():
@@ -192,13 +192,13 @@ class OAuthAuth(httpx2.Auth):
             refused = "not signed in" if login.access_token is None else "the login is refused"
             advice = sign_in_advice(self._name, challenge, known, self._ending or refused)
             raise SignInNeededError(challenge, advice)
-        if self._in_vain is not None and not challenge.steps_up:
-            raise SignInNeededError(challenge, self._in_vain)
+        if self._failed_prompt is not None and not challenge.steps_up:
+            raise SignInNeededError(challenge, self._failed_prompt)
         try:
             async with self._ask(self._settings, login) as prompt:
                 return await self._negotiate(challenge, request, _usable(login, prompt), prompt)
         except SignInNeededError as failed:
-            self._in_vain = None if challenge.steps_up else failed.advice
+            self._failed_prompt = None if challenge.steps_up else failed.advice
             raise
 
     async def _negotiate(
@@ -208,15 +208,15 @@ class OAuthAuth(httpx2.Auth):
         login: Login,
         prompt: Prompt | None = None,
     ) -> Login:
-        sketch = _sketch(request)
+        bare = _bare_copy(request)
         wanted = challenge.with_scopes(self._settings.scope)
         negotiation = Negotiation(self._settings, self._url, login, self._keychain.save, prompt)
         try:
-            await negotiation.authorize(sketch, wanted.response(sketch), self._sender)
+            await negotiation.authorize(bare, wanted.response(bare), self._sender)
         except (OAuthFlowError, ValueError, OSError) as error:
-            said = one_line(str(error), 300) or type(error).__name__
+            reason = one_line(str(error), 300) or type(error).__name__
             advice = Advice(
-                text=f"signing in failed: {said}",
+                text=f"signing in failed: {reason}",
                 scopes=challenge.scopes,
                 address=error.address if isinstance(error, SentAwayError) else None,
             )
@@ -225,7 +225,7 @@ class OAuthAuth(httpx2.Auth):
         return await self._keychain.current()
 
     def _log(self, what: str, error: Exception, login: Login) -> None:
-        """Tell why there is no new login; a server may quote what it was sent."""
+        """Log why there is no new login, redacted: a server may quote secrets."""
         redact = Redactor([*login.secrets, *secrets_in_auth(self._settings)])
         logger.info("%s: %s: %s", self._name, what, redact.excerpt(str(error)))
 
@@ -247,13 +247,13 @@ async def exchange(
         raise _unreachable(request, one_line(str(error)) or type(error).__name__) from error
 
 
-def _unreachable(request: httpx2.Request, said: str) -> ConnectError:
+def _unreachable(request: httpx2.Request, reason: str) -> ConnectError:
     host = urlsplit(str(request.url)).netloc
-    return ConnectError(f"the authorization server at {host} cannot be used now: {said}")
+    return ConnectError(f"the authorization server at {host} cannot be used now: {reason}")
 
 
 def _error_in(response: httpx2.Response) -> str:
-    """Return the error code in an answer of a token endpoint."""
+    """Return the error code in a token endpoint's response."""
     try:
         match json.loads(response.content):
             case {"error": str() as code}:
@@ -270,8 +270,8 @@ def _sign(request: httpx2.Request, login: Login) -> None:
         request.headers["Authorization"] = f"Bearer {login.access_token}"
 
 
-def _sketch(request: httpx2.Request) -> httpx2.Request:
-    """Return a stand-in for a request, which the SDK may change as it likes."""
+def _bare_copy(request: httpx2.Request) -> httpx2.Request:
+    """Return a copy of a request without its body, which the SDK may change."""
     version = request.headers.get(_VERSION)
     return httpx2.Request(
         request.method, request.url, headers={_VERSION: version} if version else {}
@@ -279,7 +279,7 @@ def _sketch(request: httpx2.Request) -> httpx2.Request:
 
 
 def _usable(login: Login, prompt: Prompt) -> Login:
-    """Leave out a registration that names another address to come back to."""
+    """Return the login without a registration for another redirect address."""
     registered = (login.client or {}).get("redirect_uris")
     if not registered or prompt.redirect_uri in {str(uri) for uri in registered}:
         return login

@@ -1,4 +1,4 @@
-"""Looking at how a server is signed in to, without signing in."""
+"""Probes how a server authenticates, without signing in."""
 
 from __future__ import annotations
 
@@ -40,44 +40,44 @@ _PROBE = {
         "clientInfo": {"name": "plait", "version": "0"},
     },
 }
-"""A request that any server understands, to see what it asks for."""
+"""A request that every server understands."""
 
 _HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignInProbe:
-    """What a server and its authorization server say about signing in."""
+    """The sign-in requirements of a server and its authorization server."""
 
     asks: bool | None = None
-    """Whether the server wants credentials; `None` if it could not be asked."""
+    """Whether the server requires credentials; `None` if it could not be reached."""
 
     scopes: tuple[str, ...] = ()
-    """What it wants them to allow."""
+    """The scopes it requires."""
 
     resource: str | None = None
-    """What the server calls itself."""
+    """The server's own resource identifier."""
 
     authorization_servers: tuple[str, ...] = ()
-    """Those that the server names."""
+    """The authorization servers in its metadata."""
 
-    asked: str | None = None
-    """The one of them that answered."""
+    authorization_server: str | None = None
+    """The one of them that responded."""
 
     issuer: str | None = None
-    """What that one calls itself."""
+    """Its own issuer identifier."""
 
     pkce: bool = False
-    """Whether it says that it supports PKCE with S256."""
+    """Whether it declares PKCE with S256."""
 
     failure: str | None = None
-    """Why not all of this is known."""
+    """Why the probe is incomplete."""
 
 
 def probing(
     client: httpx2.AsyncClient, server: HttpServer | SseServer
 ) -> AbstractAsyncContextManager[httpx2.Response]:
-    """Ask a server for something, to see whether it wants credentials."""
+    """Send a request, to see whether the server requires credentials."""
     if isinstance(server, SseServer):
         return client.stream("GET", server.url, headers={"Accept": "text/event-stream"})
     return client.stream("POST", server.url, json=_PROBE, headers=_HEADERS)
@@ -86,7 +86,7 @@ def probing(
 async def probe_sign_in(
     name: str, server: HttpServer | SseServer, wait_seconds: float = 10.0
 ) -> SignInProbe:
-    """Ask a server without credentials what it wants, and then its authorization server."""
+    """Probe a server without credentials, then its authorization server."""
     wire = Wire(name, Redactor(secret_values(server)), lambda: None)
     seen = [SignInProbe()]
     try:
@@ -98,15 +98,15 @@ async def probe_sign_in(
     except TimeoutError:
         return replace(seen[-1], failure=f"no answer within {wait_seconds:g} s")
     except (PlaitError, httpx2.HTTPError, OSError, ValueError) as error:
-        said = wire.redact.excerpt(str(error)) or type(error).__name__
-        return replace(seen[-1], failure=said)
+        reason = wire.redact.excerpt(str(error)) or type(error).__name__
+        return replace(seen[-1], failure=reason)
     return seen[-1]
 
 
 async def _look(
     server: HttpServer | SseServer, client: httpx2.AsyncClient, seen: list[SignInProbe]
 ) -> None:
-    """Note what is found step by step, so that a failure loses nothing that is known."""
+    """Append results step by step, so that a failure keeps the earlier ones."""
     async with probing(client, server) as response:
         challenge = challenge_from(response)
     seen.append(SignInProbe(asks=challenge is not None))
@@ -136,7 +136,7 @@ async def _resource_metadata(
 async def _authorization_server(
     facts: SignInProbe, server: HttpServer | SseServer, send: Send
 ) -> SignInProbe:
-    """Ask the authorization servers in turn, the configured one first."""
+    """Query the authorization servers in turn, the configured one first."""
     wanted = server.auth.issuer if isinstance(server.auth, OAuth) else None
     named = sorted(
         facts.authorization_servers,
@@ -151,7 +151,9 @@ async def _authorization_server(
             continue
         if found is not None:
             methods = found.code_challenge_methods_supported or []
-            return replace(facts, asked=one, issuer=str(found.issuer), pkce="S256" in methods)
+            return replace(
+                facts, authorization_server=one, issuer=str(found.issuer), pkce="S256" in methods
+            )
         if one is not None:
             failure = f"{one} has no metadata that can be read"
     return replace(facts, failure=failure)

@@ -1,4 +1,4 @@
-"""Ways to ask a person to sign in: browser, own functions, or the terminal."""
+"""Prompts the user to sign in: in a browser, with callbacks, or in the terminal."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from plait.client.transports.auth.sdk import Prompt
 from plait.client.transports.auth.stores.login import Login
 
 OpenPrompt = Callable[[OAuth, Login], AbstractAsyncContextManager[Prompt]]
-"""Makes ready to ask: the address to return to must be known before anything is asked."""
+"""Prepares a prompt: its redirect address must be known before the sign-in starts."""
 
 
 def prompt_for(settings: OAuth) -> OpenPrompt | None:
-    """Return how to ask, or `None` when nobody can be asked."""
+    """Return the configured prompt, or `None` if the user cannot be prompted."""
     if not settings.may_ask:
         return None
     return prompt_with_callbacks if settings.on_callback is not None else prompt_in_browser
@@ -32,7 +32,7 @@ def prompt_for(settings: OAuth) -> OpenPrompt | None:
 
 @asynccontextmanager
 async def prompt_in_browser(settings: OAuth, login: Login) -> AsyncGenerator[Prompt]:
-    """Open a browser, or call `on_redirect`, and listen on this machine for the answer."""
+    """Open a browser, or call `on_redirect`, and listen on a local port for the redirect."""
     show = open_browser if settings.on_redirect is None else _awaited(settings.on_redirect)
     async with listening(
         settings.redirect_uri,
@@ -45,7 +45,7 @@ async def prompt_in_browser(settings: OAuth, login: Login) -> AsyncGenerator[Pro
 
 @asynccontextmanager
 async def prompt_with_callbacks(settings: OAuth, login: Login) -> AsyncGenerator[Prompt]:
-    """Let `on_redirect` and `on_callback` do everything."""
+    """Use the callbacks `on_redirect` and `on_callback`."""
     state: list[str | None] = [None]
     show = _awaited(cast("Callable[[str], Any]", settings.on_redirect))
     callback = cast("Callable[[], Any]", settings.on_callback)
@@ -57,8 +57,8 @@ async def prompt_with_callbacks(settings: OAuth, login: Login) -> AsyncGenerator
     async def wait_for_result() -> AuthorizationCodeResult:
         try:
             async with asyncio.timeout(settings.wait_seconds):
-                given = callback()
-                answer = await given if inspect.isawaitable(given) else given
+                result = callback()
+                answer = await result if inspect.isawaitable(result) else result
         except TimeoutError:
             raise OAuthFlowError(f"no answer within {settings.wait_seconds:g} s") from None
         return _read(answer, state[0])
@@ -67,7 +67,7 @@ async def prompt_with_callbacks(settings: OAuth, login: Login) -> AsyncGenerator
 
 
 def prompt_in_terminal(write: Callable[[str], None], read: Callable[[], str]) -> OpenPrompt:
-    """Make a way to ask where there is no browser: `write` shows the address, `read` the answer."""
+    """Create a prompt without a browser: `write` shows the address, `read` returns the result."""
 
     @asynccontextmanager
     async def ask(settings: OAuth, login: Login) -> AsyncGenerator[Prompt]:
@@ -91,29 +91,29 @@ def _read(answer: object, state: str | None) -> AuthorizationCodeResult:
             return answer
         case str():
             return result_from_text(answer, state)
-        case (str() as code, str() | None as given):
-            return AuthorizationCodeResult(code=code, state=given)
+        case (str() as code, str() | None as returned_state):
+            return AuthorizationCodeResult(code=code, state=returned_state)
         case _:
             raise OAuthFlowError(f"on_callback returned a {type(answer).__name__}, not an address")
 
 
 def _awaited(function: Callable[[str], Any]) -> Callable[[str], Any]:
     async def call(address: str) -> None:
-        made = function(address)
-        if inspect.isawaitable(made):
-            await made
+        result = function(address)
+        if inspect.isawaitable(result):
+            await result
 
     return call
 
 
 def _uri_for(settings: OAuth, login: Login) -> str:
-    """Return an address to come back to, at which nobody need listen."""
+    """Return a redirect address on which nothing needs to listen."""
     port = _port_for(settings, login) or 8765
     return settings.redirect_uri or f"http://127.0.0.1:{port}/callback"
 
 
 def _port_for(settings: OAuth, login: Login) -> int:
-    """Return the port to use: as configured, else as registered if that is still free."""
+    """Return the configured port, else the registered one if it is free, else 0."""
     if settings.redirect_port is not None:
         return settings.redirect_port
     registered = registered_port(login)
@@ -121,7 +121,7 @@ def _port_for(settings: OAuth, login: Login) -> int:
 
 
 def registered_port(login: Login) -> int | None:
-    """Return the port that the registration of the client names."""
+    """Return the port in the client's registration."""
     uris: list[object] = (login.client or {}).get("redirect_uris") or []
     try:
         return urlsplit(str(uris[0])).port if uris else None

@@ -1,4 +1,4 @@
-"""OAuth provider objects as other MCP clients know them: they keep the tokens and ask the user.
+"""OAuth provider objects of other MCP clients, which keep the tokens and prompt the user.
 
 Such an object has `redirect_url`, `client_metadata`, `client_information()`, `tokens()`,
 `save_tokens()`, `redirect_to_authorization()`, `save_code_verifier()` and `code_verifier()`, in
@@ -33,21 +33,21 @@ from plait.client.transports.auth.stores.memory import MemoryTokenStore
 
 
 def is_provider(value: object) -> bool:
-    """Say whether an object keeps tokens as such a provider does."""
+    """Return whether an object has the methods of such a provider."""
     return callable(_found(value, "tokens")) and callable(_found(value, "save_tokens"))
 
 
 def auth_from_provider(
     provider: object, name: str, url: str, on_secrets: Callable[[Iterable[str]], None]
 ) -> OAuthAuth:
-    """Make the auth object that asks a provider."""
+    """Create the auth object of a provider."""
     key = LoginKey(resource=resource_url_from_server_url(url))
     keychain = Keychain(key, _store_for(provider), on_secrets)
     return ProviderAuth(provider, name, url, keychain)
 
 
 class ProviderAuth(OAuthAuth):
-    """Signs in with what a provider object keeps."""
+    """Signs in with the tokens of a provider object."""
 
     def __init__(self, provider: object, name: str, url: str, keychain: Keychain) -> None:
         self._provider = provider
@@ -55,16 +55,16 @@ class ProviderAuth(OAuthAuth):
         self._answer: str | None = None
 
     def expect(self, answer: str) -> None:
-        """Take the answer of a person who was sent away earlier, perhaps by another process."""
+        """Use the result of an earlier redirect, perhaps by another process."""
         self._answer = answer
 
     @asynccontextmanager
     async def _asking(self, settings: OAuth, login: Login) -> AsyncGenerator[Prompt]:
         del login
-        asked: list[str | None] = [None]
+        state: list[str | None] = [None]
 
         async def show(address: str) -> None:
-            asked[0] = state_in(address)
+            state[0] = state_in(address)
             if self._answer is None:
                 sent = await self._send_away(address)
                 raise SentAwayError(
@@ -74,32 +74,32 @@ class ProviderAuth(OAuthAuth):
                 )
 
         async def wait_for_result() -> AuthorizationCodeResult:
-            # Which attempt the answer belongs to is known to whoever received it.
-            given = self._answer or ""
-            answer = result_from_text(given, state_in(given))
-            return AuthorizationCodeResult(code=answer.code, state=asked[0], iss=answer.iss)
+            # The caller has checked which attempt the answer belongs to.
+            text = self._answer or ""
+            answer = result_from_text(text, state_in(text))
+            return AuthorizationCodeResult(code=answer.code, state=state[0], iss=answer.iss)
 
         yield Prompt(settings.redirect_uri or "http://127.0.0.1/", show, wait_for_result)
 
     async def _send_away(self, address: str) -> str:
-        """Send the person off with a verifier that outlives this process; return the address."""
+        """Redirect the user with a verifier that the provider stores; return the address."""
         verifier = secrets.token_urlsafe(64)
-        await _ask(self._provider, "save_code_verifier", verifier)
+        await _call(self._provider, "save_code_verifier", verifier)
         digest = hashlib.sha256(verifier.encode()).digest()
         changes = {"code_challenge": base64.urlsafe_b64encode(digest).decode().rstrip("=")}
         if callable(_found(self._provider, "state")):
-            changes["state"] = str(await _ask(self._provider, "state"))
+            changes["state"] = str(await _call(self._provider, "state"))
         parts = urlsplit(address)
         query = {**dict(parse_qsl(parts.query)), **changes}
         sent = urlunsplit(parts._replace(query=urlencode(query)))
-        await _ask(self._provider, "redirect_to_authorization", sent)
+        await _call(self._provider, "redirect_to_authorization", sent)
         return sent
 
     async def _sender(self, request: httpx2.Request) -> httpx2.Response:
-        """Put the verifier that the provider kept in place of the SDK's own."""
+        """Use the verifier that the provider stored instead of the SDK's own."""
         form = dict(parse_qsl(request.content.decode())) if request.method == "POST" else {}
         if form.get("grant_type") == "authorization_code":
-            form["code_verifier"] = str(await _ask(self._provider, "code_verifier"))
+            form["code_verifier"] = str(await _call(self._provider, "code_verifier"))
             headers = {
                 name: value
                 for name, value in request.headers.items()
@@ -110,7 +110,7 @@ class ProviderAuth(OAuthAuth):
 
 
 def settings_from(provider: object) -> OAuth:
-    """Read what the provider says about the client."""
+    """Read the client settings of a provider."""
     metadata = _plain(_value(provider, "client_metadata"))
     uris: list[object] = metadata.get("redirect_uris") or []
     redirect: object = _value(provider, "redirect_url") or (uris[0] if uris else None)
@@ -124,16 +124,16 @@ def settings_from(provider: object) -> OAuth:
 
 
 class ProviderStore:
-    """Keeps a login in a provider object, and in memory what such objects do not keep."""
+    """Keeps a login in a provider object, and the rest in memory."""
 
     def __init__(self, provider: object) -> None:
         self._provider = provider
         self._memory = MemoryTokenStore()
 
     async def load(self, key: LoginKey) -> Login | None:
-        """Ask the provider for its tokens and its client."""
-        tokens = _plain(await _ask(self._provider, "tokens"))
-        client = _plain(await _ask(self._provider, "client_information"))
+        """Read tokens and client from the provider."""
+        tokens = _plain(await _call(self._provider, "tokens"))
+        client = _plain(await _call(self._provider, "client_information"))
         known = await self._memory.load(key) or Login(key=key)
         same = known.access_token == tokens.get("access_token")
         return Login(
@@ -149,12 +149,12 @@ class ProviderStore:
         )
 
     async def save(self, login: Login) -> None:
-        """Hand the provider what it keeps."""
+        """Save tokens and client in the provider."""
         await self._memory.save(login)
         if login.client is not None:
-            await _ask(self._provider, "save_client_information", dict(login.client))
+            await _call(self._provider, "save_client_information", dict(login.client))
         if login.access_token is None:
-            await _ask(self._provider, "invalidate_credentials", "tokens")
+            await _call(self._provider, "invalidate_credentials", "tokens")
             return
         tokens = {
             "access_token": login.access_token,
@@ -165,20 +165,20 @@ class ProviderStore:
             "expires_at": login.expires_at,
         }
         known = {name: value for name, value in tokens.items() if value is not None}
-        await _ask(self._provider, "save_tokens", known)
+        await _call(self._provider, "save_tokens", known)
 
     async def forget(self, key: LoginKey) -> None:
-        """Tell the provider that its credentials are of no more use."""
+        """Invalidate the provider's credentials."""
         await self._memory.forget(key)
-        await _ask(self._provider, "invalidate_credentials", "all")
+        await _call(self._provider, "invalidate_credentials", "all")
 
     def locked(self, key: LoginKey) -> AbstractAsyncContextManager[None]:
-        """Wait for whoever renews the login in another thread."""
+        """Keep other threads from renewing the login meanwhile."""
         return self._memory.locked(key)
 
 
 _stores: WeakValueDictionary[int, ProviderStore] = WeakValueDictionary()
-"""The store of each provider object that is in use, so that its sessions share one lock."""
+"""The store of each provider object in use, so that its sessions share one lock."""
 
 
 def _store_for(provider: object) -> ProviderStore:
@@ -192,26 +192,26 @@ def _found(value: object, name: str) -> Any:
 
 
 def _value(provider: object, name: str) -> Any:
-    """Return an attribute, which may be written as a method without arguments."""
+    """Return an attribute, or the result of a method without arguments."""
     found = _found(provider, name)
     return found() if callable(found) else found
 
 
-async def _ask(provider: object, name: str, *values: object) -> Any:
-    """Call a method of the provider; one it does not have answers nothing."""
+async def _call(provider: object, name: str, *values: object) -> Any:
+    """Call a method of the provider; a missing one returns `None`."""
     method = _found(provider, name)
     if not callable(method):
         return None
-    made = method(*values)
-    return await made if inspect.isawaitable(made) else made
+    result = method(*values)
+    return await result if inspect.isawaitable(result) else result
 
 
 def _plain(value: object) -> dict[str, Any]:
-    """Return an object, a model or nothing as plain data."""
+    """Return a mapping, a model or `None` as a dict."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", exclude_none=True)
     return dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else {}
 
 
 def _unused(*_: object) -> None:
-    """Stand where settings want to know whether a person can be asked."""
+    """Placeholder callback: marks that the user can be prompted."""

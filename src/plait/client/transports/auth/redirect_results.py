@@ -1,4 +1,4 @@
-"""What came back from the authorization server's page: a redirect, a pasted address, a code."""
+"""Parses the result of an authorization: a redirect, a pasted address, or a code."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def result_from_query(query: str) -> AuthorizationCodeResult:
     """Read the query of a redirect.
 
     Raises:
-        OAuthFlowError: The person or the authorization server said no.
+        OAuthFlowError: The user or the authorization server refused.
     """
     values = _values(query)
     if error := values.get("error"):
-        said = values.get("error_description")
-        raise OAuthFlowError(f"signing in was refused: {error}{f' ({said})' if said else ''}")
+        details = values.get("error_description")
+        raise OAuthFlowError(f"signing in was refused: {error}{f' ({details})' if details else ''}")
     code = values.get("code")
     if not code:
         raise OAuthFlowError("the answer holds no code")
@@ -31,12 +31,12 @@ def result_from_query(query: str) -> AuthorizationCodeResult:
 
 
 def result_from_text(text: str, state: str | None) -> AuthorizationCodeResult:
-    """Read what a person or a program hands over: the whole address, its query, or the code.
+    """Parse the whole redirect address, its query, or the code alone.
 
-    A bare code has no state to compare, so the `state` that was sent is taken to be its own.
+    A bare code has no state to compare, so the expected `state` is used.
 
     Raises:
-        OAuthFlowError: It is an answer to another question, or no answer.
+        OAuthFlowError: It belongs to another attempt, or cannot be parsed.
     """
     text = text.strip()
     if "://" in text or "code=" in text or "error=" in text:
@@ -50,9 +50,9 @@ def result_from_text(text: str, state: str | None) -> AuthorizationCodeResult:
     return AuthorizationCodeResult(code=text, state=state)
 
 
-def is_same_state(given: str | None, expected: str | None) -> bool:
-    """Compare two states without telling, by the time it takes, how alike they are."""
-    return secrets.compare_digest((given or "").encode(), (expected or "").encode())
+def is_same_state(actual: str | None, expected: str | None) -> bool:
+    """Compare two states in constant time."""
+    return secrets.compare_digest((actual or "").encode(), (expected or "").encode())
 
 
 def _values(query: str) -> dict[str, str]:

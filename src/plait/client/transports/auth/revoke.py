@@ -1,4 +1,4 @@
-"""Telling an authorization server that tokens are of no more use."""
+"""Revokes tokens at the authorization server."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Hint = Literal["refresh_token", "access_token"]
 
 
 class RevocationError(Exception):
-    """The authorization server did not take a token back; says why, without the token."""
+    """The authorization server did not revoke a token; the text has no secrets."""
 
 
 async def revoke(settings: OAuth, url: str, login: Login, send: Send, wait_seconds: float) -> bool:
-    """Revoke the tokens of a login; says whether the authorization server knows how.
+    """Revoke the tokens of a login; returns whether the authorization server supports it.
 
-    The refresh token goes first: with it, most servers end everything that came of it.
+    The refresh token goes first: most servers revoke its access tokens with it.
     https://www.rfc-editor.org/rfc/rfc7009#section-2
 
     Raises:
@@ -63,7 +63,7 @@ async def _bounded(endpoint: str, seconds: float) -> AsyncGenerator[None]:
 
 
 def _check(response: httpx2.Response, hint: Hint) -> None:
-    """Accept what the protocol allows: a server need not take access tokens back."""
+    """Raise unless revoked; servers need not support revoking access tokens."""
     if response.is_success:
         return
     try:
@@ -72,9 +72,9 @@ def _check(response: httpx2.Response, hint: Hint) -> None:
         code = None
     if code == "unsupported_token_type" and hint == "access_token":
         return
-    said = one_line(code, 60) if isinstance(code, str) else f"HTTP {response.status_code}"
-    raise RevocationError(f"the authorization server refused: {said}")
+    reason = one_line(code, 60) if isinstance(code, str) else f"HTTP {response.status_code}"
+    raise RevocationError(f"the authorization server refused: {reason}")
 
 
 async def _keep_nothing(_: Login) -> None:
-    """Stand where a negotiation would keep what it learned."""
+    """Discard what a negotiation would save."""

@@ -1,8 +1,7 @@
-"""The MCP SDK's OAuth flow, run by hand: it decides what to ask, and we send it.
+"""Drives the MCP SDK's OAuth flow step by step, sending its requests.
 
-The SDK holds one lock during every request, forgets when tokens end, and opens the flow for a
-person whenever it gets a 401. So each of its flows is run once, for one purpose, and thrown away;
-what it learned is kept in a `Login`.
+The SDK holds one lock during every request, forgets when tokens expire, and prompts the user after
+every 401. So each flow is run once, for one purpose; its result is kept in a `Login`.
 """
 
 from __future__ import annotations
@@ -53,17 +52,17 @@ _JWT_BEARER = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Who signs in: where the browser returns to, and how they are asked and heard."""
+    """How the user signs in: the redirect address, and how to open it and wait for the result."""
 
     redirect_uri: str
     show: Callable[[str], Awaitable[None]]
-    """Takes them to an address."""
+    """Opens the authorization address."""
     wait_for_result: Callable[[], Awaitable[AuthorizationCodeResult]]
-    """Waits for what came back."""
+    """Waits for the redirect."""
 
 
 class SentAwayError(OAuthFlowError):
-    """A person was sent to sign in, and their answer comes by another way."""
+    """The user was redirected to sign in, and the result arrives another way."""
 
     def __init__(self, message: str, address: str) -> None:
         super().__init__(message)
@@ -77,7 +76,7 @@ class Negotiation:
         self, settings: OAuth, url: str, login: Login, save: Save, prompt: Prompt | None = None
     ) -> None:
         self.login = login
-        """What is known by now; every change of it has been saved."""
+        """The current login; every change has been saved."""
         self._settings = settings
         self._url = url
         self._save = save
@@ -87,10 +86,10 @@ class Negotiation:
     async def authorize(
         self, request: httpx2.Request, refusal: httpx2.Response, send: Send
     ) -> None:
-        """Get a new login, given the answer with which the server refused a request.
+        """Get a new login after the response with which the server refused a request.
 
-        After a 401 the SDK finds out anew which authorization server there is; after a 403 it
-        uses the one that is known.
+        After a 401 the SDK discovers the authorization server again; after a 403 it uses the
+        known one.
 
         Raises:
             OAuthFlowError: The authorization server, or the user, refused.
@@ -100,14 +99,14 @@ class Negotiation:
         await self._run(request, refusal, send)
 
     async def refresh(self, request: httpx2.Request, send: Send) -> None:
-        """Trade the refresh token for new tokens; `send` may raise to leave things as they are."""
+        """Exchange the refresh token for new tokens; if `send` raises, nothing changes."""
         self._recall()
-        # The SDK refreshes tokens that it believes to have ended.
+        # The SDK refreshes tokens that it believes to be expired.
         self._provider.context.token_expiry_time = 1.0
         await self._run(request, None, send)
 
     async def signed_post(self, address: str, form: dict[str, str]) -> httpx2.Request:
-        """Make a request of the client to its authorization server, with its credentials."""
+        """Build a request to the authorization server, with the client's credentials."""
         context = self._provider.context
         client = context.client_info = await self.get_client_info()
         if client is not None and client.client_id:
@@ -122,13 +121,13 @@ class Negotiation:
     async def discover(
         self, request: httpx2.Request, refusal: httpx2.Response, send: Send
     ) -> Login:
-        """Find out which authorization server there is, and return the login with it.
+        """Discover the authorization server, and return the login with its metadata.
 
-        The flow is left where it would send a person away.
+        The flow is stopped where it would prompt the user.
         """
         self._provider.context.redirect_handler = _stop
         self._provider.context.callback_handler = _never
-        with contextlib.suppress(_FoundError):
+        with contextlib.suppress(_DiscoveredError):
             await self._run(request, refusal, send)
         context = self._provider.context
         return replace(
@@ -138,15 +137,15 @@ class Negotiation:
         )
 
     def _recall(self) -> None:
-        """Tell the SDK what an earlier discovery found."""
+        """Give the SDK the result of an earlier discovery."""
         context, login = self._provider.context, self.login
         context.oauth_metadata = _model(OAuthMetadata, login.authorization_server)
-        found = _model(ProtectedResourceMetadata, login.protected_resource)
-        context.protected_resource_metadata = found
-        context.auth_server_url = login.issuer if found is not None else None
+        resource = _model(ProtectedResourceMetadata, login.protected_resource)
+        context.protected_resource_metadata = resource
+        context.auth_server_url = login.issuer if resource is not None else None
 
     def _check_issuer(self) -> None:
-        """Stop before anything is sent to another authorization server than the configured one."""
+        """Refuse any other authorization server than the configured one."""
         context, wanted = self._provider.context, self._settings.issuer
         metadata = context.oauth_metadata
         named = context.auth_server_url or (metadata and str(metadata.issuer))
@@ -156,33 +155,33 @@ class Negotiation:
     async def _run(
         self, request: httpx2.Request, refusal: httpx2.Response | None, send: Send
     ) -> None:
-        """Step through the flow; it ends where it would send the request with a new token."""
+        """Step through the flow, up to where it would send the request with a new token."""
         flow = self._provider.async_auth_flow(request)
         try:
             with _quiet_sdk():
-                asked = await anext(flow)
+                pending = await anext(flow)
             while True:
-                if asked is not request:
-                    answer = await self._best_first(await send(asked), send)
+                if pending is not request:
+                    answer = await self._best_first(await send(pending), send)
                 elif refusal is not None:
                     answer, refusal = refusal, None
                 else:
                     return
                 with _quiet_sdk():
-                    asked = await flow.asend(answer)
+                    pending = await flow.asend(answer)
                 self._check_issuer()
         finally:
             await flow.aclose()
 
     async def _best_first(self, answer: httpx2.Response, send: Send) -> httpx2.Response:
-        """Have the SDK, which takes the first authorization server, take the best one."""
+        """Put the best authorization server first, since the SDK uses the first."""
         registered: object = (self.login.client or {}).get("issuer")
         known = (self._settings.issuer, self.login.issuer, registered)
         wanted = [issuer for issuer in known if isinstance(issuer, str)]
         return await best_server_first(answer, self._url, wanted, send)
 
     async def get_tokens(self) -> OAuthToken | None:
-        """Give the SDK the tokens there are."""
+        """Give the SDK the current tokens."""
         if self.login.access_token is None:
             return None
         return OAuthToken(
@@ -192,7 +191,7 @@ class Negotiation:
         )
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Keep new tokens with the moment at which they end, before anything uses them."""
+        """Save new tokens with their expiry, before they are used."""
         context = self._provider.context
         lifetime = None if tokens.expires_in is None else float(tokens.expires_in)
         await self._keep(
@@ -209,7 +208,7 @@ class Negotiation:
         )
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """Give the SDK the client: the configured one, else the one that was registered."""
+        """Give the SDK the configured client, else the registered one."""
         settings = self._settings
         if settings.client_id is None:
             return _model(OAuthClientInformationFull, self.login.client)
@@ -224,7 +223,7 @@ class Negotiation:
         )
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Keep a registration; tokens of another client are of no use to it."""
+        """Save a registration, without the tokens of the previous client."""
         await self._keep(
             Login(
                 key=self.login.key,
@@ -244,7 +243,7 @@ class Negotiation:
             return self._make_prompt_provider()
         client_id = settings.client_id or ""
         with warnings.catch_warnings():
-            # Without an issuer the server names it, as for everybody who signs in by hand.
+            # Without an issuer the server names it, as for interactive sign-in.
             warnings.simplefilter("ignore", MCPDeprecationWarning)
             if settings.client_secret is not None:
                 post = settings.token_endpoint_auth_method == "client_secret_post"  # noqa: S105
@@ -289,23 +288,23 @@ class Negotiation:
         )
 
     async def _assertion(self, audience: str) -> str:
-        """Sign a statement that this is the client, for one authorization server.
+        """Sign a client assertion for one authorization server.
 
         https://www.rfc-editor.org/rfc/rfc7523#section-2.2
         """
         return await in_thread(_signed, self._settings, audience)
 
 
-class _FoundError(OAuthFlowError):
-    """Discovery is done; nothing more is wanted."""
+class _DiscoveredError(OAuthFlowError):
+    """Discovery is done; stops the flow."""
 
 
 async def _stop(_: str) -> None:
-    raise _FoundError
+    raise _DiscoveredError
 
 
 async def _never() -> AuthorizationCodeResult:
-    raise _FoundError
+    raise _DiscoveredError
 
 
 def _signed(settings: OAuth, audience: str) -> str:
@@ -330,7 +329,7 @@ def _plain(model: BaseModel | None) -> dict[str, Any] | None:
 
 
 def _model(kind: type[Any], data: object) -> Any:
-    """Read a model that was kept as plain data; what no longer fits counts as not there."""
+    """Parse stored data as a model; invalid data counts as missing."""
     if data is None:
         return None
     try:
@@ -343,7 +342,7 @@ _within: ContextVar[bool] = ContextVar("plait_oauth", default=False)
 
 
 def _is_foreign(record: logging.LogRecord) -> bool:  # noqa: ARG001  # the signature of a filter
-    """Let only flows that others run reach the SDK's log: ours are reported, without secrets."""
+    """Drop the SDK's log records of our flows, which are reported without secrets elsewhere."""
     return not _within.get()
 
 

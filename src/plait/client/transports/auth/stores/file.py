@@ -1,4 +1,4 @@
-"""Logins in files that only their owner can read."""
+"""Stores logins in files that only their owner can read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ logger = logging.getLogger("plait.client.transports.auth")
 
 
 def token_folder(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the folder for logins: `$PLAIT_TOKEN_DIR`, or one among the user's data."""
+    """Return the folder for logins: `$PLAIT_TOKEN_DIR`, or one in the user's data folder."""
     known = os.environ if environ is None else environ
     if named := known.get("PLAIT_TOKEN_DIR"):
         return Path(named).expanduser()
@@ -33,7 +33,7 @@ def token_folder(environ: Mapping[str, str] | None = None) -> Path:
 
 
 class FileTokenStore:
-    """Keeps each login in a file of its own, which is replaced in one step."""
+    """Keeps each login in its own file, which is replaced atomically."""
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
         self.folder = token_folder() if folder is None else Path(folder)
@@ -42,11 +42,11 @@ class FileTokenStore:
         return f"FileTokenStore({str(self.folder)!r})"
 
     async def load(self, key: LoginKey) -> Login | None:
-        """Return the login of this key; a file that cannot be understood is set aside."""
+        """Return the login of this key; a file that cannot be read as a login is renamed."""
         return await in_thread(self._load, key)
 
     async def save(self, login: Login) -> None:
-        """Keep a login.
+        """Save a login.
 
         Raises:
             ConfigError: It cannot be written; the file before is still there.
@@ -59,11 +59,11 @@ class FileTokenStore:
             ) from error
 
     async def forget(self, key: LoginKey) -> None:
-        """Drop a login."""
+        """Delete a login."""
         await in_thread(self.path_of(key).unlink, missing_ok=True)
 
     def locked(self, key: LoginKey) -> AbstractAsyncContextManager[None]:
-        """Wait for whoever renews the login, in whatever process."""
+        """Keep other processes from renewing the login meanwhile."""
         return lock_file(self.folder / f"{key.digest}.lock")
 
     def path_of(self, key: LoginKey) -> Path:

@@ -1,4 +1,4 @@
-"""Logins in the keyring of the operating system."""
+"""Stores logins in the keyring of the operating system."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ logger = logging.getLogger("plait.client.transports.auth")
 
 
 class KeyringTokenStore:
-    """Keeps logins where the system keeps passwords; needs `plait[keyring]`."""
+    """Keeps logins in the system's keyring; needs `plait[keyring]`."""
 
     def __init__(self, service: str = "plait") -> None:
         self.service = service
@@ -30,7 +30,7 @@ class KeyringTokenStore:
         return f"KeyringTokenStore({self.service!r})"
 
     async def load(self, key: LoginKey) -> Login | None:
-        """Return the login of this key; an entry that cannot be understood counts as none.
+        """Return the login of this key; an unreadable entry counts as none.
 
         Raises:
             ConfigError: There is no keyring.
@@ -45,7 +45,7 @@ class KeyringTokenStore:
             return None
 
     async def save(self, login: Login) -> None:
-        """Keep a login.
+        """Save a login.
 
         Raises:
             ConfigError: There is no keyring, or it refuses.
@@ -53,12 +53,12 @@ class KeyringTokenStore:
         await self._do("set_password", login.key.digest, text_from_login(login))
 
     async def forget(self, key: LoginKey) -> None:
-        """Drop a login."""
+        """Delete a login."""
         if await self._do("get_password", key.digest) is not None:
             await self._do("delete_password", key.digest)
 
     def locked(self, key: LoginKey) -> AbstractAsyncContextManager[None]:
-        """Wait for whoever renews the login; a keyring has no locks, so a file is used."""
+        """Keep other processes from renewing the login; a file, since keyrings have no locks."""
         return lock_file(token_folder() / f"{key.digest}.lock")
 
     async def _do(self, action: str, *values: str) -> object:
@@ -74,11 +74,11 @@ class KeyringTokenStore:
 
 
 class _KeyringRefusedError(Exception):
-    """The keyring is there and does not work."""
+    """The keyring is installed but does not work."""
 
 
 def _ask_keyring(action: str, *values: str) -> object:
-    """Call the keyring package, which not everybody has installed."""
+    """Call the keyring package, an optional dependency."""
     import keyring  # noqa: PLC0415
     from keyring.errors import KeyringError  # noqa: PLC0415
 
@@ -86,6 +86,6 @@ def _ask_keyring(action: str, *values: str) -> object:
     try:
         return getattr(module, action)(*values)
     except KeyringError as error:
-        # Not its text: some backends quote what they were given.
-        said = " ".join(str(error).split())[:100] if action == "get_password" else ""
-        raise _KeyringRefusedError(said or type(error).__name__) from error
+        # Not its text: some backends quote the value.
+        reason = " ".join(str(error).split())[:100] if action == "get_password" else ""
+        raise _KeyringRefusedError(reason or type(error).__name__) from error

@@ -1,4 +1,4 @@
-"""A login as it is kept: who it is for, what was granted, and until when."""
+"""A stored login, its key, and the interface of token stores."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, Protocol, cast, runtime_checkable
 
 _AHEAD_SECONDS: Final = 60.0
-"""Renewing this long before the end leaves time for a call that has just begun."""
+"""Tokens are renewed this long before they expire, so that a call under way can finish."""
 
 _AHEAD_SHARE: Final = 0.25
-"""Of a short-lived token, only its last quarter is spent on renewing it."""
+"""A short-lived token is renewed in the last quarter of its lifetime."""
 
 _FORMAT: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginKey:
-    """What a login belongs to; two logins that differ in any of it are never mixed up."""
+    """Identifies a login; logins that differ in any field are kept apart."""
 
     resource: str
     """The server's address."""
@@ -38,14 +38,14 @@ class LoginKey:
 
     @property
     def digest(self) -> str:
-        """A name for it that tells nothing."""
+        """A hash of the key, as a file name."""
         parts = (self.resource, self.grant, self.issuer, self.client, self.user)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """What one sign-in left behind; nothing secret is shown."""
+    """The tokens and metadata of one sign-in; `repr` shows no secrets."""
 
     key: LoginKey
 
@@ -56,16 +56,16 @@ class Login:
     scope: str | None = None
 
     expires_at: float | None = None
-    """When the access token ends, in seconds since 1970; `None` if nobody said."""
+    """When the access token ends, in seconds since 1970; `None` if unknown."""
 
     lifetime_seconds: float | None = None
     """How long the access token was good for when it was new."""
 
     client: Mapping[str, Any] | None = field(default=None, repr=False)
-    """The registered client, as the protocol writes it."""
+    """The registered client, as OAuth JSON."""
 
     authorization_server: Mapping[str, Any] | None = field(default=None, repr=False)
-    """The metadata of the authorization server, so that renewing needs no discovery."""
+    """The authorization server's metadata, so that renewing needs no discovery."""
 
     protected_resource: Mapping[str, Any] | None = field(default=None, repr=False)
 
@@ -77,45 +77,45 @@ class Login:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must never be shown."""
+        """The values that must never be shown."""
         client_secret = (self.client or {}).get("client_secret")
         found = (self.access_token, self.refresh_token, client_secret)
         return tuple(value for value in found if isinstance(value, str))
 
     def is_due(self, now: float) -> bool:
-        """Say whether the access token has ended or is about to."""
+        """Return whether the access token has expired or is about to."""
         if self.expires_at is None:
             return False
         lifetime = math.inf if self.lifetime_seconds is None else self.lifetime_seconds
         return now >= self.expires_at - min(_AHEAD_SECONDS, _AHEAD_SHARE * lifetime)
 
     def is_over(self, now: float) -> bool:
-        """Say whether the access token has ended."""
+        """Return whether the access token has expired."""
         return self.expires_at is not None and now >= self.expires_at
 
 
 @runtime_checkable
 class TokenStore(Protocol):
-    """Keeps logins; it is used from several loops, threads and processes at once."""
+    """Stores logins; used from several loops, threads and processes at once."""
 
     async def load(self, key: LoginKey) -> Login | None:
         """Return the login of this key, if there is one."""
         ...
 
     async def save(self, login: Login) -> None:
-        """Keep a login in place of the one before.
+        """Save a login, replacing the previous one.
 
         Raises:
-            PlaitError: It cannot be kept; the one before is still there.
+            PlaitError: It cannot be saved; the previous one is still there.
         """
         ...
 
     async def forget(self, key: LoginKey) -> None:
-        """Drop the login of this key, if there is one."""
+        """Delete the login of this key, if there is one."""
         ...
 
     def locked(self, key: LoginKey) -> AbstractAsyncContextManager[None]:
-        """Keep everybody else from renewing the same login while the context is open."""
+        """Keep others from renewing the same login while the context is open."""
         ...
 
 

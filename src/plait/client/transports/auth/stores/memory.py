@@ -1,4 +1,4 @@
-"""Logins that end with the process."""
+"""Keeps logins in memory, until the process ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from plait.client.transports.auth.stores.login import Login, LoginKey
 
 
 class MemoryTokenStore:
-    """Keeps logins for as long as the process lives, for all of its loops and threads."""
+    """Keeps logins until the process ends, for all its loops and threads."""
 
     def __init__(self) -> None:
         self._logins: dict[LoginKey, Login] = {}
@@ -23,16 +23,16 @@ class MemoryTokenStore:
         return self._logins.get(key)
 
     async def save(self, login: Login) -> None:
-        """Keep a login."""
+        """Save a login."""
         self._logins[login.key] = login
 
     async def forget(self, key: LoginKey) -> None:
-        """Drop a login."""
+        """Delete a login."""
         self._logins.pop(key, None)
 
     @asynccontextmanager
     async def locked(self, key: LoginKey) -> AsyncGenerator[None]:
-        """Wait for whoever renews the login in another loop."""
+        """Keep other loops from renewing the login meanwhile."""
         lock = self._locks[key]
         await wait_for_lock(lambda: lock.acquire(blocking=False), "another thread renews the login")
         try:

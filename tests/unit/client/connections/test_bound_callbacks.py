@@ -110,7 +110,7 @@ async def test_what_a_callback_sets_does_not_reach_the_next(bridge: LoopBridge) 
     assert seen == ["nobody", "nobody"]
 
 
-async def test_a_callback_that_fails_is_logged_and_harmless(
+async def test_a_callback_that_fails_is_only_logged(
     bridge: LoopBridge, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(value: str) -> None:
