@@ -1,4 +1,4 @@
-"""The tools of a run: what a model can ask for, and what it gets to read."""
+"""The tools of a run, and their results for the model."""
 
 from __future__ import annotations
 
@@ -21,46 +21,46 @@ _CLAUDE_IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTool:
-    """A tool that an agent can use: of a server, of the toolbox itself, or of the program."""
+    """A tool of a run: of a server, of the toolbox itself, or of the program."""
 
     name: str
-    """What the model calls it; no other tool of the run has that name."""
+    """The name for the model, unique in the run."""
 
     description: str = ""
 
     input_schema: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     listed: Tool | None = None
-    """The tool as the catalogue has it; `None` for one of the program."""
+    """The tool in the catalogue; `None` for a tool of the program."""
 
     static: StaticTool | None = None
-    """The tool as the program gave it; `None` for one of a server."""
+    """The tool of the program; `None` for a tool of a server."""
 
     @property
     def server(self) -> str | None:
-        """The server that answers, if one does."""
+        """The server that runs it, if one does."""
         return None if self.listed is None else self.listed.server
 
     @property
     def wire_name(self) -> str | None:
-        """What the server calls it."""
+        """The name on the server."""
         return None if self.listed is None else self.listed.wire_name
 
     @property
     def full_name(self) -> str:
-        """The name under which traces list it: `server/tool`, or the name alone."""
+        """The name in traces: `server/tool`, or only the name."""
         return self.name if self.listed is None else self.listed.full_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolAnswer:
-    """What a call came to, as the model gets it."""
+    """The result of a call for the model."""
 
     content: tuple[types.ContentBlock, ...]
-    """At least one block; structured content is among them as text where there was no other."""
+    """At least one block; structured content is text if there is no other text."""
 
     text: str
-    """The same as one text, as traces hold it."""
+    """The content as one text, for traces."""
 
     is_error: bool = False
 
@@ -68,7 +68,7 @@ class ToolAnswer:
 
     @classmethod
     def of_text(cls, text: str, *, is_error: bool = False) -> ToolAnswer:
-        """Make an answer of a text."""
+        """Create an answer from a text."""
         content = content_for_model(
             [types.TextContent(text=text)], is_error=is_error, sanitize=False
         )
@@ -109,17 +109,17 @@ class ToolAnswer:
 
 
 def tools_of_run(static: Sequence[StaticTool], listed: Iterable[Tool]) -> dict[str, RunTool]:
-    """Put the tools of a run together, by name: those of the program first.
+    """Collect the tools of a run by name, those of the program first.
 
     Raises:
-        ConfigError: Two have the same name.
+        ConfigError: Two tools have the same name.
     """
     tools: dict[str, RunTool] = {}
-    for one in static:
-        if one.name in tools:
-            raise ConfigError(f"two tools of the program are called {one.name!r}")
-        tools[one.name] = RunTool(
-            name=one.name, description=one.description, input_schema=one.input_schema, static=one
+    for own in static:
+        if own.name in tools:
+            raise ConfigError(f"two tools of the program are called {own.name!r}")
+        tools[own.name] = RunTool(
+            name=own.name, description=own.description, input_schema=own.input_schema, static=own
         )
     for tool in listed:
         if tool.name in tools:
