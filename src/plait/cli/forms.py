@@ -147,15 +147,24 @@ def checked(field: FormField, value: Any) -> Any:
 def _limits_of(field: FormField) -> dict[str, Any]:
     """Return the schema that a value must match."""
     choices = {"enum": [value for value, _ in field.choices]} if field.choices else {}
-    if field.kind == "choices":
-        return {**field.schema, "type": "array", "items": choices}
-    types = {"text": "string", "choice": "string"}
-    return {**field.schema, "type": types.get(field.kind, field.kind), **choices}
+    match field.kind:
+        case "choice":
+            return choices
+        case "choices":
+            return {**field.schema, "type": "array", "items": choices}
+        case "text":
+            return {**field.schema, "type": "string"}
+        case _:
+            return dict(field.schema)
 
 
 _REASONS = {
     "minimum": "must be at least {}",
     "maximum": "must be at most {}",
+    "exclusiveMinimum": "must be more than {}",
+    "exclusiveMaximum": "must be less than {}",
+    "multipleOf": "must be a multiple of {}",
+    "pattern": "must match {}",
     "minLength": "needs at least {} characters",
     "maxLength": "takes at most {} characters",
     "minItems": "needs at least {} values",
@@ -227,7 +236,7 @@ def _must(field: FormField) -> str:
     if field.choices:
         listed = ", ".join(value for value, _ in field.choices)
         return f"must be {'some' if field.kind == 'choices' else 'one'} of {listed}"
-    return f"must be {_expected(field)}"
+    return f"must be {_expected(field) or 'text'}"
 
 
 def _limits(field: FormField) -> list[str]:

@@ -55,6 +55,8 @@ def test_what_is_typed_gets_the_type_of_its_field(schema: Any, text: str, value:
         ({"type": "number"}, "nan", "must be a number"),
         ({"type": "number", "minimum": 2}, "1", "must be at least 2"),
         ({"type": "number", "maximum": 2}, "3", "must be at most 2"),
+        ({"type": "number", "exclusiveMaximum": 2}, "2", "must be less than 2"),
+        ({"type": "string", "pattern": "^a"}, "b", "must match"),
         ({"type": "boolean"}, "maybe", "type y or n"),
         ({"type": "string", "enum": ["a", "b"]}, "3", "a number from 1 to 2"),
         ({"type": "array", "items": {"enum": ["a", "b"]}, "minItems": 1}, ",", "at least 1 values"),
@@ -80,7 +82,7 @@ def test_what_does_not_fit_is_said_with_what_does(schema: Any, text: str, reason
     ],
 )
 def test_a_value_of_another_type_does_not_fit(schema: Any, value: Any) -> None:
-    with pytest.raises(InvalidAnswerError):
+    with pytest.raises(InvalidAnswerError, match=r"must be \w"):
         checked(field(**schema), value)
 
 
