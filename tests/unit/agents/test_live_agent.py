@@ -15,6 +15,7 @@ from mcp.server import MCPServer
 from plait import AgentConfig, ConfigError, Message, ModelConfig, StaticTool
 from plait.agents.agent_run import AgentRun
 from plait.agents.live_agent import Ending, LiveAgent
+from plait.client.config.read import read_config
 from plait.errors import AgentExecutionError, AgentServerConnectError
 from plait.traces import ToolUseContent, UsageMetadata, read_trace
 
@@ -188,6 +189,18 @@ async def test_options_of_the_toolbox_reach_it() -> None:
     assert allowed == "3"
     assert "denied" in denied
     assert list(agent.runs[0].tools) == ["add", "fail", "nothing", "read_more"]
+
+
+async def test_options_of_a_configuration_reach_the_toolbox_and_the_engine() -> None:
+    policy = {"default": "allow", "rules": [{"tool": "add", "when": {"a": "5"}, "do": "deny"}]}
+    config = read_config({"servers": {"calc": server()}, "policy": policy})
+    agent = Toy(("add", {"a": 5, "b": 2}))
+
+    result = await agent.arun(ASK, None, config)
+
+    (denied,) = texts(result.trace_messages)
+    assert "denied" in denied
+    assert agent.runs[0].tool_option("policy") is not None
 
 
 @pytest.mark.parametrize(
