@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -69,12 +70,24 @@ def json_option(command: Command) -> Command:
     )
 
 
+class _Seconds(click.FloatRange):
+    """A positive number of seconds; click's range accepts NaN and infinity."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        seconds = float(super().convert(value, param, ctx))
+        if not math.isfinite(seconds):
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        return seconds
+
+
 def timeout_option(help_text: str) -> Callable[[Command], Command]:
     """Add `--timeout`, passed to the command as `timeout_seconds`."""
     return click.option(
         "--timeout",
         "timeout_seconds",
-        type=click.FloatRange(min=0, min_open=True),
+        type=_Seconds(min=0, min_open=True),
         metavar="SECONDS",
         help=help_text,
     )

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from .conftest import Plait, ShopConfig
 
 
@@ -109,6 +111,14 @@ def test_a_tool_that_takes_too_long_ends_with_code_124(with_shop: Plait) -> None
 
     assert done.returncode == 124
     assert "hint: wait longer with --timeout SECONDS" in done.stderr
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "0", "-1"])
+def test_a_timeout_must_be_a_positive_number(with_shop: Plait, seconds: str) -> None:
+    done = with_shop("call", "shop", "slow", "seconds=0", f"--timeout={seconds}")
+
+    assert done.returncode == 2
+    assert "--timeout" in done.stderr
 
 
 def test_progress_goes_to_stderr(with_shop: Plait) -> None:

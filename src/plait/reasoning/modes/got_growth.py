@@ -288,7 +288,7 @@ async def got_score(params: ScoreParams, call: CallContext) -> Outcome[ScoreResu
 
 
 async def got_aggregate(params: AggregateParams, call: CallContext) -> Outcome[AggregateResult]:
-    """Aggregate several nodes into value."""
+    """Aggregate several nodes into one."""
     keys = [*dict.fromkeys(params.node_ids)]
     if len(keys) < 2:
         raise invalid_argument("node_ids", "At least 2 nodes required for aggregation")

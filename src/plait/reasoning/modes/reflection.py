@@ -66,7 +66,7 @@ class ImprovedThought(ResultPart):
 
 
 class ReflectionResult(Result):
-    """What was finding."""
+    """The findings about a thought, and its improved version."""
 
     OMIT_IF_NONE = frozenset({"branch_id"})
 

@@ -287,7 +287,7 @@ async def session_delete(params: SessionParams, call: CallContext) -> Outcome[De
 
 
 async def session_fork(params: ForkParams, call: CallContext) -> Outcome[ForkResult]:
-    """Copy a session into a new value."""
+    """Copy a session into a new one."""
     session = await call.existing_session(params.session_id)
     if params.new_session_id and await call.store.get_session(params.new_session_id):
         raise invalid_argument("new_session_id", "There is a session with this id already")
