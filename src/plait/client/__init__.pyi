@@ -52,7 +52,7 @@ from plait.client.resource_watch import ResourceWatch as ResourceWatch
 from plait.client.server_handle import ServerHandle as ServerHandle
 from plait.client.toolbox import Toolbox as Toolbox
 from plait.client.transports.auth.login import finish_sign_in as finish_sign_in
-from plait.client.transports.auth.stores.file import FileTokenStore as FileTokenStore
-from plait.client.transports.auth.stores.keyring import KeyringTokenStore as KeyringTokenStore
-from plait.client.transports.auth.stores.login import TokenStore as TokenStore
-from plait.client.transports.auth.stores.memory import MemoryTokenStore as MemoryTokenStore
+from plait.client.transports.auth.stores import FileTokenStore as FileTokenStore
+from plait.client.transports.auth.stores import KeyringTokenStore as KeyringTokenStore
+from plait.client.transports.auth.stores import MemoryTokenStore as MemoryTokenStore
+from plait.client.transports.auth.stores import TokenStore as TokenStore

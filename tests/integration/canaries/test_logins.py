@@ -11,7 +11,7 @@ import pytest
 from plait import OAuth, PlaitError, Toolbox
 from plait.client import MemoryTokenStore
 from plait.client.transports.auth.keychain import key_for
-from plait.client.transports.auth.stores.login import Login
+from plait.client.transports.auth.stores import Login
 from tests.integration.canaries.mirror import Mirror
 from tests.integration.canaries.search import (
     canary,

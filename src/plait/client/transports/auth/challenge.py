@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 
 import httpx2
@@ -42,12 +42,7 @@ class Challenge:
 
     def with_scopes(self, *more: str | None) -> Challenge:
         """Return the same challenge with more scopes."""
-        return Challenge(
-            status=self.status,
-            scope=joined_scopes(*more, self.scope),
-            resource_metadata=self.resource_metadata,
-            header=self.header,
-        )
+        return replace(self, scope=joined_scopes(*more, self.scope))
 
     def response(self, request: httpx2.Request) -> httpx2.Response:
         """Build the response of a server with this challenge."""

@@ -3,48 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from mcp.shared.auth_utils import resource_url_from_server_url
 
 from plait.client.config.oauth import OAuth
-from plait.client.transports.auth.stores.file import FileTokenStore
-from plait.client.transports.auth.stores.keyring import KeyringTokenStore
-from plait.client.transports.auth.stores.login import Login, LoginKey, TokenStore
-from plait.client.transports.auth.stores.memory import MemoryTokenStore
-from plait.errors import ConfigError
+from plait.client.transports.auth.stores import Login, LoginKey, TokenStore
 
 _locks: WeakKeyDictionary[
     asyncio.AbstractEventLoop, WeakValueDictionary[LoginKey, asyncio.Lock]
 ] = WeakKeyDictionary()
 """Locks per loop, so that only one caller of a loop waits for the store's lock."""
-
-
-_MEMORY = MemoryTokenStore()
-"""One for the process, so that the sessions of a server share their login."""
-
-
-def store_of(store: object) -> TokenStore:
-    """Return the store with this name, or the object itself if it is a store.
-
-    Raises:
-        ConfigError: It is neither.
-    """
-    match store:
-        case "file" | None:
-            return FileTokenStore()
-        case "keyring":
-            return KeyringTokenStore()
-        case "memory":
-            return _MEMORY
-        case TokenStore():
-            return store
-        case _:
-            kind = type(store).__name__
-            raise ConfigError(f'oauth: "store" is a {kind}; give "file", "keyring" or a TokenStore')
 
 
 def key_for(settings: OAuth, url: str) -> LoginKey:
@@ -90,9 +61,8 @@ class Keychain:
         """Delete the tokens, and with `client` the registered client too."""
         login = await self.current()
         kept = None if client else login.client
-        bare = replace(
-            Login(key=self.key), client=kept, authorization_server=login.authorization_server
-        )
+        server = login.authorization_server
+        bare = Login(key=self.key, client=kept, authorization_server=server)
         if kept is None:
             await self._store.forget(self.key)
         else:
@@ -104,16 +74,11 @@ class Keychain:
         self._login = login
         return login
 
-    @asynccontextmanager
-    async def queue(self) -> AsyncGenerator[None]:
+    def queue(self) -> AbstractAsyncContextManager[None]:
         """Let one caller of this loop through at a time."""
         here = _locks.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
-        lock = here.setdefault(self.key, asyncio.Lock())
-        async with lock:
-            yield
+        return here.setdefault(self.key, asyncio.Lock())
 
-    @asynccontextmanager
-    async def alone(self) -> AsyncGenerator[None]:
+    def alone(self) -> AbstractAsyncContextManager[None]:
         """Keep other threads and processes from renewing the login."""
-        async with self._store.locked(self.key):
-            yield
+        return self._store.locked(self.key)

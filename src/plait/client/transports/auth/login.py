@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from plait._support.causes import without_secrets
+from plait._support.exception_groups import one_line
 from plait._support.redact import Redactor
 from plait.client.config.oauth import OAuth
 from plait.client.config.secrets import secret_values
 from plait.client.config.servers import HttpServer, ServerConfig, SseServer
 from plait.client.transports.auth.challenge import SignInNeededError, challenge_from
-from plait.client.transports.auth.keychain import Keychain, key_for, store_of
-from plait.client.transports.auth.oauth import OAuthAuth, exchange
+from plait.client.transports.auth.discovery import Send
+from plait.client.transports.auth.keychain import Keychain, key_for
+from plait.client.transports.auth.oauth import OAuthAuth, error_in, exchange
 from plait.client.transports.auth.probe import probing
 from plait.client.transports.auth.prompts import OpenPrompt, prompt_in_browser
-from plait.client.transports.auth.provider_object import (
-    ProviderAuth,
-    auth_from_provider,
-    is_provider,
-)
-from plait.client.transports.auth.revoke import RevocationError, revoke
-from plait.client.transports.auth.stores.file import FileTokenStore
-from plait.client.transports.auth.stores.login import Login
+from plait.client.transports.auth.provider_object import ProviderAuth, is_provider
+from plait.client.transports.auth.sdk import Negotiation
+from plait.client.transports.auth.stores import FileTokenStore, Login, store_of
 from plait.client.transports.http_client import open_http_client
 from plait.client.transports.wire import Wire
-from plait.errors import AuthRequiredError, ConfigError
+from plait.errors import AuthRequiredError, ConfigError, PlaitError
 
 
 def oauth_of(server: ServerConfig) -> OAuth | None:
@@ -56,7 +55,7 @@ async def sign_in(
     """
     settings = oauth_of(server)
     if settings is None or not isinstance(server, HttpServer | SseServer):
-        raise _no_oauth(name)
+        raise ConfigError(f'{name}: one does not sign in there; set "auth": "oauth"', server=name)
     wire = Wire(name, Redactor(secret_values(server)), lambda: None)
     keychain = Keychain(key_for(settings, server.url), store_of(settings.store), wire.hide)
     auth = OAuthAuth(name, server.url, settings, keychain, ask)
@@ -75,9 +74,7 @@ async def finish_sign_in(provider: object, url: str, answer: str) -> None:
     if not is_provider(provider):
         raise ConfigError(f"a {type(provider).__name__} is no OAuth provider object")
     wire = Wire(url, Redactor(), lambda: None)
-    auth = auth_from_provider(provider, url, url, wire.hide)
-    if isinstance(auth, ProviderAuth):
-        auth.expect(answer)
+    auth = ProviderAuth(provider, url, url, wire.hide, answer=answer)
     await _sign_in(auth, HttpServer(url=url), wire, None)
 
 
@@ -114,12 +111,46 @@ async def sign_out(name: str, server: ServerConfig, wait_seconds: float = 5.0) -
     wire = Wire(name, Redactor(secret_values(server)), lambda: None)
     wire.hide(login.secrets)
     async with open_http_client(replace(server, auth=None), wire) as client:
+        endpoint = (login.authorization_server or {}).get("revocation_endpoint")
+        if not isinstance(endpoint, str):
+            return SignedOut(was_signed_in=True)
+        negotiation = Negotiation(settings, server.url, login, _keep_nothing)
         try:
-            send = partial(exchange, client.send)
-            done = await revoke(settings, server.url, login, send, wait_seconds)
-        except RevocationError as error:
-            return SignedOut(was_signed_in=True, failure=wire.redact.excerpt(str(error)))
-    return SignedOut(was_signed_in=True, revoked=done)
+            async with asyncio.timeout(wait_seconds):
+                await _revoke(negotiation, endpoint, partial(exchange, client.send))
+        except TimeoutError:
+            failure = f"{urlsplit(endpoint).netloc} did not answer in {wait_seconds:g} s"
+        except (PlaitError, OSError, ValueError) as error:
+            failure = one_line(str(error), 200) or type(error).__name__
+        else:
+            return SignedOut(was_signed_in=True, revoked=True)
+    return SignedOut(was_signed_in=True, failure=wire.redact.excerpt(failure))
+
+
+async def _revoke(negotiation: Negotiation, endpoint: str, send: Send) -> None:
+    """Revoke the tokens of a login.
+
+    The refresh token goes first: most servers revoke its access tokens with it.
+    https://www.rfc-editor.org/rfc/rfc7009#section-2
+    """
+    tokens = {
+        "refresh_token": negotiation.login.refresh_token,
+        "access_token": negotiation.login.access_token,
+    }
+    for hint, token in tokens.items():
+        if token is None:
+            continue
+        form = {"token": token, "token_type_hint": hint}
+        response = await send(await negotiation.signed_post(endpoint, form))
+        await response.aread()
+        # Servers need not support revoking access tokens.
+        optional = hint == "access_token" and error_in(response) == "unsupported_token_type"
+        if not response.is_success and not optional:
+            raise ValueError(f"the authorization server refused: {error_in(response)}")
+
+
+async def _keep_nothing(_: Login) -> None:
+    """Discard what a negotiation would save."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +222,3 @@ async def _sign_in(
         server=wire.server,
         challenge=None if header is None else wire.redact(header),
     ) from without_secrets(failed, wire.redact)
-
-
-def _no_oauth(name: str) -> ConfigError:
-    return ConfigError(f'{name}: one does not sign in there; set "auth": "oauth"', server=name)

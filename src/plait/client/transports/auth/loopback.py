@@ -1,22 +1,22 @@
-"""Receives the redirect that ends a sign-in, on a local port."""
+"""Receives the redirect that ends a sign-in, and parses it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import socket
 import webbrowser
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from html import escape
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from mcp.client.auth import OAuthFlowError
 from mcp.shared.auth import AuthorizationCodeResult
 
 from plait._support.threads import in_thread
-from plait.client.transports.auth.redirect_results import is_same_state, result_from_query, state_in
 from plait.errors import ConfigError
 
 Show = Callable[[str], Awaitable[None]]
@@ -51,9 +51,7 @@ class Loopback:
         self._show = show
         self._wait_seconds = wait_seconds
         self._state: str | None = None
-        self._answer: asyncio.Future[AuthorizationCodeResult] = (
-            asyncio.get_running_loop().create_future()
-        )
+        self._result = asyncio.Future[AuthorizationCodeResult]()
 
     async def show(self, address: str) -> None:
         """Open the authorization address, and expect a redirect with its state."""
@@ -68,7 +66,7 @@ class Loopback:
         """
         try:
             async with asyncio.timeout(self._wait_seconds):
-                return await self._answer
+                return await self._result
         except TimeoutError:
             raise OAuthFlowError(f"no sign-in within {self._wait_seconds:g} s") from None
 
@@ -99,40 +97,32 @@ class Loopback:
         if not is_same_state(state_in(target), self._state):
             return "400 Bad Request", "Not this one", "The answer belongs to another sign-in."
         try:
-            answer = result_from_query(address.query)
+            result = result_from_query(address.query)
         except OAuthFlowError as refused:
-            if not self._answer.done():
-                self._answer.set_exception(refused)
+            if not self._result.done():
+                self._result.set_exception(refused)
             return "200 OK", "Not signed in", f"{refused}. You can close this page."
-        if not self._answer.done():
-            self._answer.set_result(answer)
+        if not self._result.done():
+            self._result.set_result(result)
         return "200 OK", "Signed in", "You can close this page and go back to your program."
 
 
 @asynccontextmanager
 async def listening(
-    redirect_uri: str | None,
-    port: int,
-    *,
-    show: Show = open_browser,
-    wait_seconds: float = 300.0,
+    redirect_uri: str | None, port: int, *, show: Show, wait_seconds: float
 ) -> AsyncGenerator[Loopback]:
     """Listen for a redirect while the context is open; port 0 takes a free one.
 
     Raises:
         ConfigError: The port is taken.
     """
-    fixed = urlsplit(redirect_uri) if redirect_uri else None
-    wanted = (fixed.port or 0) if fixed else port
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    if redirect_uri:
+        port = urlsplit(redirect_uri).port or 0
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((_HOST, wanted))
+        listener = _bind(port)
     except OSError as error:
-        listener.close()
-        raise ConfigError(
-            f"cannot listen on port {wanted} for the end of the sign-in: {error.strerror}"
-        ) from error
+        reason = f"cannot listen on port {port} for the end of the sign-in: {error.strerror}"
+        raise ConfigError(reason) from error
     bound = listener.getsockname()[1]
     loopback = Loopback(redirect_uri or f"http://{_HOST}:{bound}/callback", show, wait_seconds)
     server = await asyncio.start_server(loopback.serve, sock=listener, limit=_LONGEST_HEAD)
@@ -144,10 +134,69 @@ async def listening(
 
 def port_is_free(port: int) -> bool:
     """Return whether a port can be bound."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((_HOST, port))
-        except OSError:
-            return False
+    try:
+        _bind(port).close()
+    except OSError:
+        return False
     return True
+
+
+def _bind(port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((_HOST, port))
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def state_in(address: str) -> str | None:
+    """Return the `state` of an address."""
+    return _values(urlsplit(address).query).get("state")
+
+
+def result_from_query(query: str) -> AuthorizationCodeResult:
+    """Read the query of a redirect.
+
+    Raises:
+        OAuthFlowError: The user or the authorization server refused.
+    """
+    values = _values(query)
+    if error := values.get("error"):
+        details = values.get("error_description")
+        raise OAuthFlowError(f"signing in was refused: {error}{f' ({details})' if details else ''}")
+    code = values.get("code")
+    if not code:
+        raise OAuthFlowError("the answer holds no code")
+    return AuthorizationCodeResult(code=code, state=values.get("state"), iss=values.get("iss"))
+
+
+def result_from_text(text: str, state: str | None) -> AuthorizationCodeResult:
+    """Parse the whole redirect address, its query, or the code alone.
+
+    A bare code has no state to compare, so the expected `state` is used.
+
+    Raises:
+        OAuthFlowError: It belongs to another attempt, or cannot be parsed.
+    """
+    text = text.strip()
+    if "://" in text or "code=" in text or "error=" in text:
+        query = urlsplit(text).query if "://" in text else text.lstrip("?")
+        answer = result_from_query(query)
+        if not is_same_state(answer.state, state):
+            raise OAuthFlowError("the answer belongs to another attempt to sign in")
+        return answer
+    if not text or any(letter.isspace() for letter in text):
+        raise OAuthFlowError("that is neither an address nor a code")
+    return AuthorizationCodeResult(code=text, state=state)
+
+
+def is_same_state(actual: str | None, expected: str | None) -> bool:
+    """Compare two states in constant time."""
+    return secrets.compare_digest((actual or "").encode(), (expected or "").encode())
+
+
+def _values(query: str) -> dict[str, str]:
+    return {name: values[0] for name, values in parse_qs(query).items()}

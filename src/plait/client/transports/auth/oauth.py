@@ -6,8 +6,9 @@ import json
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlsplit
@@ -30,7 +31,7 @@ from plait.client.transports.auth.discovery import Send
 from plait.client.transports.auth.keychain import Keychain
 from plait.client.transports.auth.prompts import OpenPrompt
 from plait.client.transports.auth.sdk import Negotiation, Prompt, SentAwayError
-from plait.client.transports.auth.stores.login import Login
+from plait.client.transports.auth.stores import Login
 from plait.client.transports.wire import Advice, clock_held
 from plait.errors import ConnectError
 
@@ -72,11 +73,7 @@ class OAuthAuth(httpx2.Auth):
 
     def attach(self, send: Callable[..., Awaitable[httpx2.Response]]) -> None:
         """Use the client's `send` for requests to the authorization server."""
-
-        async def send_plain(request: httpx2.Request) -> httpx2.Response:
-            return await exchange(send, request)
-
-        self._send = send_plain
+        self._send = partial(exchange, send)
 
     async def async_auth_flow(
         self, request: httpx2.Request
@@ -139,7 +136,7 @@ class OAuthAuth(httpx2.Auth):
         if login.refresh_token is not None:
             return await self._refresh(login, request)
         if self._settings.grant == "client_credentials" and login.authorization_server is not None:
-            # As if more scopes were wanted: the SDK then asks for a token without discovery.
+            # As if scopes were missing: the SDK then requests a token without discovery.
             again = Challenge(status=HTTPStatus.FORBIDDEN, scope=login.scope)
             return await self._negotiate(again, request, login)
         return login
@@ -156,13 +153,13 @@ class OAuthAuth(httpx2.Auth):
             ):
                 raise _unreachable(sent, f"HTTP {response.status_code}")
             if not response.is_success:
-                refused.append(_error_in(response))
+                refused.append(error_in(response))
             return response
 
         if login.authorization_server is None and login.client is not None:
-            finding = Negotiation(self._settings, self._url, login, self._keychain.save)
+            discovery = Negotiation(self._settings, self._url, login, self._keychain.save)
             refusal = Challenge(status=HTTPStatus.UNAUTHORIZED).response(request)
-            login = await finding.discover(_bare_copy(request), refusal, self._sender)
+            login = await discovery.discover(_bare_copy(request), refusal, self._sender)
         negotiation = Negotiation(self._settings, self._url, login, self._keychain.save)
         await negotiation.refresh(_bare_copy(request), send)
         if refused:
@@ -209,10 +206,10 @@ class OAuthAuth(httpx2.Auth):
         prompt: Prompt | None = None,
     ) -> Login:
         bare = _bare_copy(request)
-        wanted = challenge.with_scopes(self._settings.scope)
+        refusal = challenge.with_scopes(self._settings.scope).response(bare)
         negotiation = Negotiation(self._settings, self._url, login, self._keychain.save, prompt)
         try:
-            await negotiation.authorize(bare, wanted.response(bare), self._sender)
+            await negotiation.authorize(bare, refusal, self._sender)
         except (OAuthFlowError, ValueError, OSError) as error:
             reason = one_line(str(error), 300) or type(error).__name__
             advice = Advice(
@@ -252,16 +249,14 @@ def _unreachable(request: httpx2.Request, reason: str) -> ConnectError:
     return ConnectError(f"the authorization server at {host} cannot be used now: {reason}")
 
 
-def _error_in(response: httpx2.Response) -> str:
+def error_in(response: httpx2.Response) -> str:
     """Return the error code in a token endpoint's response."""
-    try:
+    with suppress(ValueError, RecursionError):
         match json.loads(response.content):
             case {"error": str() as code}:
                 return one_line(code, 60)
             case _:
                 pass
-    except (ValueError, RecursionError):
-        pass
     return f"HTTP {response.status_code}"
 
 

@@ -116,7 +116,7 @@ async def _look(
     send: Send = partial(exchange, client.send)
     described = await _resource_metadata(challenge.resource_metadata, server.url, send)
     if described is not None:
-        servers = tuple(str(one) for one in described.authorization_servers)
+        servers = tuple(map(str, described.authorization_servers))
         resource = str(described.resource)
         seen.append(replace(seen[-1], resource=resource, authorization_servers=servers))
     seen.append(await _authorization_server(seen[-1], server, send))
@@ -127,9 +127,9 @@ async def _resource_metadata(
 ) -> ProtectedResourceMetadata | None:
     for address in resource_addresses(named, url):
         response = await send(create_oauth_metadata_request(address))
-        found = await handle_protected_resource_response(response)
-        if found is not None:
-            return found
+        metadata = await handle_protected_resource_response(response)
+        if metadata is not None:
+            return metadata
     return None
 
 
@@ -137,23 +137,22 @@ async def _authorization_server(
     facts: SignInProbe, server: HttpServer | SseServer, send: Send
 ) -> SignInProbe:
     """Query the authorization servers in turn, the configured one first."""
-    wanted = server.auth.issuer if isinstance(server.auth, OAuth) else None
-    named = sorted(
+    preferred = server.auth.issuer if isinstance(server.auth, OAuth) else None
+    issuers = sorted(
         facts.authorization_servers,
-        key=lambda one: wanted is None or not issuers_match(one, wanted),
+        key=lambda issuer: preferred is None or not issuers_match(issuer, preferred),
     )
     failure = "the server names no authorization server, and is none itself"
-    for one in named or [None]:
+    for issuer in issuers or [None]:
         try:
-            found = await metadata_of(one, server.url, send)
+            metadata = await metadata_of(issuer, server.url, send)
         except ConnectError as error:
             failure = error.message
             continue
-        if found is not None:
-            methods = found.code_challenge_methods_supported or []
-            return replace(
-                facts, authorization_server=one, issuer=str(found.issuer), pkce="S256" in methods
-            )
-        if one is not None:
-            failure = f"{one} has no metadata that can be read"
+        if metadata is not None:
+            pkce = "S256" in (metadata.code_challenge_methods_supported or [])
+            own = str(metadata.issuer)
+            return replace(facts, authorization_server=issuer, issuer=own, pkce=pkce)
+        if issuer is not None:
+            failure = f"{issuer} has no metadata that can be read"
     return replace(facts, failure=failure)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -14,10 +15,15 @@ from mcp.shared.auth import AuthorizationCodeResult
 
 from plait._support.threads import in_thread
 from plait.client.config.oauth import OAuth
-from plait.client.transports.auth.loopback import listening, open_browser, port_is_free
-from plait.client.transports.auth.redirect_results import result_from_text, state_in
+from plait.client.transports.auth.loopback import (
+    listening,
+    open_browser,
+    port_is_free,
+    result_from_text,
+    state_in,
+)
 from plait.client.transports.auth.sdk import Prompt
-from plait.client.transports.auth.stores.login import Login
+from plait.client.transports.auth.stores import Login
 
 OpenPrompt = Callable[[OAuth, Login], AbstractAsyncContextManager[Prompt]]
 """Prepares a prompt: its redirect address must be known before the sign-in starts."""
@@ -46,24 +52,18 @@ async def prompt_in_browser(settings: OAuth, login: Login) -> AsyncGenerator[Pro
 @asynccontextmanager
 async def prompt_with_callbacks(settings: OAuth, login: Login) -> AsyncGenerator[Prompt]:
     """Use the callbacks `on_redirect` and `on_callback`."""
-    state: list[str | None] = [None]
-    show = _awaited(cast("Callable[[str], Any]", settings.on_redirect))
     callback = cast("Callable[[], Any]", settings.on_callback)
 
-    async def remember(address: str) -> None:
-        state[0] = state_in(address)
-        await show(address)
-
-    async def wait_for_result() -> AuthorizationCodeResult:
+    async def read() -> object:
         try:
             async with asyncio.timeout(settings.wait_seconds):
-                result = callback()
-                answer = await result if inspect.isawaitable(result) else result
+                answer = callback()
+                return await answer if inspect.isawaitable(answer) else answer
         except TimeoutError:
             raise OAuthFlowError(f"no answer within {settings.wait_seconds:g} s") from None
-        return _read(answer, state[0])
 
-    yield Prompt(_uri_for(settings, login), remember, wait_for_result)
+    show = _awaited(cast("Callable[[str], Any]", settings.on_redirect))
+    yield _prompt(_uri_for(settings, login), show, read)
 
 
 def prompt_in_terminal(write: Callable[[str], None], read: Callable[[], str]) -> OpenPrompt:
@@ -71,30 +71,35 @@ def prompt_in_terminal(write: Callable[[str], None], read: Callable[[], str]) ->
 
     @asynccontextmanager
     async def ask(settings: OAuth, login: Login) -> AsyncGenerator[Prompt]:
-        state: list[str | None] = [None]
-
-        async def show(address: str) -> None:
-            state[0] = state_in(address)
-            write(address)
-
-        async def wait_for_result() -> AuthorizationCodeResult:
-            return result_from_text(await in_thread(read), state[0])
-
-        yield Prompt(_uri_for(settings, login), show, wait_for_result)
+        yield _prompt(_uri_for(settings, login), _awaited(write), partial(in_thread, read))
 
     return ask
 
 
-def _read(answer: object, state: str | None) -> AuthorizationCodeResult:
-    match answer:
-        case AuthorizationCodeResult():
-            return answer
-        case str():
-            return result_from_text(answer, state)
-        case (str() as code, str() | None as returned_state):
-            return AuthorizationCodeResult(code=code, state=returned_state)
-        case _:
-            raise OAuthFlowError(f"on_callback returned a {type(answer).__name__}, not an address")
+def _prompt(
+    redirect_uri: str, show: Callable[[str], Awaitable[None]], read: Callable[[], Awaitable[object]]
+) -> Prompt:
+    """Create a prompt whose answer must belong to the address that it showed."""
+    state: str | None = None
+
+    async def show_address(address: str) -> None:
+        nonlocal state
+        state = state_in(address)
+        await show(address)
+
+    async def wait_for_result() -> AuthorizationCodeResult:
+        match answer := await read():
+            case AuthorizationCodeResult():
+                return answer
+            case str():
+                return result_from_text(answer, state)
+            case (str() as code, str() | None as returned_state):
+                return AuthorizationCodeResult(code=code, state=returned_state)
+            case _:
+                kind = type(answer).__name__
+                raise OAuthFlowError(f"on_callback returned a {kind}, not an address")
+
+    return Prompt(redirect_uri, show_address, wait_for_result)
 
 
 def _awaited(function: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -116,11 +121,11 @@ def _port_for(settings: OAuth, login: Login) -> int:
     """Return the configured port, else the registered one if it is free, else 0."""
     if settings.redirect_port is not None:
         return settings.redirect_port
-    registered = registered_port(login)
+    registered = _registered_port(login)
     return registered if registered is not None and port_is_free(registered) else 0
 
 
-def registered_port(login: Login) -> int | None:
+def _registered_port(login: Login) -> int | None:
     """Return the port in the client's registration."""
     uris: list[object] = (login.client or {}).get("redirect_uris") or []
     try:

@@ -25,48 +25,49 @@ from pydantic import BaseModel
 from plait.client.config.key_table import camel_case
 from plait.client.config.oauth import OAuth
 from plait.client.transports.auth.keychain import Keychain
+from plait.client.transports.auth.loopback import result_from_text, state_in
 from plait.client.transports.auth.oauth import OAuthAuth
-from plait.client.transports.auth.redirect_results import result_from_text, state_in
 from plait.client.transports.auth.sdk import Prompt, SentAwayError
-from plait.client.transports.auth.stores.login import Login, LoginKey
-from plait.client.transports.auth.stores.memory import MemoryTokenStore
+from plait.client.transports.auth.stores import Login, LoginKey, MemoryTokenStore
 
 
 def is_provider(value: object) -> bool:
     """Return whether an object has the methods of such a provider."""
-    return callable(_found(value, "tokens")) and callable(_found(value, "save_tokens"))
-
-
-def auth_from_provider(
-    provider: object, name: str, url: str, on_secrets: Callable[[Iterable[str]], None]
-) -> OAuthAuth:
-    """Create the auth object of a provider."""
-    key = LoginKey(resource=resource_url_from_server_url(url))
-    keychain = Keychain(key, _store_for(provider), on_secrets)
-    return ProviderAuth(provider, name, url, keychain)
+    return callable(_attribute(value, "tokens")) and callable(_attribute(value, "save_tokens"))
 
 
 class ProviderAuth(OAuthAuth):
-    """Signs in with the tokens of a provider object."""
+    """Signs in with the tokens of a provider object.
 
-    def __init__(self, provider: object, name: str, url: str, keychain: Keychain) -> None:
+    `answer` is the result of an earlier redirect, perhaps by another process.
+    """
+
+    def __init__(
+        self,
+        provider: object,
+        name: str,
+        url: str,
+        on_secrets: Callable[[Iterable[str]], None],
+        *,
+        answer: str | None = None,
+    ) -> None:
+        # A store holds its provider, so an id in the table is never that of another object.
+        store = _stores.setdefault(id(provider), ProviderStore(provider))
+        keychain = Keychain(LoginKey(resource=resource_url_from_server_url(url)), store, on_secrets)
+        super().__init__(name, url, _settings_from(provider), keychain, self._open_prompt)
         self._provider = provider
-        super().__init__(name, url, settings_from(provider), keychain, self._asking)
-        self._answer: str | None = None
-
-    def expect(self, answer: str) -> None:
-        """Use the result of an earlier redirect, perhaps by another process."""
         self._answer = answer
 
     @asynccontextmanager
-    async def _asking(self, settings: OAuth, login: Login) -> AsyncGenerator[Prompt]:
+    async def _open_prompt(self, settings: OAuth, login: Login) -> AsyncGenerator[Prompt]:
         del login
-        state: list[str | None] = [None]
+        state: str | None = None
 
         async def show(address: str) -> None:
-            state[0] = state_in(address)
+            nonlocal state
+            state = state_in(address)
             if self._answer is None:
-                sent = await self._send_away(address)
+                sent = await self._redirect_user(address)
                 raise SentAwayError(
                     "the person was sent to sign in; hand over what comes back with "
                     "plait.finish_sign_in(provider, url, answer)",
@@ -76,18 +77,18 @@ class ProviderAuth(OAuthAuth):
         async def wait_for_result() -> AuthorizationCodeResult:
             # The caller has checked which attempt the answer belongs to.
             text = self._answer or ""
-            answer = result_from_text(text, state_in(text))
-            return AuthorizationCodeResult(code=answer.code, state=state[0], iss=answer.iss)
+            result = result_from_text(text, state_in(text))
+            return AuthorizationCodeResult(code=result.code, state=state, iss=result.iss)
 
         yield Prompt(settings.redirect_uri or "http://127.0.0.1/", show, wait_for_result)
 
-    async def _send_away(self, address: str) -> str:
+    async def _redirect_user(self, address: str) -> str:
         """Redirect the user with a verifier that the provider stores; return the address."""
         verifier = secrets.token_urlsafe(64)
         await _call(self._provider, "save_code_verifier", verifier)
         digest = hashlib.sha256(verifier.encode()).digest()
         changes = {"code_challenge": base64.urlsafe_b64encode(digest).decode().rstrip("=")}
-        if callable(_found(self._provider, "state")):
+        if callable(_attribute(self._provider, "state")):
             changes["state"] = str(await _call(self._provider, "state"))
         parts = urlsplit(address)
         query = {**dict(parse_qsl(parts.query)), **changes}
@@ -109,7 +110,7 @@ class ProviderAuth(OAuthAuth):
         return await super()._sender(request)
 
 
-def settings_from(provider: object) -> OAuth:
+def _settings_from(provider: object) -> OAuth:
     """Read the client settings of a provider."""
     metadata = _plain(_value(provider, "client_metadata"))
     uris: list[object] = metadata.get("redirect_uris") or []
@@ -181,25 +182,20 @@ _stores: WeakValueDictionary[int, ProviderStore] = WeakValueDictionary()
 """The store of each provider object in use, so that its sessions share one lock."""
 
 
-def _store_for(provider: object) -> ProviderStore:
-    # A store holds its provider, so an id in the table is never that of another object.
-    return _stores.setdefault(id(provider), ProviderStore(provider))
-
-
-def _found(value: object, name: str) -> Any:
+def _attribute(value: object, name: str) -> Any:
     spellings = (getattr(value, spelling, None) for spelling in (name, camel_case(name)))
-    return next((found for found in spellings if found is not None), None)
+    return next((attribute for attribute in spellings if attribute is not None), None)
 
 
 def _value(provider: object, name: str) -> Any:
     """Return an attribute, or the result of a method without arguments."""
-    found = _found(provider, name)
-    return found() if callable(found) else found
+    value = _attribute(provider, name)
+    return value() if callable(value) else value
 
 
 async def _call(provider: object, name: str, *values: object) -> Any:
     """Call a method of the provider; a missing one returns `None`."""
-    method = _found(provider, name)
+    method = _attribute(provider, name)
     if not callable(method):
         return None
     result = method(*values)

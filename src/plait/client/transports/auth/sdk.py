@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from uuid import uuid4
 
 import httpx2
@@ -41,7 +41,7 @@ from pydantic import AnyUrl, BaseModel
 from plait._support.threads import in_thread
 from plait.client.config.oauth import OAuth
 from plait.client.transports.auth.discovery import Send, best_server_first
-from plait.client.transports.auth.stores.login import Login
+from plait.client.transports.auth.stores import Login
 
 Save = Callable[[Login], Awaitable[None]]
 
@@ -126,18 +126,21 @@ class Negotiation:
         The flow is stopped where it would prompt the user.
         """
         self._provider.context.redirect_handler = _stop
-        self._provider.context.callback_handler = _never
+        self._provider.context.callback_handler = _stop
         with contextlib.suppress(_DiscoveredError):
             await self._run(request, refusal, send)
+        return replace(self.login, **self._discovered())
+
+    def _discovered(self) -> dict[str, Any]:
+        """Return the metadata that the SDK has, as fields of a login."""
         context = self._provider.context
-        return replace(
-            self.login,
-            authorization_server=_plain(context.oauth_metadata),
-            protected_resource=_plain(context.protected_resource_metadata),
-        )
+        return {
+            "authorization_server": _plain(context.oauth_metadata),
+            "protected_resource": _plain(context.protected_resource_metadata),
+        }
 
     def _recall(self) -> None:
-        """Give the SDK the result of an earlier discovery."""
+        """Pass the SDK the result of an earlier discovery."""
         context, login = self._provider.context, self.login
         context.oauth_metadata = _model(OAuthMetadata, login.authorization_server)
         resource = _model(ProtectedResourceMetadata, login.protected_resource)
@@ -146,11 +149,11 @@ class Negotiation:
 
     def _check_issuer(self) -> None:
         """Refuse any other authorization server than the configured one."""
-        context, wanted = self._provider.context, self._settings.issuer
+        context, expected = self._provider.context, self._settings.issuer
         metadata = context.oauth_metadata
-        named = context.auth_server_url or (metadata and str(metadata.issuer))
-        if wanted and named and not issuers_match(named, wanted):
-            raise OAuthFlowError(f"the server names {named}, but issuer is set to {wanted}")
+        actual = context.auth_server_url or (metadata and str(metadata.issuer))
+        if expected and actual and not issuers_match(actual, expected):
+            raise OAuthFlowError(f"the server names {actual}, but issuer is set to {expected}")
 
     async def _run(
         self, request: httpx2.Request, refusal: httpx2.Response | None, send: Send
@@ -177,11 +180,11 @@ class Negotiation:
         """Put the best authorization server first, since the SDK uses the first."""
         registered: object = (self.login.client or {}).get("issuer")
         known = (self._settings.issuer, self.login.issuer, registered)
-        wanted = [issuer for issuer in known if isinstance(issuer, str)]
-        return await best_server_first(answer, self._url, wanted, send)
+        preferred = [issuer for issuer in known if isinstance(issuer, str)]
+        return await best_server_first(answer, self._url, preferred, send)
 
     async def get_tokens(self) -> OAuthToken | None:
-        """Give the SDK the current tokens."""
+        """Pass the SDK the current tokens."""
         if self.login.access_token is None:
             return None
         return OAuthToken(
@@ -192,7 +195,6 @@ class Negotiation:
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         """Save new tokens with their expiry, before they are used."""
-        context = self._provider.context
         lifetime = None if tokens.expires_in is None else float(tokens.expires_in)
         await self._keep(
             replace(
@@ -202,13 +204,12 @@ class Negotiation:
                 scope=tokens.scope,
                 lifetime_seconds=lifetime,
                 expires_at=None if lifetime is None else time.time() + lifetime,
-                authorization_server=_plain(context.oauth_metadata),
-                protected_resource=_plain(context.protected_resource_metadata),
+                **self._discovered(),
             )
         )
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """Give the SDK the configured client, else the registered one."""
+        """Pass the SDK the configured client, else the registered one."""
         settings = self._settings
         if settings.client_id is None:
             return _model(OAuthClientInformationFull, self.login.client)
@@ -224,14 +225,8 @@ class Negotiation:
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         """Save a registration, without the tokens of the previous client."""
-        await self._keep(
-            Login(
-                key=self.login.key,
-                client=_plain(client_info),
-                authorization_server=_plain(self._provider.context.oauth_metadata),
-                protected_resource=_plain(self._provider.context.protected_resource_metadata),
-            )
-        )
+        client = _plain(client_info)
+        await self._keep(Login(key=self.login.key, client=client, **self._discovered()))
 
     async def _keep(self, login: Login) -> None:
         await self._save(login)
@@ -247,24 +242,18 @@ class Negotiation:
             warnings.simplefilter("ignore", MCPDeprecationWarning)
             if settings.client_secret is not None:
                 post = settings.token_endpoint_auth_method == "client_secret_post"  # noqa: S105
+                method = "client_secret_post" if post else "client_secret_basic"
                 return ClientCredentialsOAuthProvider(
                     self._url,
                     self,
                     client_id,
                     settings.client_secret,
-                    token_endpoint_auth_method=(
-                        "client_secret_post" if post else "client_secret_basic"
-                    ),
+                    token_endpoint_auth_method=method,
                     scope=settings.scope,
                     issuer=settings.issuer,
                 )
             return PrivateKeyJWTOAuthProvider(
-                self._url,
-                self,
-                client_id,
-                self._assertion,
-                scope=settings.scope,
-                issuer=settings.issuer,
+                self._url, self, client_id, self._assertion, settings.scope, issuer=settings.issuer
             )
 
     def _make_prompt_provider(self) -> OAuthClientProvider:
@@ -299,11 +288,7 @@ class _DiscoveredError(OAuthFlowError):
     """Discovery is done; stops the flow."""
 
 
-async def _stop(_: str) -> None:
-    raise _DiscoveredError
-
-
-async def _never() -> AuthorizationCodeResult:
+async def _stop(*_: str) -> NoReturn:
     raise _DiscoveredError
 
 

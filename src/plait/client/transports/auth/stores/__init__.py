@@ -1,1 +1,0 @@
-"""Where logins are kept between runs."""
