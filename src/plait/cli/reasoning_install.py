@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from plait._support.files import write_atomically
 from plait.errors import ConfigError
 
 CLIENTS = ("claude-desktop", "claude-code", "cursor", "vscode", "plait")
@@ -65,11 +65,7 @@ def install(client: str, path: Path, entry: Mapping[str, Any], *, replace: bool)
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists():
         shutil.copy2(path, path.with_name(path.name + ".bak"))
-    fresh = path.with_name(path.name + ".new")
-    fresh.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", "utf-8")
-    if path.exists():
-        shutil.copymode(path, fresh)
-    os.replace(fresh, path)  # noqa: PTH105 - atomic
+    write_atomically(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -49,13 +49,8 @@ def tool_headers(
     environ: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Return the headers for tool servers, without those that have no value."""
-    channel, sub_channel = ("", "") if turn is None else channels_of(turn)
-    headers = {
-        "Authorization": f"Bearer {token}" if token else "",
-        "x-ms-channel-id": channel,
-        "x-ms-subchannel-id": sub_channel,
-        "User-Agent": user_agent(options),
-    }
+    authorization = {"Authorization": f"Bearer {token}" if token else ""}
+    headers = {**authorization, **_common_headers(options, turn)}
     if settings.api_version != 1:
         headers["x-ms-agentid"] = caller_of(turn, token, application_name(environ))
     return _sendable(headers)
@@ -81,14 +76,16 @@ def history_headers(
     options: GatewayRequestOptions, turn: TurnContext | None = None
 ) -> dict[str, str]:
     """Return the headers for chat history, which is sent without a token."""
+    return _sendable({**_common_headers(options, turn), "Content-Type": "application/json"})
+
+
+def _common_headers(options: GatewayRequestOptions, turn: TurnContext | None) -> dict[str, str]:
     channel, sub_channel = ("", "") if turn is None else channels_of(turn)
-    headers = {
+    return {
         "x-ms-channel-id": channel,
         "x-ms-subchannel-id": sub_channel,
         "User-Agent": user_agent(options),
-        "Content-Type": "application/json",
     }
-    return _sendable(headers)
 
 
 def _sendable(headers: Mapping[str, str]) -> dict[str, str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from plait._support.files import write_atomically
 from plait.client.config.jsonc import JsonSyntaxError, decode_text, parse_jsonc
 from plait.errors import ManifestError
 from plait.gateway.entries import ServerList, UrlFor, entries_of, servers_from
@@ -115,12 +115,8 @@ def _document(path: Path) -> object:
 
 
 def _write(path: Path, document: Mapping[str, Any]) -> None:
-    """Replace the file atomically."""
     text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        draft.write_text(text, "utf-8")
-        draft.replace(path)
+        write_atomically(path, text)
     except OSError as error:
-        draft.unlink(missing_ok=True)
         raise ManifestError(f"{path} cannot be written: {error.strerror}") from error

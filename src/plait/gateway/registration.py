@@ -88,8 +88,8 @@ class McpToolRegistrationService:
     as `connect_timeout`. With `roles="strict"` messages of tools and functions are sent with the
     role of the assistant.
 
-    Chat history: failures are returned, missing arguments are raised. `limit` keeps so many
-    messages, the newest unless `limit_from` is `"start"`.
+    Chat history: failures are returned; a missing argument raises `ConfigError`. `limit` keeps so
+    many messages, the newest unless `limit_from` is `"start"`.
     """
 
     orchestrator_name = "LangChain"
@@ -236,11 +236,7 @@ class McpToolRegistrationService:
         *,
         limit_from: LimitFrom = "end",
     ) -> OperationResult:
-        """Send the messages in the state of a graph.
-
-        Raises:
-            ConfigError: An argument is missing.
-        """
+        """Send the messages in the state of a graph."""
         _require(turn_context=turn_context, graph=graph, config=config)
         try:
             if hasattr(graph, "aget_state"):
@@ -262,11 +258,7 @@ class McpToolRegistrationService:
         *,
         limit_from: LimitFrom = "end",
     ) -> OperationResult:
-        """Send the messages of a state.
-
-        Raises:
-            ConfigError: An argument is missing.
-        """
+        """Send the messages of a state."""
         _require(turn_context=turn_context, state_snapshot=state_snapshot)
         values: object = state_snapshot.values
         messages = (
@@ -293,11 +285,7 @@ class McpToolRegistrationService:
         *,
         limit_from: LimitFrom = "end",
     ) -> OperationResult:
-        """Send the messages of a message store.
-
-        Raises:
-            ConfigError: An argument is missing.
-        """
+        """Send the messages of a message store."""
         _require(turn_context=turn_context, chat_history=chat_history)
         try:
             messages = await chat_history.aget_messages()
@@ -316,11 +304,7 @@ class McpToolRegistrationService:
         *,
         limit_from: LimitFrom = "end",
     ) -> OperationResult:
-        """Send messages; those without text are left out, and an empty list is sent too.
-
-        Raises:
-            ConfigError: An argument is missing.
-        """
+        """Send messages; those without text are left out, and an empty list is sent too."""
         _require(turn_context=turn_context, messages=messages)
         kept = limited(messages, limit, limit_from)
         history = history_from_messages(kept, datetime.now(UTC), roles=self._roles)

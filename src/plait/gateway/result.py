@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
-from typing import ClassVar
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,6 @@ class OperationResult:
 
     __slots__ = ("_errors", "_succeeded")
 
-    _success: ClassVar[OperationResult | None] = None
-
     def __init__(self, *, succeeded: bool, errors: tuple[OperationError, ...] = ()) -> None:
         self._succeeded = succeeded
         self._errors = errors
@@ -43,11 +41,10 @@ class OperationResult:
         return list(self._errors)
 
     @staticmethod
+    @functools.cache
     def success() -> OperationResult:
         """Return the shared result of success."""
-        if OperationResult._success is None:
-            OperationResult._success = OperationResult(succeeded=True)
-        return OperationResult._success
+        return OperationResult(succeeded=True)
 
     @staticmethod
     def failed(*errors: OperationError) -> OperationResult:

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from plait._support.files import write_atomically
 from plait.cli.advice import command_fix
 from plait.cli.click_classes import ExampleCommand
 from plait.cli.terminal import count_label, print_aside
@@ -188,16 +188,9 @@ def _select(
 
 
 def _write(draft: Draft, path: Path) -> None:
-    """Write the file atomically, with its final permissions from the start."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
-        ) as file:
-            file.write(draft.text)
-        temporary = Path(file.name)
-        temporary.chmod(0o600 if draft.is_private else 0o644)
-        temporary.replace(path)
+        write_atomically(path, draft.text, mode=0o600 if draft.is_private else 0o644)
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror}") from error
 

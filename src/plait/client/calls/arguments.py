@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from plait._support.exception_groups import one_line
 from plait._support.suggestions import nearest
+from plait.client.calls.content import leaves
 from plait.client.catalog.validation import (
     BrokenSchemaError,
     Path,
@@ -387,8 +388,4 @@ def _copied(value: Any) -> Any:
 
 
 def _has_whole_float(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(map(_has_whole_float, cast("dict[str, Any]", value).values()))
-    if isinstance(value, list):
-        return any(map(_has_whole_float, cast("list[Any]", value)))
-    return isinstance(value, float) and value.is_integer()
+    return any(isinstance(leaf, float) and leaf.is_integer() for leaf in leaves(value))

@@ -7,7 +7,7 @@ translate the blocks into their own shapes and decide nothing else.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, cast
 
@@ -126,7 +126,10 @@ def is_structured_shown(
     if route == "content":
         return not text_shown or not repeats(texts, structured)
     # Some servers repeat an image as structured content, and base64 is no use as text.
-    return not texts and not _contains_any(structured, {data_of(block) for block in content} - {""})
+    data = {data_of(block) for block in content} - {""}
+    return not texts and not (
+        data and any(isinstance(leaf, str) and leaf in data for leaf in leaves(structured))
+    )
 
 
 def structured_text(structured: Any, *, sanitize: bool = True) -> str:
@@ -191,20 +194,17 @@ def _canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str)
 
 
-def _contains_any(value: Any, texts: Collection[str]) -> bool:
-    if not texts:
-        return False
+def leaves(value: Any) -> Iterator[Any]:
+    """Yield what is inside a JSON value, except its objects and lists."""
     rest: list[Any] = [value]
     while rest:
         item = rest.pop()
-        if isinstance(item, str):
-            if item in texts:
-                return True
-        elif isinstance(item, Mapping):
+        if isinstance(item, Mapping):
             rest += cast("Mapping[str, Any]", item).values()
         elif isinstance(item, list):
             rest += cast("list[Any]", item)
-    return False
+        else:
+            yield item
 
 
 def data_of(block: types.ContentBlock) -> str:

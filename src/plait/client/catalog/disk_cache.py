@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from plait._support.encodings import encoded_forms
+from plait._support.files import write_atomically
 from plait._support.redact import Redactor
 from plait._support.threads import in_thread
 from plait._version import __version__
@@ -152,7 +152,9 @@ class ListCache:
                 logger.debug("the list of %s holds a secret, and is not stored", name)
                 self._drop(name, server)
                 return
-            _replace(self.path_of(name, server), text)
+            path = self.path_of(name, server)
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_atomically(path, text, mode=0o600)
         except (OSError, ValueError) as error:
             logger.debug("the list of %s cannot be stored: %s", name, error)
 
@@ -203,16 +205,3 @@ def _mentions(text: str, secrets: Iterable[str]) -> bool:
 
 def _is_ours(facts: os.stat_result) -> bool:
     return facts.st_uid == os.getuid() and not facts.st_mode & _OTHERS_MAY_WRITE
-
-
-def _replace(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".new")
-    draft = Path(name)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        draft.replace(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise

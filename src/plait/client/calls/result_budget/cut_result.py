@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -100,10 +101,8 @@ class _BlockCutter:
     def structured(self, structured: Any, allowed: int, *, block: int) -> Any:
         note = replace(self.note, block=block if self.several else None)
         if isinstance(structured, dict | list):
-            try:
+            with suppress(ValueError):
                 return cut_json(structured, allowed, note)
-            except ValueError:
-                return {CUT: note.outer("everything is", None)}
         return {CUT: note.outer("everything is", None)}
 
     def _least(self, block: types.ContentBlock, cost: int, index: int) -> int:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, NoReturn, NotRequired
@@ -13,6 +10,7 @@ from typing import Any, Literal, NoReturn, NotRequired
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
+from plait._support.files import write_atomically
 from plait._support.sanitize import escaped
 from plait.client.catalog.lock.entries import Identity, LockedServer, LockedTool, Lockfile
 from plait.client.config.jsonc import JsonSyntaxError, decode_text, parse_jsonc
@@ -96,30 +94,11 @@ def write_lockfile(lockfile: Lockfile, path: Path) -> None:
     Raises:
         ConfigError: It cannot be written; the file before is still there.
     """
-    text = text_from_lockfile(lockfile)
+    mode = None if path.exists() else 0o644
     try:
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        write_atomically(path, text_from_lockfile(lockfile), mode=mode)
     except OSError as error:
         _reject(path, "lockfile_unwritable", f"cannot be written: {error.strerror}")
-    draft = Path(name)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.chmod(_mode_of(path))
-        draft.replace(path)
-    except OSError as error:
-        _reject(path, "lockfile_unwritable", f"cannot be written: {error.strerror}")
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-def _mode_of(path: Path) -> int:
-    """Return the mode of the file, or the usual one of a new file."""
-    with contextlib.suppress(OSError):
-        return path.stat().st_mode & 0o777
-    return 0o644
 
 
 def _server_entry(server: LockedServer) -> dict[str, Any]:

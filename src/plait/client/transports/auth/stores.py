@@ -10,7 +10,6 @@ import logging
 import math
 import os
 import random
-import tempfile
 import threading
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -22,6 +21,7 @@ from typing import Any, Final, Protocol, cast, runtime_checkable
 
 from pydantic import TypeAdapter
 
+from plait._support.files import write_atomically
 from plait._support.threads import in_thread
 from plait.errors import ConfigError, ConnectError
 
@@ -221,17 +221,7 @@ class FileTokenStore:
 
     def _save(self, login: Login) -> None:
         _make_private_folder(self.folder)
-        descriptor, name = tempfile.mkstemp(dir=self.folder, prefix=".", suffix=".new")
-        draft = Path(name)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text_from_login(login))
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(self.path_of(login.key))
-        except BaseException:
-            draft.unlink(missing_ok=True)
-            raise
+        write_atomically(self.path_of(login.key), text_from_login(login), mode=0o600)
 
 
 class KeyringTokenStore:

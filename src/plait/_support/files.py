@@ -1,0 +1,32 @@
+"""Writes files atomically."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+
+def write_atomically(path: Path, text: str, *, mode: int | None = None) -> None:
+    """Write a file that readers see either as it was or complete; its folder must exist.
+
+    Without `mode`, the permissions stay as they are, and a new file gets the usual ones.
+
+    Raises:
+        OSError: It cannot be written; the file before is still there.
+    """
+    if mode is None and path.exists():
+        mode = path.stat().st_mode & 0o777
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    descriptor = os.open(draft, flags, 0o666 if mode is None else 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        if mode is not None:
+            draft.chmod(mode)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
