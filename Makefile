@@ -15,7 +15,7 @@ NPM_FLAGS := --no-save --no-package-lock --no-audit --no-fund --no-update-notifi
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check fix conformance clean
+.PHONY: help setup demo test test-wires check fix conformance bench bench-quick bench-guard clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,12 +27,17 @@ demo: setup ## Start real servers, kill one, and watch it heal
 
 test: setup check ## Set up, then run every check and test
 
-check: setup ## Check format, lint, types and layers, then run the tests
+check: setup ## Check format, lint, types and layers, then run the tests and the guard of speed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m benchmarks.compare.guard
+
+test-wires: setup ## Run the integration tests on the lean wire, then on that of the MCP SDK
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile tests/integration
+	PLAIT_WIRE=sdk $(BIN)/pytest -n $(WORKERS) --dist loadfile tests/integration
 
 fix: setup ## Format the code and fix what the linter can fix
 	$(BIN)/ruff format .
@@ -42,8 +47,17 @@ conformance: setup ## Run the official MCP conformance suites, client and server
 	$(BIN)/python scripts/conformance.py
 	$(BIN)/python scripts/conformance_server.py
 
+bench: setup ## Compare speed with other MCP clients, each in its own environment (under an hour)
+	$(BIN)/python -m benchmarks.compare
+
+bench-quick: setup ## Compare the key scenarios in two minutes
+	$(BIN)/python -m benchmarks.compare --quick
+
+bench-guard: setup ## Fail when plait needs twice the CPU it needed before, compared with mcp.Client
+	$(BIN)/python -m benchmarks.compare.guard
+
 clean: ## Remove every environment, cache and build product
-	rm -rf .venv .node .legacy build dist .cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .node .legacy .bench build dist .cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/uv:

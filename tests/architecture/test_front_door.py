@@ -35,6 +35,36 @@ HEAVY = (
     "websockets",
 )
 
+LATE = (
+    "alembic",
+    "anthropic",
+    "claude_agent_sdk",
+    "cryptography",
+    "httpx",
+    "httpx2",
+    "jsonschema",
+    "jwt",
+    "keyring",
+    "langchain",
+    "langgraph",
+    "langsmith",
+    "mcp",
+    "openai",
+    "opentelemetry",
+    "referencing",
+    "requests",
+    "rich",
+    "sqlalchemy",
+    "starlette",
+    "tenacity",
+    "uvicorn",
+    "websockets",
+    "yaml",
+)
+"""What no program needs before it connects to a server."""
+
+_SERVER = {"server": {"command": "some-server"}}
+
 _PROBE = """
 import json, sys, time
 began = time.process_time()
@@ -63,6 +93,33 @@ def imported() -> dict[str, object]:
 @pytest.mark.parametrize("module", HEAVY)
 def test_importing_the_package_does_not_import(imported: dict[str, object], module: str) -> None:
     assert module not in cast("list[str]", imported["modules"])
+
+
+@pytest.mark.parametrize(
+    ("program", "late"),
+    [
+        (
+            f"from plait import MultiServerMCPClient; MultiServerMCPClient({_SERVER})",
+            (*LATE, "langchain_core.messages", "langchain_core.tools.base", "mcp_types.methods"),
+        ),
+        (
+            f"from plait import Toolbox; Toolbox({_SERVER})",
+            (*LATE, "langchain_core", "mcp_types.methods"),
+        ),
+        (
+            "from plait.cli import main; main(['--help'], standalone_mode=False)",
+            (*LATE, "anyio", "langchain_core", "mcp_types", "pydantic"),
+        ),
+    ],
+    ids=["MultiServerMCPClient", "Toolbox", "plait --help"],
+)
+def test_nothing_is_imported_before_it_is_needed(program: str, late: tuple[str, ...]) -> None:
+    program += "; import json, sys; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+
+    assert set(late) & set(json.loads(done.stdout.splitlines()[-1])) == set()
 
 
 def test_importing_the_package_is_quick(imported: dict[str, object]) -> None:

@@ -30,7 +30,7 @@ def lines_of(program: str) -> list[list[str]]:
 
 
 def make_targets() -> set[str]:
-    return set(re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    return set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
 def test_readme_opens_with_what_it_is_and_the_two_commands() -> None:

@@ -11,9 +11,8 @@ from mcp.server.mcpserver import Context
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel
 
-from plait.testing.http_server import HttpServer, url_of
 from plait.testing.ports import bind
-from plait.testing.serve import exit_when_stdin_closes
+from plait.testing.serve import exit_when_stdin_closes, http_server
 
 LEDGER = Path(sys.argv[1])
 server = MCPServer("guarded", log_level="ERROR")
@@ -70,7 +69,7 @@ def main() -> None:
     exit_when_stdin_closes()
     with bind() as listener:
         app = server.streamable_http_app()
-        anyio.run(HttpServer(app, listener, url_of(listener, "http", "/mcp")).run_until_stopped)
+        anyio.run(http_server(app, listener, "/mcp").serve, [listener])
 
 
 if __name__ == "__main__":

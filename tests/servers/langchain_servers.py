@@ -37,9 +37,14 @@ from mcp.types import (
 from pydantic import BaseModel
 
 from plait.testing import ServerProcess
-from plait.testing.http_server import HttpServer, url_of
 from plait.testing.ports import bind
-from plait.testing.serve import exit_when_stdin_closes, serve_websocket, serve_with, sse_app
+from plait.testing.serve import (
+    exit_when_stdin_closes,
+    http_server,
+    serve_websocket,
+    serve_with,
+    sse_app,
+)
 
 Name = Literal["math", "weather", "time"]
 Transport = Literal["http", "sse", "websocket"]
@@ -266,7 +271,7 @@ def main() -> None:
             app, path = sse_app(serve_with(server), "127.0.0.1"), "/sse"
         else:
             app, path = server.streamable_http_app(), "/mcp"
-        anyio.run(HttpServer(app, listener, url_of(listener, "http", path)).run_until_stopped)
+        anyio.run(http_server(app, listener, path).serve, [listener])
 
 
 if __name__ == "__main__":

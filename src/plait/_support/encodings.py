@@ -14,7 +14,6 @@ _SHORTEST_ENCODED = 6
 """Encodings of shorter values could occur in other words by chance."""
 
 _SHORTEST_LINE = 8
-
 _ESCAPE = re.compile(r"%[0-9A-F]{2}")
 
 

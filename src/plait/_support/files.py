@@ -1,10 +1,15 @@
-"""Writes files atomically."""
+"""Writes files atomically, and locks them."""
 
 from __future__ import annotations
 
 import os
 import secrets
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks
+    fcntl = None
 
 
 def write_atomically(path: Path, text: str, *, mode: int | None = None) -> None:
@@ -30,3 +35,17 @@ def write_atomically(path: Path, text: str, *, mode: int | None = None) -> None:
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def try_lock(descriptor: int) -> bool:
+    """Lock an open file, unless another process has locked it; return whether this one has.
+
+    The lock ends when the file is closed, also by the death of the process. On Windows it does not
+    exclude other processes.
+    """
+    if fcntl is not None:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True

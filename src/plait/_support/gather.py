@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Coroutine, Iterable
 from typing import Any, TypeVar
 
+from plait._support.exception_groups import first_cause
+
 T = TypeVar("T")
 
 
@@ -15,6 +17,20 @@ async def gather_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     if len(waiting) == 1:
         return [await waiting[0]]
     return await asyncio.gather(*waiting)
+
+
+async def gather_or_cancel(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Return the results in order; the first failure cancels the others, and is raised."""
+    waiting = list(work)
+    if len(waiting) == 1:
+        return [await waiting[0]]
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(coroutine) for coroutine in waiting]
+    except BaseExceptionGroup as failed:
+        error = first_cause(failed)
+        raise error from error.__cause__
+    return [task.result() for task in tasks]
 
 
 async def gather_outcomes(work: Iterable[Coroutine[Any, Any, T]]) -> list[T | BaseException]:

@@ -26,9 +26,7 @@ class HttpReply:
     """A complete HTTP response."""
 
     status: int
-
     body: bytes
-
     retry_after: float | None = None
     """Seconds to wait, from the `Retry-After` header."""
 

@@ -10,7 +10,6 @@ from plait._support.encodings import encoded_forms
 from plait._support.exception_groups import one_line
 
 HIDDEN = "***"
-
 _SHORTEST_SECRET = 4
 """Shorter values would blank out ordinary words."""
 

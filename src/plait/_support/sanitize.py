@@ -23,7 +23,27 @@ _UNSEEN = (
 )
 
 _SUSPECT = re.compile(f"[{_CONTROLS}{_HALVES}{_DIRECTIONS}{_SELECTORS}{_JOINERS}{_UNSEEN}]")
+_ASCII_CONTROLS = bytes({*range(32), 127} - set(b"\t\n\r"))
+_PRINTABLE_SUSPECTS = (
+    b"\xcd\x8f",
+    b"\xe1\x85",
+    b"\xe1\x9e",
+    b"\xe1\xa0",
+    b"\xe3\x85\xa4",
+    b"\xef\xb8",
+    b"\xef\xbe\xa0",
+    b"\xf3\xa0",
+)
 _ESCAPED = re.compile(r"\\[ubf]")
+_SUSPECT_BYTES = re.compile(
+    rb"\xc2[\x80-\x9f\xad]|\xcd\x8f|\xe1(?:\x85[\x9f\xa0]|\x9e[\xb4\xb5]|\xa0[\x8b-\x8f])"
+    rb"|\xe2(?:\x80[\x8b-\x8d\xaa-\xae]|\x81[\xa0-\xaf])|\xe3\x85\xa4|\xed[\xa0-\xbf]"
+    rb"|\xef(?:\xb8[\x80-\x8f]|\xbb\xbf|\xbe\xa0|\xbf[\xb0-\xbb\xbe\xbf])"
+    rb"|\xf0(?:\x9b\xb2[\xa0-\xa3]|\x9d\x85[\xb3-\xba])|\xf3\xa0"
+)
+"""Those of them that are not ASCII, in UTF-8."""
+_SHORT_ESCAPES = re.compile(rb"\\[bf]")
+_ESCAPES = re.compile(rb"\\u[0-9a-fA-F]{4}")
 _ON_TERMINALS = re.compile(f"[{_CONTROLS}\r{_HALVES}{_DIRECTIONS}{_SELECTORS}{_JOINERS}{_UNSEEN}]")
 
 _REGIONS = "|".join(
@@ -55,10 +75,24 @@ _KEYCAPS = frozenset("0123456789#*")
 
 def sanitize_text(text: str) -> str:
     """Return the text as it can be shown to a model; most texts are returned unchanged."""
-    if _SUSPECT.search(text) is None:
+    if not may_need_sanitizing(text) or _SUSPECT.search(text) is None:
         return text
     kept_directions = frozenset(_balanced(text))
     return _PIECE.sub(lambda found: _replacement(found, kept_directions), text)
+
+
+def may_need_sanitizing(text: str) -> bool:
+    """Return false, fast, for a text that is surely clean; true means perhaps.
+
+    Most suspect characters are not printable; the others have these beginnings in UTF-8.
+    """
+    if text.isascii():
+        data = text.encode()
+        return len(data.translate(None, _ASCII_CONTROLS)) != len(data)
+    if not text.replace("\n", "").replace("\t", "").replace("\r", "").isprintable():
+        return True
+    data = text.encode()
+    return any(beginning in data for beginning in _PRINTABLE_SUSPECTS)
 
 
 def is_clean_json(value: object) -> bool:
@@ -71,9 +105,16 @@ def is_clean_json(value: object) -> bool:
     return _SUSPECT.search(text) is None and _ESCAPED.search(text) is None
 
 
-def is_clean(text: str) -> bool:
-    """Return whether sanitizing leaves a text unchanged."""
-    return sanitize_text(text) == text
+def is_clean_body(body: bytes) -> bool:
+    """Return quickly whether the texts of valid JSON in UTF-8 surely need no sanitizing."""
+    if b"\x7f" in body or (not body.isascii() and _SUSPECT_BYTES.search(body)):
+        return False
+    if b"\\" not in body:
+        return True
+    if _SHORT_ESCAPES.search(body):
+        return False
+    escapes = b"".join(_ESCAPES.findall(body))
+    return _SUSPECT.search(json.loads(b'"%b"' % escapes)) is None
 
 
 def escaped(text: str) -> str:

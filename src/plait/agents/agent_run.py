@@ -16,12 +16,7 @@ from plait.client.calls.approval import OnApproval
 from plait.client.calls.result_budget.limiter import OWN_SERVER, READ_MORE
 from plait.client.catalog.tool import Tool
 from plait.client.toolbox import Toolbox
-from plait.errors import (
-    AgentServerConnectError,
-    AgentServerTimeoutError,
-    ConfigError,
-    PlaitError,
-)
+from plait.errors import AgentServerConnectError, AgentServerTimeoutError, ConfigError, PlaitError
 from plait.traces.events import Status
 from plait.traces.messages.lists import extract_system_prompt
 from plait.traces.messages.message import Message, Role
@@ -124,10 +119,14 @@ class AgentRun:
         except ConfigError:
             raise
         except PlaitError as error:
-            text = sanitize_text(error.message) if self.toolbox.sanitizes else error.message
-            return ToolAnswer.of_text(text, is_error=True), 1, ()
+            return ToolAnswer.of_text(self.text_of(error), is_error=True), 1, ()
         answer = ToolAnswer.of_result(result, sanitize=self.toolbox.sanitizes)
         return answer, result.attempts, result.notes
+
+    def text_of(self, error: PlaitError) -> str:
+        """Return the text of an error for the model."""
+        sanitizes = self.toolbox is not None and self.toolbox.sanitizes
+        return sanitize_text(error.message) if sanitizes else error.message
 
     def record_call(self, call_id: str, name: str, arguments: Mapping[str, Any]) -> None:
         """Record a call that is about to be made, or rejected."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
 from urllib.parse import urldefrag
 
 from pydantic import SecretStr
@@ -89,22 +89,16 @@ class ModelEnvironment:
 
     keys: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """The keys that are set, by variable."""
-
     openai_url: str | None = None
     """`OPENAI_BASE_URL`."""
-
     anthropic_url: str | None = None
     """`ANTHROPIC_BASE_URL`."""
-
     ollama_host: str | None = None
     """`OLLAMA_HOST`."""
-
     endpoint: Endpoint | None = None
     """A running Ollama."""
-
     listed: tuple[str, ...] = ()
     """The models that `OPENAI_BASE_URL` lists."""
-
     installed: frozenset[str] = frozenset({"anthropic", "langchain_anthropic", "langchain_openai"})
     """The installed ones of these packages."""
 
@@ -116,7 +110,6 @@ class ModelChoice:
     config: ModelConfig
     reason: str
     """One clause: `ANTHROPIC_API_KEY is set`."""
-
     notes: tuple[str, ...] = ()
     """Models that were skipped, and why."""
 
@@ -181,11 +174,11 @@ def choose_model(request: ModelRequest, env: ModelEnvironment) -> ModelChoice:
         model = named_model(request.model, request.engine)
         return ModelChoice(config=_config(model, request, env), reason=request.reason)
     if request.engine in _CLAUDE_ENGINES:
-        model = _anthropic_model(ANTHROPIC.model)
-        is_set = ANTHROPIC.key_variable in env.keys
-        key = f"{ANTHROPIC.key_variable} is set"
-        reason = key if is_set else f"{request.engine} has its own key"
-        return ModelChoice(config=_config(model, request, env), reason=reason)
+        reason = f"{request.engine} has its own key"
+        if ANTHROPIC.key_variable in env.keys:
+            reason = f"{ANTHROPIC.key_variable} is set"
+        config = _anthropic(ANTHROPIC.model, request, env)
+        return ModelChoice(config=config, reason=reason)
     if request.engine in ("manual", "openrouter"):
         what = "manual:FILE" if request.engine == "manual" else "openrouter:VENDOR/NAME"
         raise ConfigError(f"--engine {request.engine} needs --model {what}")
@@ -206,10 +199,7 @@ def _clues(request: ModelRequest, env: ModelEnvironment) -> Clues:
     if "langchain_openai" not in env.installed:
         lacking[OPENAI.name] = "langchain-openai is not installed"
     return Clues(
-        keys=frozenset(set_keys),
-        openai_url=env.openai_url,
-        endpoint=env.endpoint,
-        lacking=lacking,
+        keys=frozenset(set_keys), openai_url=env.openai_url, endpoint=env.endpoint, lacking=lacking
     )
 
 
@@ -225,7 +215,7 @@ def _config_of_detected(
     found: FoundModel, request: ModelRequest, env: ModelEnvironment
 ) -> ModelConfig:
     if found.provider is ANTHROPIC:
-        return _config(_anthropic_model(found.model or ANTHROPIC.model), request, env)
+        return _anthropic(found.model or ANTHROPIC.model, request, env)
     if found.base_url is None:
         return _openai(found.model or OPENAI.model, request, env)
     if found.model is not None:
@@ -238,7 +228,7 @@ def _config_of_detected(
 def _config(model: NamedModel, request: ModelRequest, env: ModelEnvironment) -> ModelConfig:
     match model.kind:
         case "anthropic":
-            return _anthropic(model, request, env)
+            return _anthropic(model.name, request, env)
         case "openai":
             return _openai(model.name, request, env)
         case "ollama":
@@ -268,17 +258,13 @@ def _config(model: NamedModel, request: ModelRequest, env: ModelEnvironment) -> 
             return _plain(model.name, engine, model_provider=model.provider)
 
 
-def _anthropic_model(name: str) -> NamedModel:
-    return NamedModel(kind="anthropic", name=name, provider="anthropic", text=name)
-
-
-def _anthropic(model: NamedModel, request: ModelRequest, env: ModelEnvironment) -> ModelConfig:
+def _anthropic(name: str, request: ModelRequest, env: ModelEnvironment) -> ModelConfig:
     key = env.keys.get(ANTHROPIC.key_variable)
     url = env.anthropic_url
     if url is not None:
         _check_url(url, key, "ANTHROPIC_BASE_URL", None)
     return _plain(
-        model.name,
+        name,
         # If no package is installed, this engine reports what to install.
         _engine_for_anthropic(request, env) or "claude_tool",
         model_provider=ANTHROPIC.name,
@@ -331,24 +317,12 @@ class NamedModel:
     kind: ModelKind
     name: str
     """Of the model; of the file for `scripted` and `manual`."""
-
     provider: str | None = None
     """As LangChain spells it, if LangChain needs it."""
-
     base_url: str | None = None
     """Of an `endpoint`."""
-
     text: str
     """The name as the user wrote it."""
-
-    def runs_on(self, engine: str) -> bool:
-        """Check whether an engine can run it; engines of other packages may run any model."""
-        return engine in _ENGINES[self.kind] or engine not in _ALL_ENGINES
-
-    @property
-    def engines(self) -> tuple[str, ...]:
-        """The engines that can run it, the usual one first."""
-        return _ENGINES[self.kind]
 
 
 def named_model(text: str, engine: str | None = None) -> NamedModel:
@@ -358,10 +332,12 @@ def named_model(text: str, engine: str | None = None) -> NamedModel:
         ConfigError: The name is invalid, or the engine does not run such models.
     """
     model = _parse(text.strip(), engine)
-    if engine is not None and not model.runs_on(engine):
+    engines = _ENGINES[model.kind]
+    # Engines of other packages may run any model.
+    if engine in _ALL_ENGINES and engine not in engines:
         raise ConfigError(
             f"{model.text} does not run on {engine}: leave --engine out, "
-            f"or use --engine {' or '.join(model.engines)}"
+            f"or use --engine {' or '.join(engines)}"
         )
     return model
 
@@ -372,7 +348,8 @@ def _parse(text: str, engine: str | None) -> NamedModel:
     provider, colon, name = text.partition(":")
     known = provider in get_args(ModelKind) and provider not in ("endpoint", "langchain")
     if colon and name and known:
-        return NamedModel(kind=_kind(provider), name=name, provider=provider, text=text)
+        kind = cast("ModelKind", provider)
+        return NamedModel(kind=kind, name=name, provider=provider, text=text)
     if engine in _DEFAULT_KINDS and text and not (colon and engine in _CLAUDE_ENGINES):
         kind = _DEFAULT_KINDS[engine]
         return NamedModel(kind=kind, name=text, provider=kind, text=text)
@@ -384,10 +361,6 @@ def _parse(text: str, engine: str | None) -> NamedModel:
         f"the model {text!r} has no known provider: write provider:name, ollama:NAME, "
         "or URL#NAME: http://127.0.0.1:8080/v1#NAME"
     )
-
-
-def _kind(provider: str) -> ModelKind:
-    return next(kind for kind in get_args(ModelKind) if kind == provider)
 
 
 def _parse_url(text: str) -> NamedModel:

@@ -35,10 +35,8 @@ class LiveAgent(BaseAgent):
 
     engine: ClassVar[str]
     """The name of the engine."""
-
     runs_local_models: ClassVar[bool] = False
     """Whether the engine can call a model that runs in this process."""
-
     defers_tools: ClassVar[bool] = False
     """Whether the model can search for tools that are deferred."""
 
@@ -61,6 +59,10 @@ class LiveAgent(BaseAgent):
         """Call the model, and tools with `run.call`, until there is an answer.
 
         Pass each answer of the model to `run.recorder`. At the timeout this is cancelled.
+
+        Raises:
+            AgentExecutionError: The model cannot be called.
+            ConfigError: The configuration must be corrected.
         """
 
     async def arun(

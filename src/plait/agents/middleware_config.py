@@ -28,7 +28,6 @@ class ModelRetryConfig(_Settings):
     max_delay: float = Field(default=10.0, ge=0)
     jitter: bool = True
     """Whether each delay varies by up to 25 %."""
-
     on_failure: Literal["continue", "raise"] = "continue"
 
 
@@ -47,7 +46,6 @@ class SummarizationConfig(_Settings):
     enabled: bool = True
     model: str | None = None
     """The model that summarises; by default the one that answers."""
-
     trigger_fraction: float = Field(default=0.8, ge=0, le=1)
     trigger_tokens: int | None = Field(default=None, ge=1)
     keep_messages: int = Field(default=20, ge=1)

@@ -20,57 +20,48 @@ class ModelConfig(BaseModel):
 
     id: str | None = None
     """The name of this configuration."""
-
     model_provider: str | None = None
     """As LangChain spells it; only the engine `langchain` needs it."""
-
     model_name: str | None = None
     temperature: float | None = Field(default=0.1, ge=0)
     max_tokens: int = Field(default=8192, ge=1)
     interface: str = "langchain"
     """The engine: `langchain`, `openrouter`, `openai_endpoint`, `claude_tool`, `claude_agent_sdk`,
     `manual`, or one that another package registers."""
-
     system_prompt: str | None = None
     max_retries: int = Field(default=2, ge=0)
     """How often a request is retried after a transient failure of the provider."""
-
     mcp_urls_dict: dict[str, str] | None = None
     """Servers by name: a URL, a command line, or the path of a program."""
-
     mcp_tool_filter: list[str] | None = None
     """The tools that the agent may use; `None` means all, an empty list none."""
-
     mcp_tool_description_overrides: dict[str, str] | None = None
     """Descriptions by tool name, which replace those of the servers."""
-
     endpoint_base_url: str | None = None
     endpoint_api_key: SecretStr | None = None
     anthropic_base_url: str | None = None
     anthropic_api_key: SecretStr | None = None
     extra_kwargs: dict[str, Any] | None = None
     """Passed to the chat model unchanged."""
-
     manual_traces: Any = Field(default=None, exclude=True, repr=False)
     """The recordings of the manual engine: a file, or the input of `ManualTraces`."""
-
     agent_middleware: AgentMiddlewareConfig | None = None
     max_context_tokens: int | None = Field(default=None, ge=1)
     mcp_http_timeout: float | None = Field(default=None, gt=0)
     """Seconds for one HTTP request to a server; `None` means 30."""
-
     mcp_sse_read_timeout: float | None = Field(default=None, gt=0)
     """Seconds without an event on an event stream of a server; `None` means 300."""
-
     agent_timeout: float | None = Field(default=None, gt=0)
     """Seconds for a run whose `AgentConfig` sets no timeout."""
-
     request_timeout: float | None = Field(default=None, gt=0)
     """Seconds for one request to the model."""
 
     @model_validator(mode="after")
-    def _check_manual(self) -> Self:
+    def _check_names(self) -> Self:
         if self.interface != "manual":
+            for name in ("id", "model_name"):
+                if not getattr(self, name):
+                    raise ValueError(f"{name} is required when interface={self.interface!r}")
             return self
         if self.manual_traces is None:
             raise ValueError("manual_traces is required when interface='manual'")
@@ -80,15 +71,6 @@ class ModelConfig(BaseModel):
             )
         self.id = self.id or "manual"
         self.model_name = self.model_name or "manual"
-        return self
-
-    @model_validator(mode="after")
-    def _check_names(self) -> Self:
-        if self.interface == "manual":
-            return self
-        for name in ("id", "model_name"):
-            if not getattr(self, name):
-                raise ValueError(f"{name} is required when interface={self.interface!r}")
         return self
 
     @model_validator(mode="after")

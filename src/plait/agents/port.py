@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -68,6 +68,7 @@ class AgentPort(Protocol):
         """What the engine supports."""
         ...
 
+    @abstractmethod
     async def arun(
         self,
         messages: Sequence[Message],
@@ -80,7 +81,6 @@ class AgentPort(Protocol):
         Raises:
             AgentError: There is no result, not even a partial one.
         """
-        ...
 
     def run(
         self,
@@ -94,26 +94,15 @@ class AgentPort(Protocol):
 
     async def aclose(self) -> None:
         """Release the resources of the agent; it cannot be used afterwards."""
-        ...
 
 
-class BaseAgent(ABC):
+class BaseAgent(AgentPort):
     """An agent on one engine; subclasses implement `arun`."""
 
     @property
     def capabilities(self) -> AgentCapabilities:
         """What the engine supports."""
         return AgentCapabilities()
-
-    @abstractmethod
-    async def arun(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[StaticTool] | None = None,
-        mcp_servers: AgentServers | None = None,
-        config: AgentConfig | None = None,
-    ) -> AgentResult:
-        """Run the agent until it answers, or until the turn limit or the timeout."""
 
     def run(
         self,
@@ -140,6 +129,3 @@ class BaseAgent(ABC):
     def seconds_for(self, config: AgentConfig) -> float | None:
         """Return the time limit of a run; `None` if there is none."""
         return config.timeout
-
-    async def aclose(self) -> None:  # noqa: B027
-        """Release the resources of the agent; most engines keep none between runs."""

@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import Callable, Generator
 from datetime import datetime
 from functools import partial
-from types import TracebackType
 
 import mcp_types as types
 from mcp.client import ClientRequestContext
@@ -134,10 +133,5 @@ class _Attempt(contextlib.AbstractContextManager[None]):
     def __init__(self, on_end: Callable[[BaseException | None], None]) -> None:
         self._on_end = on_end
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
-        self._on_end(exc_val)
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._on_end(error)

@@ -43,26 +43,19 @@ class EngineSpec:
 
     name: str
     """The value of `ModelConfig.interface` that selects it."""
-
     description: str = ""
     agent_factory: str | Callable[[ModelConfig], AgentPort] | None = None
     """A function or class, or its path: `package.module:Name`."""
-
     needs: tuple[str, ...] = ()
     """The modules it imports from other packages."""
-
     install: str | None = None
     """What to install to get them."""
-
     availability_checker: Callable[[], EngineAvailability] | None = None
     """Called instead of looking for modules."""
-
     fallback: str | None = None
     """The engine to use where this one is unavailable."""
-
     routes_to: str | None = None
     """The engine that runs the model, if it is another one."""
-
     supports_mcp: bool = True
     supports_tools: bool = True
 
@@ -73,14 +66,12 @@ class EngineSpec:
         if isinstance(self.agent_factory, str):
             module = self.agent_factory.partition(":")[0]
             if not _is_importable(module):
-                return self._unavailable(f"there is no module {module}")
+                return EngineAvailability(False, f"there is no module {module}", self.fallback)
         missing = [module for module in self.needs if not _is_importable(module)]
         if not missing:
             return EngineAvailability(True, f"{self.name} can be used")
         hint = f": pip install {self.install!r}" if self.install else ""
-        return self._unavailable(f"{', '.join(missing)} is not installed{hint}")
-
-    def _unavailable(self, reason: str) -> EngineAvailability:
+        reason = f"{', '.join(missing)} is not installed{hint}"
         return EngineAvailability(False, reason, self.fallback)
 
     def make(self, model_config: ModelConfig) -> object:

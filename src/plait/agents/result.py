@@ -16,23 +16,17 @@ class AgentResult:
     final_response: str
     raw_trace: str
     """The messages of the model and the tools, as one text."""
-
     trace_messages: list[Message]
     """The same messages, without those of user and system."""
-
     usage: UsageMetadata
     turns: int
     """How often the model answered."""
-
     limit_reached: bool
     """Whether the run ended at its turn limit; the response is then partial."""
-
     session_id: str | None = None
     """The engine's id of the conversation."""
-
     actual_model: str | None = None
     """The model that answered, as the provider names it."""
-
     timeout_reached: bool = False
     """Whether the run ended at its timeout; the response is then partial."""
 

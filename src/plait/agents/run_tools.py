@@ -25,14 +25,10 @@ class RunTool:
 
     name: str
     """The name for the model, unique in the run."""
-
     description: str = ""
-
     input_schema: Mapping[str, Any] = field(default_factory=dict[str, Any])
-
     listed: Tool | None = None
     """The tool in the catalogue; `None` for a tool of the program."""
-
     static: StaticTool | None = None
     """The tool of the program; `None` for a tool of a server."""
 
@@ -58,12 +54,9 @@ class ToolAnswer:
 
     content: tuple[types.ContentBlock, ...]
     """At least one block; structured content is text if there is no other text."""
-
     text: str
     """The content as one text, for traces."""
-
     is_error: bool = False
-
     structured_content: Any | None = None
 
     @classmethod
@@ -78,10 +71,7 @@ class ToolAnswer:
     def of_result(cls, result: ToolResult, *, sanitize: bool = True) -> ToolAnswer:
         """Convert a tool result; `sanitize` removes characters that hide text."""
         content = content_for_model(
-            result.content,
-            result.structured_content,
-            is_error=result.is_error,
-            sanitize=sanitize,
+            result.content, result.structured_content, is_error=result.is_error, sanitize=sanitize
         )
         return cls(
             content=content,

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping, MutableSequence, Sequence
+from collections.abc import Coroutine, Mapping, MutableSequence, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import is_dataclass, replace
 from typing import Any, TypeVar, cast
 
 import mcp_types as types
 
-from plait._support.exception_groups import first_cause
+from plait._support.gather import gather_or_cancel
 from plait.agents.servers import AgentServers, convert_mcp_config, read_servers
 from plait.client.catalog.filters import ToolFilter
 from plait.client.connections.loop_bridge import run_blocking
 from plait.client.server_handle import ServerHandle
 from plait.client.toolbox import Toolbox
-from plait.errors import (
-    AgentServerConnectError,
-    AgentServerTimeoutError,
-    PlaitError,
-)
+from plait.errors import AgentServerConnectError, AgentServerTimeoutError, PlaitError
 
 T = TypeVar("T")
 AnyTool = TypeVar("AnyTool")
@@ -51,7 +47,9 @@ async def connect_all_mcp_servers(
         return {}
     toolbox = await exit_stack.enter_async_context(Toolbox(config))
     names = toolbox.server_names
-    await _all(_in_time(name, toolbox.server_info(name), timeout_seconds) for name in names)
+    await gather_or_cancel(
+        _in_time(name, toolbox.server_info(name), timeout_seconds) for name in names
+    )
     return {name: ServerHandle(toolbox, name) for name in names}
 
 
@@ -63,7 +61,7 @@ async def get_all_mcp_tools(
     Raises:
         AgentServerError: A server could not list its tools.
     """
-    results = await _all(
+    results = await gather_or_cancel(
         _in_time(name, handle.list_tools(), _SERVER_SECONDS) for name, handle in sessions.items()
     )
     return [
@@ -89,7 +87,9 @@ async def afetch_tool_descriptions(
         return {}
     async with Toolbox({"servers": convert_mcp_config(mcp_urls_dict)}) as toolbox:
         names = toolbox.server_names
-        await _all(_in_time(name, toolbox.tools(name), timeout_seconds) for name in names)
+        await gather_or_cancel(
+            _in_time(name, toolbox.tools(name), timeout_seconds) for name in names
+        )
         # Once more, from the cache: names are made unique over all servers.
         tools = await toolbox.tools(*names)
     selected = ToolFilter.of(include=tool_filter)
@@ -125,17 +125,6 @@ def apply_tool_description_overrides(
         else:
             cast("Any", tool).description = text
     return tools
-
-
-async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Await all in parallel; the first failure cancels the others."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(coroutine) for coroutine in work]
-    except BaseExceptionGroup as failed:
-        error = first_cause(failed)
-        raise error from error.__cause__
-    return [task.result() for task in tasks]
 
 
 async def _in_time(server: str, work: Coroutine[Any, Any, T], seconds: float) -> T:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias, TypedDict, cast
 
@@ -121,46 +121,42 @@ def convert_and_validate_mcp_config(mcp_urls_dict: Mapping[str, str]) -> dict[st
     return converted
 
 
-def _problems(server: object) -> list[str]:
+def _problems(server: object) -> Iterator[str]:
     if not isinstance(server, Mapping):
-        return ["configuration must be a dict"]
+        yield "configuration must be a dict"
+        return
     config = cast("Mapping[str, Any]", server)
     kind = config.get("type")
-    if kind == "sdk":
-        return []
     if kind in _URL_TYPES:
-        return _url_problems(kind, config)
-    if kind not in (None, "stdio"):
-        return [f"unknown type {kind!r}"]
-    if kind is None and "command" not in config:
-        return ["must have either 'type' or 'command'"]
-    return _command_problems(config)
+        yield from _url_problems(kind, config)
+    elif kind == "stdio" or (kind is None and "command" in config):
+        yield from _command_problems(config)
+    elif kind is None:
+        yield "must have either 'type' or 'command'"
+    elif kind != "sdk":
+        yield f"unknown type {kind!r}"
 
 
-def _url_problems(kind: str, config: Mapping[str, Any]) -> list[str]:
-    problems: list[str] = []
+def _url_problems(kind: str, config: Mapping[str, Any]) -> Iterator[str]:
     url, scheme = config.get("url"), _URL_TYPES[kind]
     if url is None:
-        problems.append(f"type {kind!r} requires 'url'")
+        yield f"type {kind!r} requires 'url'"
     elif not isinstance(url, str):
-        problems.append("'url' must be a string")
+        yield "'url' must be a string"
     elif not url.startswith((f"{scheme}://", f"{scheme}s://")):
-        problems.append(f"'url' must start with {scheme}:// or {scheme}s://")
+        yield f"'url' must start with {scheme}:// or {scheme}s://"
     if "headers" in config and not _is_text_map(config["headers"]):
-        problems.append("'headers' must be a dict of strings")
-    return problems
+        yield "'headers' must be a dict of strings"
 
 
-def _command_problems(config: Mapping[str, Any]) -> list[str]:
-    problems: list[str] = []
+def _command_problems(config: Mapping[str, Any]) -> Iterator[str]:
     command = config.get("command")
     if not isinstance(command, str) or not command.strip():
-        problems.append("'command' must be a string, and not empty")
+        yield "'command' must be a string, and not empty"
     if "args" in config and not _is_text_list(config["args"]):
-        problems.append("'args' must be a list of strings")
+        yield "'args' must be a list of strings"
     if "env" in config and not _is_text_map(config["env"]):
-        problems.append("'env' must be a dict of strings")
-    return problems
+        yield "'env' must be a dict of strings"
 
 
 def _is_text_list(value: object) -> bool:

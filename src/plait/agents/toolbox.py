@@ -42,10 +42,7 @@ async def toolbox_of_run(
     if (on_elicitation := options.get("on_elicitation")) is not None:
         options["on_elicitation"] = observer.recording(on_elicitation)
     toolbox = toolbox_for(model_config, servers, observers=observers, **options)
-    if toolbox is None:
-        yield None
-        return
-    async with toolbox:
+    async with toolbox or contextlib.nullcontext():
         yield toolbox
 
 

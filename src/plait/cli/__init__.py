@@ -14,9 +14,9 @@ COMMANDS = {
     "call": LazyCommand("call", "Call a tool and print its result."),
     "run": LazyCommand("run", "Run an agent on a task with the tools of your servers."),
     "resources": LazyCommand("resources", "List the resources and templates of the servers."),
-    "read": LazyCommand("read", "Read one resource and print it."),
+    "read": LazyCommand("resources", "Read one resource and print it."),
     "prompts": LazyCommand("prompts", "List the prompts of the servers."),
-    "prompt": LazyCommand("prompt", "Fill in one prompt and print its messages."),
+    "prompt": LazyCommand("prompts", "Fill in one prompt and print its messages."),
     "auth": LazyCommand("auth", "Sign in to servers with OAuth, and show login status."),
     "lock": LazyCommand("lock", "Record the tools in a lockfile, and detect changes."),
     "reasoning": LazyCommand("reasoning", "Serve the reasoning tools, and inspect sessions."),
@@ -35,17 +35,18 @@ COMMANDS = {
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Without --config, the first of these files is read: $PLAIT_CONFIG, ./mcp.json, "
     "./.mcp.json, ~/.config/plait/mcp.json.",
-    examples="""
-    plait init                     write a starter mcp.json
-    plait servers                  show server status
-    plait tools                    list the tools
-    plait call time get_current_time timezone=Europe/Berlin
-    plait run "What time is it in Tokyo?"
-    """,
 )
 @click.version_option(__version__, message="plait %(version)s")
 @click.pass_context
 def main(ctx: click.Context) -> None:
-    """Use, check and manage MCP servers from a shell."""
+    """Use, check and manage MCP servers from a shell.
+
+    Examples:
+        plait init                     write a starter mcp.json
+        plait servers                  show server status
+        plait tools                    list the tools
+        plait call time get_current_time timezone=Europe/Berlin
+        plait run "What time is it in Tokyo?"
+    """
     if not colour_allowed():
         ctx.color = False

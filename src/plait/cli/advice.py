@@ -17,32 +17,13 @@ from pathlib import Path, PurePath
 from typing import cast
 from urllib.parse import urlsplit
 
+from plait import errors
 from plait._support.redact import HIDDEN, Redactor
 from plait.client.config.oauth import OAuth
 from plait.client.config.secrets import secret_values
 from plait.client.config.servers import RemoteOptions, ServerConfig, StdioServer
 from plait.client.config.urls import public_url
-from plait.errors import (
-    AuthRequiredError,
-    CallTimeoutError,
-    ChatHistoryError,
-    CircuitOpenError,
-    ConfigError,
-    ConnectTimeoutError,
-    DiscoveryError,
-    EndpointNotFoundError,
-    ForbiddenError,
-    ListTimeoutError,
-    OutcomeUnknownError,
-    PlaitError,
-    ProtocolError,
-    RateLimitedError,
-    ResourceNotFoundError,
-    ServerError,
-    TokenError,
-    ToolNotFoundError,
-    TransportError,
-)
+from plait.errors import PlaitError
 
 _INSTALLERS = {
     "npx": "install Node.js (it brings npx)",
@@ -64,57 +45,50 @@ class Advice:
     """The cause of an error, as a stable short name, and how to fix it."""
 
     code: str
-
     fix: str | None = None
-
-
-def fix_for(error: PlaitError, server: ServerConfig | None = None) -> str | None:
-    """Return one line of advice for an error, if there is any."""
-    return advice_for(error, server).fix
 
 
 def advice_for(error: PlaitError, server: ServerConfig | None = None) -> Advice:
     """Return the cause of an error and how to fix it; `server` makes it specific."""
+    server_name = error.server or ""
     match error:
-        case ConfigError():
+        case errors.ConfigError():
             return Advice("config")
-        case AuthRequiredError():
+        case errors.AuthRequiredError():
             return Advice("auth_required", _auth_fix(error, server))
-        case ForbiddenError():
+        case errors.ForbiddenError():
             reason = "the credentials are valid, but do not permit this"
             return Advice("forbidden", error.login or reason)
-        case RateLimitedError():
+        case errors.RateLimitedError():
             wait = f"{error.retry_after:g} s" if error.retry_after is not None else "a while"
             return Advice("rate_limited", f"wait {wait}, then try again")
-        case ServerError():
+        case errors.ServerError():
             return Advice("server_error", "the server failed: check its log")
-        case OutcomeUnknownError():
+        case errors.OutcomeUnknownError():
             return Advice("outcome_unknown", "check whether it ran before repeating it")
-        case CallTimeoutError():
+        case errors.CallTimeoutError():
             return Advice("call_timeout", "wait longer with --timeout SECONDS")
-        case ListTimeoutError():
-            return Advice(
-                "list_timeout", "the server is connected but does not respond: restart it"
-            )
-        case ToolNotFoundError():
-            return Advice("tool_not_found", f"list them: plait tools {error.server or ''}".rstrip())
-        case ResourceNotFoundError():
-            return Advice(
-                "resource_not_found", f"list them: plait resources {error.server or ''}".rstrip()
-            )
-        case TransportError():
+        case errors.ListTimeoutError():
+            fix = "the server is connected but does not respond: restart it"
+            return Advice("list_timeout", fix)
+        case errors.ToolNotFoundError():
+            return Advice("tool_not_found", f"list them: plait tools {server_name}".rstrip())
+        case errors.ResourceNotFoundError():
+            fix = f"list them: plait resources {server_name}".rstrip()
+            return Advice("resource_not_found", fix)
+        case errors.TransportError():
             return _transport_advice(error, server)
-        case ProtocolError():
+        case errors.ProtocolError():
             return Advice("protocol")
-        case TokenError():
+        case errors.TokenError():
             return Advice("token", "set BEARER_TOKEN, or BEARER_TOKEN_<SERVER> for one server")
-        case DiscoveryError() | ChatHistoryError():
+        case errors.DiscoveryError() | errors.ChatHistoryError():
             return Advice("gateway", "check MCP_PLATFORM_ENDPOINT; `plait gateway mock` serves one")
         case _:
             return Advice("other")
 
 
-def _auth_fix(error: AuthRequiredError, server: ServerConfig | None) -> str:
+def _auth_fix(error: errors.AuthRequiredError, server: ServerConfig | None) -> str:
     if isinstance(server, RemoteOptions) and isinstance(server.auth, OAuth):
         if server.auth.grant == "client_credentials":
             return "check client_id, its secret or key, and the scopes"
@@ -125,10 +99,10 @@ def _auth_fix(error: AuthRequiredError, server: ServerConfig | None) -> str:
     )
 
 
-def _transport_advice(error: TransportError, server: ServerConfig | None) -> Advice:
-    if isinstance(error, CircuitOpenError) and isinstance(error.__cause__, PlaitError):
+def _transport_advice(error: errors.TransportError, server: ServerConfig | None) -> Advice:
+    if isinstance(error, errors.CircuitOpenError) and isinstance(error.__cause__, PlaitError):
         return advice_for(error.__cause__, server)
-    if isinstance(error, EndpointNotFoundError):
+    if isinstance(error, errors.EndpointNotFoundError):
         return Advice("endpoint_not_found", _path_fix(server))
     if isinstance(server, StdioServer):
         advice = _command_advice(error, server)
@@ -136,8 +110,11 @@ def _transport_advice(error: TransportError, server: ServerConfig | None) -> Adv
         advice = _network_advice(error, server)
     if advice:
         return advice
-    if isinstance(error, ConnectTimeoutError):
-        return Advice("connect_timeout", _slow_start_fix(server))
+    if isinstance(error, errors.ConnectTimeoutError):
+        how = "run its command in a terminal to see why"
+        if not isinstance(server, StdioServer):
+            how = "check that an MCP server listens there"
+        return Advice("connect_timeout", f'{how}, or raise "connect_timeout"')
     if isinstance(server, RemoteOptions):
         return Advice("unreachable", _running_fix(server))
     return Advice("unreachable")
@@ -146,16 +123,17 @@ def _transport_advice(error: TransportError, server: ServerConfig | None) -> Adv
 def _command_advice(error: PlaitError, server: StdioServer) -> Advice | None:
     if server.cwd and not Path(server.cwd).is_dir():
         return Advice("no_such_folder", f'create the folder, or correct "cwd": {server.cwd}')
-    if not Path(server.command).exists() and not _on_path(server):
+    if not Path(server.command).exists() and not is_on_path(server):
         return Advice("command_not_found", command_fix(server.command))
     if any(isinstance(cause, PermissionError) for cause in causes_of(error)):
         return Advice("not_executable", f"make it executable: chmod +x {server.command}")
-    if isinstance(error, ConnectTimeoutError):
+    if isinstance(error, errors.ConnectTimeoutError):
         return None
     return Advice("start_failed", f"run it in a terminal to see why: {target_of(server)}")
 
 
-def _on_path(server: StdioServer) -> bool:
+def is_on_path(server: StdioServer) -> bool:
+    """Return whether the command of a server is found on its `PATH`."""
     return shutil.which(server.command, path=server.fixed_env.get("PATH")) is not None
 
 
@@ -196,12 +174,6 @@ def _path_fix(server: ServerConfig | None) -> str:
     path = urlsplit(server.url).path if isinstance(server, RemoteOptions) else ""
     others = [common for common in ("/mcp", "/sse") if common != path.rstrip("/")]
     return f"check the path of the URL (try {' or '.join(others)})"
-
-
-def _slow_start_fix(server: ServerConfig | None) -> str:
-    if isinstance(server, StdioServer):
-        return 'run its command in a terminal to see why, or raise "connect_timeout"'
-    return 'check that an MCP server listens there, or raise "connect_timeout"'
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:

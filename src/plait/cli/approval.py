@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 
 import click
 
-from plait._support.threads import in_thread
-from plait.cli.terminal import print_aside, visible
+from plait.cli.terminal import print_aside, read_typed_line, visible
 from plait.client.calls.approval import Approval, ApprovalRequest
 
 _YES = frozenset({"y", "yes"})
 _NO = frozenset({"n", "no", ""})
 _ALWAYS = frozenset({"a", "always"})
-_LINE_BYTES = 4096
-
 NO_TERMINAL = "there is no terminal to prompt on; run it in one, or approve with --yes"
 
 
@@ -51,15 +47,10 @@ class TerminalApproval:
             click.echo(f"  {visible(name)}: {visible(shown)}", err=True)
         while True:
             click.echo("Call it? [y]es, [N]o, [a]lways in this run: ", nl=False, err=True)
-            word = (await in_thread(_typed_line)).strip().lower()
+            word = (await read_typed_line() or "").strip().lower()
             if word in _ALWAYS:
                 self._always.add(request.where)
             if word in _ALWAYS | _YES:
                 return Approval("approve")
             if word in _NO:
                 return Approval("reject", message="the user rejected the call on the terminal")
-
-
-def _typed_line() -> str:
-    # Not sys.stdin.readline: at Ctrl-C the thread would hold a lock that shutdown needs.
-    return os.read(sys.stdin.fileno(), _LINE_BYTES).decode(errors="replace")

@@ -24,6 +24,7 @@ from typing import Any, NoReturn, cast
 
 from plait.cli.exits import ArgumentError
 from plait.cli.schemas import item_schema, json_types, parameters_of, schema_at, type_label
+from plait.client.catalog.schemas.values import json_type
 
 ReadText = Callable[[str], str]
 """Returns the text of a file; `-` is stdin."""
@@ -131,21 +132,8 @@ def _typed(text: str, key: str, schema: dict[str, Any]) -> tuple[Any, bool]:
 
 
 def _fits(value: object, kinds: frozenset[str]) -> bool:
-    match value:
-        case bool():
-            return "boolean" in kinds
-        case int():
-            return bool(kinds & {"integer", "number"})
-        case float():
-            return "number" in kinds or ("integer" in kinds and value.is_integer())
-        case None:
-            return "null" in kinds
-        case list():
-            return "array" in kinds
-        case dict():
-            return "object" in kinds
-        case _:
-            return False
+    kind = json_type(value)
+    return kind in kinds or (kind == "integer" and "number" in kinds)
 
 
 def _json_or_text(text: str) -> Any:

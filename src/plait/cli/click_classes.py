@@ -19,11 +19,12 @@ from plait.cli.options import common_options
 
 
 class ExampleCommand(click.Command):
-    """A command with the common options, whose help ends with examples, one per line."""
+    """A command with the common options, whose docstring may end with a section of examples."""
 
-    def __init__(self, *args: Any, examples: str = "", **kwargs: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.params.extend(common_options())
+        self.help, _, examples = cleandoc(self.help or "").partition("\n\nExamples:\n")
         self.examples = tuple(cleandoc(examples).splitlines())
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -47,13 +48,12 @@ class LazyCommand:
     """A command that has not been imported: the module `plait.cli.commands.<module>`."""
 
     module: str
-
     help: str
     """One line for the list of commands; the same as the first line of the command's own help."""
 
     def load(self, name: str) -> click.Command:
         """Import the module and return the command of this name in it."""
-        command = getattr(import_module(f"plait.cli.commands.{self.module}"), self.module)
+        command = getattr(import_module(f"plait.cli.commands.{self.module}"), name)
         if not isinstance(command, click.Command):
             raise TypeError(f"{self.module} holds no click command for {name!r}")
         return command

@@ -6,7 +6,7 @@ import base64
 import binascii
 import mimetypes
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,12 +22,10 @@ class Part:
     """A content block: text to print, or data to save."""
 
     text: str | None = None
-
     label: str = ""
     """A description of data: `image image/png, 12.3 kB`."""
 
     data: bytes | None = None
-
     suffix: str = ""
     """The file extension for the data: `.png`."""
 
@@ -103,6 +101,6 @@ def _write_new(folder: Path, stem: str, suffix: str, data: bytes) -> Path:
             return path
 
 
-def has_text(parts: Sequence[Part]) -> bool:
+def has_text(parts: Iterable[Part]) -> bool:
     """Return whether any part has text."""
     return any(part.text for part in parts)

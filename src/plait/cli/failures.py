@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import click
 
 from plait._support.redact import Redactor
-from plait.cli.advice import fix_for
+from plait.cli.advice import advice_for
 from plait.cli.exits import ArgumentError
 from plait.cli.options import settings_of
 from plait.cli.terminal import print_aside, visible, wrapped
@@ -23,9 +23,7 @@ class Block:
     """An error as printed."""
 
     headline: str
-
     details: tuple[str, ...] = ()
-
     hint: str | None = None
 
 
@@ -58,7 +56,7 @@ def block_for(error: Exception, server: ServerConfig | None = None) -> Block:
             return _block_for_problems(error.problems)
         case PlaitError():
             headline, *details = str(error).splitlines() or [type(error).__name__]
-            return Block(headline, tuple(details), fix_for(error, server))
+            return Block(headline, tuple(details), advice_for(error, server).fix)
         case ArgumentError():
             return Block(str(error), hint=error.hint)
         case OSError() if error.filename is not None:

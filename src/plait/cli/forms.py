@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Any, Literal
@@ -18,7 +18,6 @@ Kind = Literal["text", "integer", "number", "boolean", "choice", "choices"]
 
 _YES = frozenset({"y", "yes", "true", "1"})
 _NO = frozenset({"n", "no", "false", "0"})
-_EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
 
 
 class InvalidAnswerError(ValueError):
@@ -78,11 +77,7 @@ def _field(name: str, schema: Mapping[str, Any], *, required: bool) -> FormField
         choices=choices,
         schema=schema,
     )
-    return _with_default(field, schema.get("default"))
-
-
-def _with_default(field: FormField, default: Any) -> FormField:
-    """Add the default, if it is valid."""
+    default = schema.get("default")
     try:
         return field if default is None else replace(field, default=checked(field, default))
     except InvalidAnswerError:
@@ -185,33 +180,30 @@ def _chosen(field: FormField, word: str) -> str:
 
 
 def _check_format(schema: Mapping[str, Any], value: str) -> None:
-    name = schema.get("format")
-    reason = _FORMATS.get(str(name))
-    if reason is None:
+    name = str(schema.get("format"))
+    if name not in _FORMATS:
         return
-    is_valid = True
+    expected, check = _FORMATS[name]
     try:
-        if name == "date":
-            date.fromisoformat(value)
-        elif name == "date-time":
-            datetime.fromisoformat(value)
-        elif name == "email":
-            is_valid = _EMAIL.fullmatch(value) is not None
-        else:
-            parts = urlsplit(value)
-            is_valid = bool(parts.scheme and (parts.netloc or parts.path))
+        is_valid = bool(check(value))
     except ValueError:
         is_valid = False
     if not is_valid:
-        raise InvalidAnswerError(f"must be {reason}")
+        raise InvalidAnswerError(f"must be {expected}")
 
 
-_FORMATS = {
-    "email": "an address such as ann@example.com",
-    "uri": "a URI such as https://example.com",
-    "date": "a date such as 2027-01-31",
-    "date-time": "a time such as 2027-01-31T12:00:00Z",
+def _is_uri(text: str) -> bool:
+    parts = urlsplit(text)
+    return bool(parts.scheme and (parts.netloc or parts.path))
+
+
+_FORMATS: dict[str, tuple[str, Callable[[str], object]]] = {
+    "email": ("an address such as ann@example.com", re.compile(r"[^@\s]+@[^@\s]+").fullmatch),
+    "uri": ("a URI such as https://example.com", _is_uri),
+    "date": ("a date such as 2027-01-31", date.fromisoformat),
+    "date-time": ("a time such as 2027-01-31T12:00:00Z", datetime.fromisoformat),
 }
+"""What is expected, and a check that returns something false or raises `ValueError`."""
 
 
 def _expected(field: FormField) -> str:
@@ -229,7 +221,7 @@ def _expected(field: FormField) -> str:
                 return f"numbers from 1 to {len(field.choices)}, separated by commas"
             return "values, separated by commas"
         case "text":
-            return _FORMATS.get(str(field.schema.get("format")), "")
+            return _FORMATS.get(str(field.schema.get("format")), ("",))[0]
 
 
 def _must(field: FormField) -> str:

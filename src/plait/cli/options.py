@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -22,11 +23,8 @@ class Settings:
     """The values of the common options, set while the command line is parsed."""
 
     config: str | None = None
-
     verbosity: int = 0
-
     quiet: bool = False
-
     servers: Mapping[str, ServerConfig] = field(default_factory=dict[str, "ServerConfig"])
     """The servers of the configuration, once it has been read."""
 
@@ -38,28 +36,14 @@ def settings_of(ctx: click.Context) -> Settings:
 
 def common_options() -> list[click.Parameter]:
     """Make `--config`, `--verbose` and `--quiet`, which every command takes."""
+    option = partial(click.Option, expose_value=False)
+    config_help = "The mcp.json to use."
+    quiet_help = "Print only results: no progress, no notes."
+    verbose_help = "Log to stderr; -vv includes the libraries."
     return [
-        click.Option(
-            ["-c", "--config"],
-            metavar="PATH",
-            expose_value=False,
-            callback=_set_config,
-            help="The mcp.json to use.",
-        ),
-        click.Option(
-            ["-v", "--verbose"],
-            count=True,
-            expose_value=False,
-            callback=_set_verbosity,
-            help="Log to stderr; -vv includes the libraries.",
-        ),
-        click.Option(
-            ["-q", "--quiet"],
-            is_flag=True,
-            expose_value=False,
-            callback=_set_quiet,
-            help="Print only results: no progress, no notes.",
-        ),
+        option(["-c", "--config"], metavar="PATH", callback=_set_config, help=config_help),
+        option(["-v", "--verbose"], count=True, callback=_set_verbosity, help=verbose_help),
+        option(["-q", "--quiet"], is_flag=True, callback=_set_quiet, help=quiet_help),
     ]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import webbrowser
 from collections.abc import Awaitable, Callable, Sequence
@@ -25,12 +24,11 @@ from plait._support.threads import in_thread
 from plait.cli.arguments import ReadText, parse_arguments
 from plait.cli.exits import ArgumentError
 from plait.cli.forms import FormField, InvalidAnswerError, checked, fields_of, parsed
-from plait.cli.terminal import is_terminal, print_aside, visible
+from plait.cli.terminal import is_terminal, print_aside, read_typed_line, visible
 
 ReadLine = Callable[[], Awaitable[str | None]]
 """Returns the next line of input, or `None` at its end."""
 
-_LONGEST_LINE = 65536
 _KEYS_HELP = "Enter skips or takes the default; !decline declines, !cancel or Ctrl-D cancels"
 
 
@@ -162,13 +160,11 @@ class Questioner:
 
     async def _visit(self, params: ElicitRequestURLParams) -> ElicitResult:
         host = _host_of(params.url)
-        if host is None:
-            text = f"{self._who} requests to open {params.url!r}, which is not a web page; declined"
-            print_aside("question", text, colour="yellow")
-            raise _RefusedError("decline")
-        if self.read_line is None:
-            text = f"{self._who} requests to open {params.url}; declined: there is no terminal"
-            print_aside("question", text, colour="yellow")
+        if host is None or self.read_line is None:
+            reason = f"{params.url}; declined: there is no terminal"
+            if host is None:
+                reason = f"{params.url!r}, which is not a web page; declined"
+            print_aside("question", f"{self._who} requests to open {reason}", colour="yellow")
             raise _RefusedError("decline")
         self._show(params.message, "requests to open a page")
         click.echo(f"  {visible(params.url)}", err=True)
@@ -213,17 +209,7 @@ class Questioner:
 def person_at_terminal() -> ReadLine | None:
     """Return a function that reads lines from the terminal, or `None` without one."""
     # Prompts are shown on stderr, so that must be a terminal, too.
-    if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
-        return None
-
-    async def read_line() -> str | None:
-        # Not through `sys.stdin`: a thread blocked in it would prevent the exit.
-        data = await in_thread(os.read, sys.stdin.fileno(), _LONGEST_LINE)
-        return (
-            data.decode(sys.stdin.encoding or "utf-8", "replace").rstrip("\r\n") if data else None
-        )
-
-    return read_line
+    return read_typed_line if is_terminal(sys.stdin) and is_terminal(sys.stderr) else None
 
 
 def _checked_answer(form_field: FormField, value: Any) -> Any:

@@ -18,17 +18,13 @@ CLIENTS = ("claude-desktop", "claude-code", "cursor", "vscode", "plait")
 
 def config_path(client: str, home: Path, cwd: Path, environ: Mapping[str, str]) -> Path:
     """Return the file with the servers of a program."""
-    match client:
-        case "claude-desktop":
-            return _applications(home, environ) / "Claude" / "claude_desktop_config.json"
-        case "claude-code":
-            return cwd / ".mcp.json"
-        case "cursor":
-            return home / ".cursor" / "mcp.json"
-        case "vscode":
-            return cwd / ".vscode" / "mcp.json"
-        case _:
-            return cwd / "mcp.json"
+    return {
+        "claude-desktop": _applications(home, environ) / "Claude" / "claude_desktop_config.json",
+        "claude-code": cwd / ".mcp.json",
+        "cursor": home / ".cursor" / "mcp.json",
+        "vscode": cwd / ".vscode" / "mcp.json",
+        "plait": cwd / "mcp.json",
+    }[client]
 
 
 def _applications(home: Path, environ: Mapping[str, str]) -> Path:
@@ -48,11 +44,7 @@ def server_entry(db: str | None) -> dict[str, Any]:
 
 
 def install(client: str, path: Path, entry: Mapping[str, Any], *, replace: bool) -> None:
-    """Add the server to a file, and keep a backup of the file.
-
-    Raises:
-        ConfigError: The file is not plain JSON, or already has the server.
-    """
+    """Add the server to a file, and keep a backup of the file."""
     key = "servers" if client == "vscode" else "mcpServers"
     document = _read(path)
     found: object = document.setdefault(key, {})

@@ -20,9 +20,9 @@ from plait.agents.factory import get_agent
 from plait.agents.result import AgentResult, result_from_trace
 from plait.cli.approval import TerminalApproval
 from plait.cli.arguments import reader_for
-from plait.cli.query_servers import error_line
 from plait.cli.questions import Questioner, person_at_terminal
 from plait.cli.run_screen import RunScreen
+from plait.cli.session import error_line
 from plait.client.calls.approval import Approval, ApprovalRequest
 from plait.client.config.read import ClientConfig, read_options
 from plait.client.config.servers import ServerConfig
@@ -41,9 +41,7 @@ class RunPlan:
     """The task, model and options of a run."""
 
     task: str
-
     choice: ModelChoice
-
     config: ClientConfig | None = None
     """The servers and their options; `None` is a run without tools."""
 
@@ -73,21 +71,14 @@ class RunOutcome:
     """The result, partial if the run did not complete."""
 
     trace: Trace
-
     status: Status
-
     stopped_by: Literal["SIGINT", "SIGTERM"] | None = None
-
     error: PlaitError | None = None
     """The error of a failed run."""
 
 
 def run_agent(plan: RunPlan, screen: RunScreen) -> RunOutcome:
-    """Run an agent until it completes, fails, or is stopped.
-
-    Raises:
-        EngineUnavailableError: The engine is not installed.
-    """
+    """Run an agent until it completes, fails, or is stopped."""
     agent = get_agent(plan.choice.config, auto_fallback=False)
     events: list[TraceEvent] = []
     signals: list[Literal["SIGTERM"]] = []
@@ -100,7 +91,7 @@ def run_agent(plan: RunPlan, screen: RunScreen) -> RunOutcome:
         settings = replace(plan.settings, on_event=handle, tool_options=_callbacks(plan, screen))
         with _cancelled_by_sigterm(signals):
             try:
-                async with screen:
+                async with screen.spinning():
                     return await agent.arun(
                         [Message.user(plan.task)], None, client_config(plan), settings
                     )
@@ -110,33 +101,28 @@ def run_agent(plan: RunPlan, screen: RunScreen) -> RunOutcome:
     try:
         result = asyncio.run(main())
     except KeyboardInterrupt:
-        return _stopped(events, "cancelled", stopped_by="SIGINT")
+        return _outcome(events, "cancelled", stopped_by="SIGINT")
     except asyncio.CancelledError:
         if not signals:
             raise
-        return _stopped(events, "cancelled", stopped_by="SIGTERM")
+        return _outcome(events, "cancelled", stopped_by="SIGTERM")
     except PlaitError as error:
-        return _stopped(events, "failed", error=_plainer(error))
-    trace = _trace(events)
+        return _outcome(events, "failed", error=_plainer(error))
     status: Status = "timeout" if result.timeout_reached else "completed"
-    status = "limit" if result.limit_reached else status
-    return RunOutcome(result=result, trace=trace, status=status)
+    return _outcome(events, "limit" if result.limit_reached else status, result)
 
 
-def _stopped(
+def _outcome(
     events: list[TraceEvent],
     status: Status,
+    result: AgentResult | None = None,
     *,
     stopped_by: Literal["SIGINT", "SIGTERM"] | None = None,
     error: PlaitError | None = None,
 ) -> RunOutcome:
-    trace = _trace(events)
-    result = result_from_trace(trace)
+    trace = Trace(run=events[0].run if events else "", events=tuple(events))
+    result = result or result_from_trace(trace)
     return RunOutcome(result=result, trace=trace, status=status, stopped_by=stopped_by, error=error)
-
-
-def _trace(events: list[TraceEvent]) -> Trace:
-    return Trace(run=events[0].run if events else "", events=tuple(events))
 
 
 def _plainer(error: PlaitError) -> PlaitError:

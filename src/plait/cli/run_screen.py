@@ -7,8 +7,6 @@ import contextlib
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
-from types import TracebackType
-from typing import Self
 
 from rich.console import RenderableType
 from rich.live import Live
@@ -16,32 +14,20 @@ from rich.padding import Padding
 from rich.text import Text
 
 from plait._support.redact import Redactor
-from plait.cli.terminal import (
-    colour_allowed,
-    console_for,
-    count_label,
-    print_aside,
-    print_rich,
-    some_of,
-    visible,
+from plait.cli import terminal
+from plait.cli.trace_view import (
+    body_view,
+    called_label,
+    event_view,
+    numbers_of,
+    status_label,
+    turn_line,
 )
-from plait.cli.trace_view import body_view, event_view, numbers_of, status_label, turn_line
 from plait.client.calls.callbacks import CallbackContext
+from plait.traces import events
 from plait.traces.codec import Cleaner, event_from_line, line_from_event
-from plait.traces.events import (
-    RunEnded,
-    RunFailed,
-    RunStarted,
-    ToolCalled,
-    ToolReturned,
-    TraceEvent,
-    Turn,
-)
+from plait.traces.events import TraceEvent
 from plait.traces.trace import Trace
-
-_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-
-_FRAME_SECONDS = 0.1
 
 
 def live_view(event: TraceEvent) -> Iterator[RenderableType]:
@@ -51,24 +37,24 @@ def live_view(event: TraceEvent) -> Iterator[RenderableType]:
     cut to the width.
     """
     match event:
-        case RunStarted():
+        case events.RunStarted():
             if event.servers:
                 yield _tools_line(event)
-        case Turn():
+        case events.Turn():
             yield turn_line(event)
             if event.message.thinking:
                 yield body_view(event.message.thinking, full=False, style="dim italic")
             if event.message.text and event.message.tool_calls:
                 yield body_view(event.message.text, full=True)
-        case RunEnded() | RunFailed():  # printed elsewhere: summary and error
+        case events.RunEnded() | events.RunFailed():  # printed elsewhere: summary and error
             pass
         case _:
             yield from map(_cut, event_view(event, full=False))
 
 
-def _tools_line(event: RunStarted) -> Text:
-    servers = some_of([visible(name) for name in event.servers], 5)
-    return Text(f"tools: {count_label(len(event.tools), 'tool')} of {servers}", "dim")
+def _tools_line(event: events.RunStarted) -> Text:
+    servers = terminal.some_of([terminal.visible(name) for name in event.servers], 5)
+    return Text(f"tools: {terminal.count_label(len(event.tools), 'tool')} of {servers}", "dim")
 
 
 def _cut(part: RenderableType) -> RenderableType:
@@ -82,33 +68,33 @@ def _cut(part: RenderableType) -> RenderableType:
 def summary_line(trace: Trace, file: str | None) -> Text:
     """Render the status and usage of a run, and its trace file."""
     facts = [*numbers_of(trace), *([f"trace {file}"] if file else [])]
-    return Text.assemble(status_label(trace), (visible("  " + " · ".join(facts)), "dim"))
+    return Text.assemble(status_label(trace), (terminal.visible("  " + " · ".join(facts)), "dim"))
 
 
 class Activity:
     """What a run is currently waiting for."""
 
     def __init__(self, servers: Iterable[str], clock: Callable[[], float]) -> None:
-        names = some_of(list(servers))
+        names = terminal.some_of(list(servers))
         self._clock = clock
         self._waiting: str | None = f"connecting to {names}" if names else "starting"
         self._since = clock()
-        self._open: dict[str, ToolCalled] = {}
+        self._open: dict[str, events.ToolCalled] = {}
         self._progress: dict[str, str] = {}
 
     def handle(self, event: TraceEvent) -> None:
         """Update from an event."""
         match event:
-            case ToolCalled():
+            case events.ToolCalled():
                 self._open[event.call_id] = event
-            case ToolReturned():
-                called = self._open.pop(event.call_id, None)
-                self._progress.pop(_where(called), None)
-            case RunStarted() | Turn() | RunEnded():
+            case events.ToolReturned():
+                if called := self._open.pop(event.call_id, None):
+                    self._progress.pop(called_label(called), None)
+            case events.RunStarted() | events.Turn() | events.RunEnded():
                 self._open.clear()
             case _:
                 return
-        self._waiting = None if isinstance(event, RunEnded) else self._reason()
+        self._waiting = None if isinstance(event, events.RunEnded) else self._reason()
         self._since = self._clock()
 
     def progress(self, where: str, text: str) -> None:
@@ -118,37 +104,22 @@ class Activity:
     def _reason(self) -> str:
         if not self._open:
             return "waiting for the model"
-        return f"calling {some_of([_where(called) for called in self._open.values()])}"
+        return f"calling {terminal.some_of(list(map(called_label, self._open.values())))}"
 
     def view(self) -> Text | None:
         """Render one line with a spinner; `None` if nothing is pending."""
         if self._waiting is None:
             return None
         elapsed = self._clock() - self._since
-        frame = _FRAMES[int(elapsed / _FRAME_SECONDS) % len(_FRAMES)]
         more = ", ".join(self._progress.values())
         return Text.assemble(
-            (f"{frame} ", "cyan"),
-            visible(" ".join(self._waiting.split())),
-            (visible(f" … {elapsed:.0f} s  {' '.join(more.split())}").rstrip(), "dim"),
+            (f"{terminal.spinner_frame(elapsed)} ", "cyan"),
+            terminal.visible(" ".join(self._waiting.split())),
+            (terminal.visible(f" … {elapsed:.0f} s  {' '.join(more.split())}").rstrip(), "dim"),
             no_wrap=True,
             overflow="ellipsis",
         )
 
-
-def progress_text(done: float, total: float | None, message: str | None) -> str:
-    """Format the progress of a call: `2 of 5 reading`."""
-    amount = f"{done:g} of {total:g}" if total else f"{done:g}"
-    return f"{amount} {message or ''}".rstrip()
-
-
-def _where(called: ToolCalled | None) -> str:
-    if called is None:
-        return ""
-    return f"{called.server}/{called.tool or called.name}" if called.server else called.name
-
-
-_PERIOD_SECONDS = 0.1
 
 _PATIENCE_SECONDS = 0.3
 """Faster operations show no spinner."""
@@ -164,34 +135,27 @@ class RunScreen:
         self, servers: Iterable[str], redact: Redactor, *, shown: bool, moving: bool
     ) -> None:
         """Show nothing unless `shown`, and a spinner only if `moving`."""
-        self._console = console_for(sys.stderr)
+        self._console = terminal.console_for(sys.stderr)
         self._cleaner = Cleaner(redact)
         self._redact = redact
         self._shown = shown
         steady = not self._console.is_terminal or self._console.is_dumb_terminal
-        self._moving = shown and moving and not steady and colour_allowed()
+        self._moving = shown and moving and not steady and terminal.colour_allowed()
         self._activity = Activity(servers, time.monotonic)
         self._live: Live | None = None
-        self._task: asyncio.Task[None] | None = None
         self._prompt_lock = asyncio.Lock()
         self._waiting: list[RenderableType] = []
 
-    async def __aenter__(self) -> Self:
-        if self._moving:
-            self._task = asyncio.create_task(self._spin())
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-        self._stop_spinner()
+    @contextlib.asynccontextmanager
+    async def spinning(self) -> AsyncGenerator[None]:
+        """Show the spinner while a block runs."""
+        try:
+            async with (
+                terminal.in_background(self._spin()) if self._moving else contextlib.nullcontext()
+            ):
+                yield
+        finally:
+            self._stop_spinner()
 
     def handle(self, event: TraceEvent) -> None:
         """Show an event."""
@@ -208,23 +172,23 @@ class RunScreen:
             self._waiting += parts
             return
         for part in parts if self._shown else ():
-            print_rich(part, err=True, console=self._console)
+            terminal.print_rich(part, err=True, console=self._console)
 
     def warn(self, text: str) -> None:
         """Print a warning, if `shown`."""
         if self._shown:
             self._stop_spinner()
-            print_aside("warning", self._redact(text), colour="yellow")
+            terminal.print_aside("warning", self._redact(text), colour="yellow")
 
     def progress(
         self, done: float, total: float | None, message: str | None, context: CallbackContext
     ) -> None:
         """Show the progress of a call."""
         where = f"{context.server_name}/{context.tool_name}"
-        text = self._redact(progress_text(done, total, message))
+        text = self._redact(terminal.progress_label(done, total, message))
         self._activity.progress(where, text)
         if self._shown and not self._moving and not self._prompt_lock.locked():
-            print_aside("progress", f"{where} {text}", colour="blue")
+            terminal.print_aside("progress", f"{where} {text}", colour="blue")
 
     @contextlib.asynccontextmanager
     async def prompting(self) -> AsyncGenerator[None]:
@@ -247,7 +211,7 @@ class RunScreen:
                 if self._live is None:
                     self._live = self._started()
                 self._live.update(view, refresh=True)
-            await asyncio.sleep(_PERIOD_SECONDS)
+            await asyncio.sleep(terminal.FRAME_SECONDS)
 
     def _started(self) -> Live:
         live = Live(

@@ -23,11 +23,8 @@ class Parameter:
     """A parameter of a tool, as a signature shows it."""
 
     name: str
-
     type: str
-
     required: bool
-
     default: str | None
     """The default as JSON; `None` if there is none, or it is null."""
 
@@ -51,22 +48,15 @@ def parameters_of(schema: Mapping[str, Any]) -> tuple[Parameter, ...]:
     root = readable_schema(schema)
     required = as_list(root.get("required"))
     properties = as_schema(root.get("properties"))
-    parameters = [
-        _parameter(name, as_schema(inner), required=name in required)
-        for name, inner in properties.items()
-    ]
+    parameters: list[Parameter] = []
+    for name, inner in properties.items():
+        about = as_schema(inner)
+        label = type_label(about, hide_null=name not in required)
+        default = about.get("default")
+        default = None if default is None else json.dumps(default, ensure_ascii=False)
+        description = str(about.get("description") or "")
+        parameters.append(Parameter(name, label, name in required, default, description))
     return tuple(sorted(parameters, key=lambda parameter: not parameter.required))
-
-
-def _parameter(name: str, schema: Schema, *, required: bool) -> Parameter:
-    default = schema.get("default")
-    return Parameter(
-        name=name,
-        type=type_label(schema, hide_null=not required),
-        required=required,
-        default=None if default is None else json.dumps(default, ensure_ascii=False),
-        description=str(schema.get("description") or ""),
-    )
 
 
 def json_types(schema: Schema) -> frozenset[str]:

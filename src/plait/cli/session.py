@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 import click
 
@@ -17,32 +17,17 @@ from plait._support.logs import hide_in_logs
 from plait._support.suggestions import suggest_names
 from plait.cli.exits import Exit, exit_code_for
 from plait.cli.options import settings_of
-from plait.cli.query_servers import ServerResults, print_errors, query_each
-from plait.cli.terminal import print_json
+from plait.cli.terminal import print_aside, print_json
 from plait.errors import CircuitOpenError, PlaitError, UnknownServerError
 
 if TYPE_CHECKING:
     from mcp.client.session import ElicitationFnT
 
-    from plait.cli.connecting import Progress
-    from plait.client.calls.approval import OnApproval
     from plait.client.config.read import ClientConfig, InputRequest
     from plait.client.config.servers import ServerConfig
     from plait.client.toolbox import Toolbox
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """The open toolbox of a command, and its configuration."""
-
-    box: Toolbox
-
-    config: ClientConfig
-
-    connecting: Progress
-    """A context that shows connection progress on a terminal."""
 
 
 def load_config(
@@ -60,11 +45,7 @@ def load_config(
 
 
 def read_configuration(ctx: click.Context) -> ClientConfig:
-    """Find and read the whole configuration, and redact its secrets in the log.
-
-    Raises:
-        ConfigError: There is no configuration, or it is wrong.
-    """
+    """Find and read the whole configuration, and redact its secrets in the log."""
     from plait.client.config.locate import find_config
     from plait.client.config.read import read_config
     from plait.client.config.secrets import secret_values
@@ -86,11 +67,7 @@ def has_configuration(ctx: click.Context) -> bool:
 
 
 def narrowed(config: ClientConfig, servers: Sequence[str], *, heal: bool) -> ClientConfig:
-    """Keep the named servers, with settings for one command: complete results, no waiting.
-
-    Raises:
-        UnknownServerError: A named server is not in the configuration.
-    """
+    """Keep the named servers, with settings for one command: complete results, no waiting."""
     config = with_servers(config, servers)
     kept = {name: _for_one_command(one, heal=heal) for name, one in config.servers.items()}
     # The terminal shows complete results; there is no later call to read on.
@@ -100,11 +77,7 @@ def narrowed(config: ClientConfig, servers: Sequence[str], *, heal: bool) -> Cli
 
 
 def with_servers(config: ClientConfig, servers: Sequence[str]) -> ClientConfig:
-    """Keep the named servers, in the order of the configuration; no names keeps all.
-
-    Raises:
-        UnknownServerError: A named server is not in the configuration.
-    """
+    """Keep the named servers, in the order of the configuration; no names keeps all."""
     for name in servers:
         if name in config.disabled:
             raise UnknownServerError(f"the server {name!r} is disabled in {config.source}")
@@ -130,44 +103,34 @@ def _for_one_command(server: ServerConfig, *, heal: bool) -> ServerConfig:
     return replace(server, required=False, reconnect=reconnect, result_budget=None, defer=None)
 
 
-def run(
+def unfiltered(config: ClientConfig) -> ClientConfig:
+    """Return the configuration without filters and other options, to list every tool unchanged."""
+    servers = {
+        name: replace(server, include=None, exclude=()) for name, server in config.servers.items()
+    }
+    return replace(config, servers=servers, options={"sanitize": False})
+
+
+def run_in_toolbox(
     ctx: click.Context,
-    work: Callable[[Opened], Awaitable[T]],
+    config: ClientConfig,
+    work: Callable[[Toolbox], Awaitable[T]],
     *,
-    servers: Sequence[str] = (),
-    heal: bool = False,
     show_progress: bool = True,
-    on_elicitation: ElicitationFnT | None = None,
-    on_approval: OnApproval | None = None,
+    on_elicitation: Callable[[str], ElicitationFnT] | None = None,
 ) -> T:
     """Open the toolbox, run `work`, and close everything, also after Ctrl-C.
 
     The elicitation capability is declared if `on_elicitation` is set.
     """
-    config = load_config(ctx, servers, heal=heal)
-    if on_approval is not None:
-        config = replace(config, options={**config.options, "on_approval": on_approval})
-    return run_with(ctx, config, work, show_progress=show_progress, on_elicitation=on_elicitation)
-
-
-def run_with(
-    ctx: click.Context,
-    config: ClientConfig,
-    work: Callable[[Opened], Awaitable[T]],
-    *,
-    show_progress: bool = True,
-    on_elicitation: ElicitationFnT | None = None,
-) -> T:
-    """Run `work` in a toolbox of a configuration that was already read."""
-    from plait.cli.connecting import Progress
     from plait.client.toolbox import Toolbox
 
-    show_progress = show_progress and not settings_of(ctx).quiet
-
     async def main() -> T:
-        callbacks = None if on_elicitation is None else partial(_for_every_server, on_elicitation)
-        async with Toolbox(config, on_elicitation=callbacks) as box:
-            return await work(Opened(box, config, Progress(box, enabled=show_progress)))
+        async with (
+            Toolbox(config, on_elicitation=on_elicitation) as box,
+            connecting(ctx, box) if show_progress else nullcontext(),
+        ):
+            return await work(box)
 
     try:
         return asyncio.run(main())
@@ -177,24 +140,71 @@ def run_with(
         raise seen from seen.__cause__
 
 
-def _for_every_server(on_elicitation: ElicitationFnT, _: str) -> ElicitationFnT:
-    return on_elicitation
+def connecting(ctx: click.Context, box: Toolbox) -> AbstractAsyncContextManager[None]:
+    """Show connection progress on a terminal, unless only results are to be printed."""
+    from plait.cli.connecting import showing_progress
+
+    hidden = settings_of(ctx).quiet or ctx.params.get("as_json")
+    return nullcontext() if hidden else showing_progress(box)
+
+
+def query_server(
+    ctx: click.Context,
+    server: str,
+    query: Callable[[Toolbox], Awaitable[T]],
+    **fields: object,
+) -> T:
+    """Query one server; `fields` are those of the JSON object of an error."""
+    with json_errors(ctx, server=server, **fields):
+        return run_in_toolbox(ctx, load_config(ctx, [server], heal=True), query)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerResults(Generic[T]):
+    """Results and errors by server, in the order of the configuration."""
+
+    results: Mapping[str, T]
+    errors: Mapping[str, PlaitError]
 
 
 def query_servers(
-    ctx: click.Context,
-    config: ClientConfig,
-    query: Callable[[Toolbox, str], Awaitable[T]],
-    *,
-    show_progress: bool = True,
+    ctx: click.Context, config: ClientConfig, query: Callable[[Toolbox, str], Awaitable[T]]
 ) -> ServerResults[T]:
     """Open the toolbox, and query every server of the configuration concurrently."""
+    return run_in_toolbox(ctx, config, lambda box: query_each(config.servers, partial(query, box)))
 
-    async def query_all(opened: Opened) -> ServerResults[T]:
-        async with opened.connecting:
-            return await query_each(opened.config.servers, partial(query, opened.box))
 
-    return run_with(ctx, config, query_all, show_progress=show_progress)
+async def query_each(
+    servers: Iterable[str], query: Callable[[str], Awaitable[T]]
+) -> ServerResults[T]:
+    """Query all servers concurrently; the failure of one does not affect the others."""
+    names = list(servers)
+    results: dict[str, T] = {}
+    errors: dict[str, PlaitError] = {}
+
+    async def query_one(name: str) -> None:
+        try:
+            results[name] = await query(name)
+        except PlaitError as error:
+            errors[name] = error
+
+    await asyncio.gather(*(query_one(name) for name in names))
+    return ServerResults(
+        {name: results[name] for name in names if name in results},
+        {name: errors[name] for name in names if name in errors},
+    )
+
+
+def print_errors(errors: Mapping[str, PlaitError]) -> None:
+    """Print on stderr which servers are missing from a result, and why."""
+    for name, error in errors.items():
+        print_aside("warning", error_line(name, error), colour="yellow")
+
+
+def error_line(server: str, error: PlaitError) -> str:
+    """Fold an error to one line that names the server."""
+    reason = " ".join(str(error).split())
+    return reason if reason.startswith(f"{server}:") else f"{server}: {reason}"
 
 
 def exit_if_missing(ctx: click.Context, queried: ServerResults[T]) -> None:
@@ -205,12 +215,12 @@ def exit_if_missing(ctx: click.Context, queried: ServerResults[T]) -> None:
 
 
 @contextmanager
-def json_errors(ctx: click.Context, as_json: bool, **fields: object) -> Generator[None]:
+def json_errors(ctx: click.Context, **fields: object) -> Generator[None]:
     """With `--json`, print an error as a JSON object with these fields, and exit with its code."""
     try:
         yield
     except PlaitError as error:
-        if not as_json:
+        if not ctx.params.get("as_json"):
             raise
         print_json({**fields, "error": error.to_dict()})
         ctx.exit(exit_code_for(error))

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from plait._support.sanitize import escaped, sanitize_for_terminal
+from plait._support.threads import in_thread
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
 
+_LONGEST_LINE = 65536
 _PIPE_WIDTH = 2000
 """Columns for output that is not a terminal: wide enough for every cell."""
 
@@ -122,11 +126,52 @@ def plain_table(*columns: str) -> Table:
     return table
 
 
+def print_sections(sections: Iterable[tuple[str, str, Iterable[RenderableType]]]) -> None:
+    """Print lines under the heading of each server, with an empty line between servers."""
+    for number, (server, facts, lines) in enumerate(sections):
+        if number:
+            click.echo()
+        print_heading(server, facts)
+        for line in lines:
+            print_rich(line)
+
+
 def print_heading(server: str, facts: str) -> None:
     """Print the heading of the section of a server."""
     from rich.text import Text
 
     print_rich(Text.assemble((visible(server), "bold"), (f"  {facts}", "dim")))
+
+
+FRAME_SECONDS = 0.1
+"""How long each frame of a spinner is shown."""
+
+_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
+
+def spinner_frame(elapsed_seconds: float) -> str:
+    """Return the frame of a spinner at a time."""
+    return _FRAMES[int(elapsed_seconds / FRAME_SECONDS) % len(_FRAMES)]
+
+
+@asynccontextmanager
+async def in_background(work: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
+    """Run `work` until the end of a block, then cancel it."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def read_typed_line() -> str | None:
+    """Return the next line that the user types, or `None` at the end of the input."""
+    # Not through `sys.stdin`: at Ctrl-C a thread blocked in it holds a lock that the exit needs.
+    data = await in_thread(os.read, sys.stdin.fileno(), _LONGEST_LINE)
+    encoding = sys.stdin.encoding or "utf-8"
+    return data.decode(encoding, "replace").rstrip("\r\n") if data else None
 
 
 def size_label(size: int) -> str:
@@ -175,3 +220,9 @@ def tokens_label(tokens: int) -> str:
 def share_label(part: int, whole: int, noun: str) -> str:
     """Format a share: `8 of 12 tools`, or `12 tools` for all."""
     return count_label(whole, noun) if part == whole else f"{part} of {count_label(whole, noun)}"
+
+
+def progress_label(done: float, total: float | None, message: str | None) -> str:
+    """Format the progress of a call: `2 of 5 reading`."""
+    amount = f"{done:g} of {total:g}" if total else f"{done:g}"
+    return f"{amount} {message or ''}".rstrip()

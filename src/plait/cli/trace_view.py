@@ -11,18 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from plait.cli.terminal import count_label, seconds_label, visible
-from plait.traces.events import (
-    Elicited,
-    Healed,
-    Retried,
-    RunEnded,
-    RunFailed,
-    RunStarted,
-    ToolCalled,
-    ToolReturned,
-    TraceEvent,
-    Turn,
-)
+from plait.traces import events
+from plait.traces.events import TraceEvent
 from plait.traces.messages.lists import to_prompt_string
 from plait.traces.messages.usage import UsageMetadata
 from plait.traces.trace import Trace
@@ -46,7 +36,6 @@ _NARROWEST = 12
 """The minimum width of the question."""
 
 _NUMBERS = ("turns", "calls", "tokens", "time")
-
 _DISPENSABLE = ("model", "calls", "began", "tokens", "engine", "turns")
 """The columns to drop from a table that is too wide, in order."""
 
@@ -71,7 +60,8 @@ def runs_table(runs: list[tuple[str, Trace]], width: int) -> Table:
             Text(column[place], _STATUS_STYLES[trace.status] if title == "ended" else "")
             for title, column in columns.items()
         ]
-        table.add_row(*cells, visible(_short(_question(trace), room)))
+        question = to_prompt_string(trace.started.messages) if trace.started else ""
+        table.add_row(*cells, visible(_short(question, room)))
     return table
 
 
@@ -104,7 +94,7 @@ def run_view(trace: Trace, *, full: bool) -> Iterator[RenderableType]:
     last = trace.messages[-1].text if trace.messages else ""
     for event in trace.events:
         yield from event_view(event, full=full)
-        if isinstance(event, RunEnded) and event.final_response != last:
+        if isinstance(event, events.RunEnded) and event.final_response != last:
             yield body_view(event.final_response, full=full)
     if trace.ended is None:
         yield Text("the trace is incomplete: the run was killed, or is still running", "red")
@@ -114,11 +104,7 @@ def run_view(trace: Trace, *, full: bool) -> Iterator[RenderableType]:
 
 def _heading(trace: Trace) -> Text:
     started = trace.started
-    facts = [
-        started.interface if started else None,
-        trace.actual_model,
-        *numbers_of(trace),
-    ]
+    facts = [started.interface if started else None, trace.actual_model, *numbers_of(trace)]
     return Text.assemble(
         (f"run {trace.run[:8]}", "bold"),
         "  ",
@@ -152,44 +138,49 @@ def _tokens(usage: UsageMetadata | None) -> str:
 def event_view(event: TraceEvent, *, full: bool) -> Iterator[RenderableType]:
     """Render an event; `full` shows complete texts."""
     match event:
-        case RunStarted():
+        case events.RunStarted():
             for message in event.messages:
                 yield _line(event, message.role.value, "bold")
                 yield body_view(message.text, full=full)
-        case Turn():
+        case events.Turn():
             yield turn_line(event)
             if event.message.thinking:
                 yield body_view(event.message.thinking, full=full, style="dim italic")
             if event.message.text:
                 yield body_view(event.message.text, full=full)
-        case ToolCalled():
-            where = f"{event.server}/{event.tool or event.name}" if event.server else event.name
+        case events.ToolCalled():
             arguments = json.dumps(event.arguments, ensure_ascii=False)
-            yield _line(event, "→ " + where, "blue", arguments if full else _short(arguments))
-        case ToolReturned():
+            arguments = arguments if full else _short(arguments)
+            yield _line(event, f"→ {called_label(event)}", "blue", arguments)
+        case events.ToolReturned():
             mark, style = ("✗ ", "red") if event.is_error else ("← ", "green")
             tries = f", {event.attempts} attempts" if event.attempts > 1 else ""
             yield _line(event, mark + event.name, style, seconds_label(event.seconds) + tries)
             yield body_view(event.content, full=full)
-        case Retried():
+        case events.Retried():
             what = f"retry {event.server}/{event.tool}"
             yield _line(event, what, "yellow", f"attempt {event.attempt}, {event.reason or ''}")
-        case Healed():
+        case events.Healed():
             yield _line(event, f"healed {event.server}", "yellow", event.reason or "")
-        case Elicited():
+        case events.Elicited():
             answer = event.action or "no answer"
             yield _line(
                 event, f"elicitation of {event.server}", "yellow", f"{event.question} ({answer})"
             )
-        case RunFailed():
+        case events.RunFailed():
             yield _line(event, event.error, "red", event.message)
-        case RunEnded():
+        case events.RunEnded():
             yield _line(event, f"ended: {event.status}", _STATUS_STYLES[event.status])
         case _:
             pass
 
 
-def turn_line(event: Turn) -> Text:
+def called_label(event: events.ToolCalled) -> str:
+    """Name the tool of a call: `server/tool`."""
+    return f"{event.server}/{event.tool or event.name}" if event.server else event.name
+
+
+def turn_line(event: events.Turn) -> Text:
     """Render the heading of a model turn."""
     return _line(event, f"turn {event.number}", "bold cyan", _tokens(event.usage))
 
@@ -211,7 +202,3 @@ def body_view(text: str, *, full: bool, style: str = "") -> Padding:
 def _short(text: str, limit: int = _SHORT) -> str:
     line = " ".join(text.split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
-
-
-def _question(trace: Trace) -> str:
-    return to_prompt_string(trace.started.messages) if trace.started else ""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Coroutine
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from plait._support.logs import show_debug_log
 from plait.client.connections.loop_bridge import LoopBridge
-from plait.client.runtime import Runtime
 from plait.errors import ClientClosedError
+
+if TYPE_CHECKING:
+    from plait.client.catalog.lock.guard import LockReport
+    from plait.client.connections.status import Event, Status
+    from plait.client.runtime import Runtime
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -54,11 +58,11 @@ class Lifecycle:
         """Blocking form of `aclose`."""
         self._closed = True
         if self.bridge.started:
-            self.bridge.run_blocking(self.runtime.close)
+            self.bridge.run_blocking(self.runtime.pool.close)
             self.bridge.stop()
 
     async def _shut_down(self) -> None:
-        await self.bridge.run(self.runtime.close)
+        await self.bridge.run(self.runtime.pool.close)
         await self.bridge.astop()
 
     def check_open(self) -> None:
@@ -69,7 +73,7 @@ class Lifecycle:
     async def open(self) -> Runtime:
         """Return the runtime, usable for calls; no server is contacted."""
         self.check_open()
-        if not self.runtime.opened:
+        if not self.runtime.pool.opened:
             await self.run(_return_runtime)
         return self.runtime
 
@@ -79,7 +83,7 @@ class Lifecycle:
 
         async def run() -> T:
             self.check_open()
-            self.runtime.open()
+            self.runtime.pool.open()
             return await work(self.runtime)
 
         return await self.bridge.run(run)
@@ -87,13 +91,64 @@ class Lifecycle:
     def run_blocking(
         self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Run a coroutine function in the owning loop, and block until it is done.
+        """Run a coroutine function in the owning loop, and block until it is done."""
+        self.check_open()
+        return self.bridge.run_blocking(work, *args, **kwargs)
+
+
+class ConnectionOwner:
+    """Base of clients: opens and closes their connections, and calls methods without a loop."""
+
+    def __init__(self, lifecycle: Lifecycle) -> None:
+        self.lifecycle = lifecycle
+
+    async def __aenter__(self) -> Self:
+        await self.lifecycle.use_current_loop()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
+
+    def __enter__(self) -> Self:
+        self.lifecycle.check_open()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    async def aclose(self) -> None:
+        """Close every connection; tools raise `ClientClosedError` from now on."""
+        await self.lifecycle.aclose()
+
+    def close(self) -> None:
+        """Blocking form of `aclose`."""
+        self.lifecycle.close()
+
+    def run_blocking(
+        self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Call an async method of this client, and block until it is done.
 
         Raises:
             BlockingCallError: The connections live in the loop of the current thread.
         """
-        self.check_open()
-        return self.bridge.run_blocking(work, *args, **kwargs)
+        return self.lifecycle.run_blocking(work, *args, **kwargs)
+
+    def status(self) -> Status:
+        """Return the state of every server, without contacting any."""
+        return self.lifecycle.runtime.pool.status()
+
+    def events(self) -> tuple[Event, ...]:
+        """Return recent connection events, as in `status()`; the last is the newest."""
+        return self.lifecycle.runtime.pool.events
+
+    async def forget(self, thread_id: str) -> None:
+        """Close the sessions that belong to one conversation (`scope: thread`)."""
+        await self.lifecycle.run(lambda runtime: runtime.pool.forget_thread(str(thread_id)))
+
+    def lock_report(self) -> LockReport:
+        """Compare the tools listed so far with the lockfile, without contacting servers."""
+        return self.lifecycle.runtime.catalog.lock_report()
 
 
 async def _return_runtime(runtime: Runtime) -> Runtime:

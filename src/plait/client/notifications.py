@@ -5,17 +5,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 import mcp_types as types
-from mcp.client.session import IncomingMessage
 from pydantic import ValidationError
 
 from plait.client.calls.callbacks import CallbackContext, ServerCallbacks
 from plait.client.connections.change_listener import ChangeListener, ListKind
-from plait.client.connections.loop_bridge import LoopBridge
-from plait.client.connections.pool import ConnectionPool
 from plait.client.connections.server_info import ServerInfo
-from plait.client.connections.session import Session
+
+if TYPE_CHECKING:
+    from mcp.client.session import IncomingMessage
+
+    from plait.client.connections.loop_bridge import LoopBridge
+    from plait.client.connections.pool import ConnectionPool
+    from plait.client.connections.session import Session
 
 logger = logging.getLogger("plait.client.calls")
 
@@ -53,14 +57,14 @@ class NotificationDispatcher:
         """Create the listener for modern servers, which announce only the lists it names."""
         lists: set[ListKind] = {"tools"} if follow_tools else set()
         lists.update(kind for kind, name in _LIST_CALLBACKS.items() if name in self._callbacks)
-        return ChangeListener(pool, lists, self._list_changed)
+        return ChangeListener(pool, frozenset(lists), self._list_changed)
 
     def session_opened(
         self, pool: ConnectionPool, changes: ChangeListener, session: Session
     ) -> None:
         """Call `on_initialized`, and listen to the server if there is a list callback."""
         server = session.wire.server
-        self._notify("on_initialized", server, ServerInfo.of(session.client))
+        self.notify("on_initialized", server, ServerInfo.of(session.client))
         if not self._callbacks.keys() & _LIST_CALLBACKS.values():
             return
         changes.begin(session)
@@ -80,7 +84,7 @@ class NotificationDispatcher:
                 self._list_changed(server, "resources", message.params)
             case types.ResourceUpdatedNotification():
                 self._on_resource_updated(server, str(message.params.uri))
-                self._notify("on_resources_updated", server, message.params)
+                self.notify("on_resources_updated", server, message.params)
             case _:
                 pass
 
@@ -89,23 +93,20 @@ class NotificationDispatcher:
         try:
             if method == "notifications/cancelled":
                 cancelled = types.CancelledNotificationParams.model_validate(params)
-                self._notify("on_cancelled", server, cancelled)
+                self.notify("on_cancelled", server, cancelled)
             elif method == "notifications/roots/list_changed":
                 changed = params and types.NotificationParams.model_validate(params)
-                self._notify("on_roots_list_changed", server, changed or None)
+                self.notify("on_roots_list_changed", server, changed or None)
         except ValidationError as error:
             logger.debug("%s: invalid params of %s: %s", server, method, error)
-
-    def log_message(self, server: str, params: types.LoggingMessageNotificationParams) -> None:
-        """Dispatch a log message."""
-        self._notify("on_message", server, params)
 
     def _list_changed(self, server: str, kind: ListKind, params: object = None) -> None:
         if kind == "tools":
             self._on_tools_changed(server)
-        self._notify(_LIST_CALLBACKS[kind], server, params)
+        self.notify(_LIST_CALLBACKS[kind], server, params)
 
-    def _notify(self, name: str, server: str, params: object) -> None:
+    def notify(self, name: str, server: str, params: object) -> None:
+        """Call a callback of the user, if there is one of that name."""
         callback = self._callbacks.get(name)
         if callback is not None:
             callback(params, CallbackContext(server_name=server))

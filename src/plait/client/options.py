@@ -11,36 +11,39 @@ import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import mcp_types as types
-from mcp.client.session import ElicitationFnT
 
 from plait._version import __version__
-from plait.client.calls.approval import OnApproval
-from plait.client.calls.callbacks import OnAnyProgress, OnLog, OnNotification
 from plait.client.calls.executor import CallSettings
 from plait.client.calls.fallback import BeforeFallback, backups_only
 from plait.client.calls.policy_check import PolicyCheck
 from plait.client.calls.result_cache import ResultCaching
-from plait.client.calls.sampling import Sampler, Sampling
-from plait.client.catalog.deferral import TokenCounter
 from plait.client.catalog.filters import ToolFilter, ToolPattern
 from plait.client.catalog.lock.file import LOCKFILE_NAME, read_lockfile
 from plait.client.catalog.lock.guard import LockMode, ToolLock
 from plait.client.catalog.names import NamePolicy
 from plait.client.catalog.options import CatalogOptions
 from plait.client.catalog.overrides import ToolOverride, read_overrides
-from plait.client.catalog.tool import Tool
-from plait.client.config.budgets import CallBudget, Limit, ResultBudget
-from plait.client.config.deferral import Deferral
 from plait.client.config.document import workspace_of
-from plait.client.config.read_policy import PolicySource
 from plait.client.connections.pool import unknown_server
+from plait.client.connections.session_options import SessionOptions
 from plait.client.roots import Roots, roots_callback
-from plait.client.runtime import ClientIdentity
 from plait.errors import ConfigError, PlaitError
-from plait.traces.observer import Observer
+
+if TYPE_CHECKING:
+    from mcp.client.session import ElicitationFnT
+
+    from plait.client.calls.approval import OnApproval
+    from plait.client.calls.callbacks import OnAnyProgress, OnLog, OnNotification
+    from plait.client.calls.sampling import Sampler, Sampling
+    from plait.client.catalog.deferral import TokenCounter
+    from plait.client.catalog.tool import Tool
+    from plait.client.config.budgets import CallBudget, Limit, ResultBudget
+    from plait.client.config.deferral import Deferral
+    from plait.client.config.read_policy import PolicySource
+    from plait.traces.observer import Observer
 
 logger = logging.getLogger("plait.client.calls")
 
@@ -153,29 +156,17 @@ CLIENT_OPTIONS = frozenset(ClientOptions.__annotations__)
 """The names of the options that every client has."""
 
 
-def warn_about_unused(options: Iterable[str]) -> None:
-    """Log the options that only the client of a framework uses."""
-    if unused := ", ".join(sorted(set(options) - CLIENT_OPTIONS)):
-        logger.warning("Toolbox ignores these options: %s", unused)
-
-
-def identity_from(
-    options: Mapping[str, Any],
-    *,
-    on_elicitation: Callable[[str], ElicitationFnT] | None,
-    receives_logs: bool,
-) -> ClientIdentity:
-    """Read what the client declares to its servers."""
+def identity_from(options: Mapping[str, Any], *, receives_logs: bool) -> SessionOptions:
+    """Read what the client declares to every server."""
     info: types.Implementation | Mapping[str, str] | None = options.get("client_info")
     if info is None:
         info = types.Implementation(name="plait", version=__version__)
     roots: Roots | None = options.get("roots")
-    return ClientIdentity(
+    return SessionOptions(
         client_info=types.Implementation.model_validate(info),
         # Modern servers send no log messages unless a level is set.
         log_level=options.get("log_level") or ("debug" if receives_logs else None),
         on_roots=None if roots is None else roots_callback(roots),
-        on_elicitation=on_elicitation,
     )
 
 
@@ -207,11 +198,7 @@ def catalog_options_from(options: Mapping[str, Any]) -> CatalogOptions:
 
 
 def lock_from(options: Mapping[str, Any], source: str | None) -> ToolLock | None:
-    """Read the lockfile, if the client uses one; `source` is the file of the configuration.
-
-    Raises:
-        ConfigError: The lockfile is broken, or it is missing and `lock` is "block".
-    """
+    """Read the lockfile, if the client uses one; `source` is the file of the configuration."""
     mode = lock_mode(options)
     if mode == "off":
         return None
@@ -254,11 +241,7 @@ def call_settings_from(
 
 
 def check_fallbacks(options: Mapping[str, Any], servers: Collection[str]) -> None:
-    """Check that fallbacks name two different servers.
-
-    Raises:
-        ConfigError: A server is unknown, or is its own backup.
-    """
+    """Raise `ConfigError` unless fallbacks name two different servers each."""
     fallbacks: Mapping[str, str] = options.get("fallbacks") or {}
     for server, backup in fallbacks.items():
         for name in (server, backup):

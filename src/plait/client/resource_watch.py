@@ -30,15 +30,12 @@ class ResourceUpdate:
     """A resource that has changed, or may have changed while disconnected."""
 
     server: str
-
     uri: str
     """The subscribed resource, or one below it."""
-
     contents: tuple[types.TextResourceContents | types.BlobResourceContents, ...] = field(
         default=(), repr=False
     )
     """The new contents, if the watch has `read=True`."""
-
     error: PlaitError | None = None
     """Why reading it failed."""
 
@@ -98,17 +95,13 @@ class ResourceWatch:
             inbox.end()
 
     def __aiter__(self) -> AsyncGenerator[ResourceUpdate]:
-        return self._subscribed_updates() if self._inbox is None else self._updates(self._inbox)
+        return self._updates(self._inbox)
 
-    async def _subscribed_updates(self) -> AsyncGenerator[ResourceUpdate]:
-        async with self:
-            inbox = self._inbox
+    async def _updates(self, inbox: _Inbox | None) -> AsyncGenerator[ResourceUpdate]:
+        async with self if inbox is None else contextlib.nullcontext():
+            inbox = inbox or self._inbox
             while inbox is not None and (update := await self._next(inbox)) is not None:
                 yield update
-
-    async def _updates(self, inbox: _Inbox) -> AsyncGenerator[ResourceUpdate]:
-        while (update := await self._next(inbox)) is not None:
-            yield update
 
     async def _next(self, inbox: _Inbox) -> ResourceUpdate | None:
         """Return the next update, or `None` at the end."""

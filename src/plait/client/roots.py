@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from mcp.client import ClientRequestContext
-from mcp.client.session import ListRootsFnT
 from mcp_types import ListRootsResult, Root
 from pydantic import FileUrl
+
+from plait.client.calls.callbacks import resolve
+
+if TYPE_CHECKING:
+    from mcp.client import ClientRequestContext
+    from mcp.client.session import ListRootsFnT
 
 RootLike = str | os.PathLike[str] | Root
 """A folder's path, a URI, or a root."""
@@ -30,10 +34,7 @@ def roots_callback(roots: Roots) -> ListRootsFnT:
         del context
         if fixed is not None or not callable(roots):
             return ListRootsResult(roots=fixed or [])
-        current = roots()
-        if inspect.isawaitable(current):
-            current = await current
-        return ListRootsResult(roots=_root_list(current))
+        return ListRootsResult(roots=_root_list(await resolve(roots())))
 
     return answer
 

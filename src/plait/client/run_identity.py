@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from plait._support.redact import Redactor
+from plait.client.calls.callbacks import resolve
 from plait.client.calls.tool_call import RunIdentity
 from plait.client.config.servers import RemoteServer, ServerConfig, StdioServer
 from plait.client.connections.credentials import CallerCredentials
@@ -29,17 +30,27 @@ def takes_run(function: object) -> bool:
     return any(parameter.kind in positional for parameter in parameters)
 
 
+def _run_functions(server: ServerConfig) -> dict[str, Any]:
+    """Return the settings of a server that are functions of the run, by name."""
+    depends: dict[str, bool] = {}
+    if isinstance(server, RemoteServer):
+        depends = {"headers": takes_run(server.headers), "auth": _is_auth_function(server.auth)}
+    elif isinstance(server, StdioServer):
+        depends = {"env": callable(server.env)}
+    return {name: getattr(server, name) for name, is_function in depends.items() if is_function}
+
+
 def without_run(server: ServerConfig) -> ServerConfig:
     """Return the server without credentials that depend on the run."""
-    changes: dict[str, Any] = {}
-    if isinstance(server, RemoteServer):
-        if takes_run(server.headers):
-            changes["headers"] = {}
-        if _is_auth_function(server.auth):
-            changes["auth"] = None
-    elif isinstance(server, StdioServer):
-        changes["env"] = server.fixed_env
+    changes: dict[str, Any] = {name: {} for name in _run_functions(server)}
+    if "auth" in changes:
+        changes["auth"] = None
     return replace(server, **changes) if changes else server
+
+
+def depends_on_run(server: ServerConfig) -> bool:
+    """Return whether the credentials or the session of a call depend on its run."""
+    return bool(_run_functions(server)) or server.scope == "thread"
 
 
 async def access_for(name: str, server: ServerConfig, run: Run | None) -> CallerCredentials | None:
@@ -48,21 +59,17 @@ async def access_for(name: str, server: ServerConfig, run: Run | None) -> Caller
     Raises:
         ConfigError: A function failed, or returned a value of the wrong type.
     """
-    headers: Mapping[str, Any] | None = None
-    env: Mapping[str, Any] | None = None
-    auth: Any = None
-    if isinstance(server, RemoteServer):
-        if takes_run(server.headers):
-            headers = _mapping(name, "headers", await _value(name, "headers", server.headers, run))
-        if _is_auth_function(server.auth):
-            auth = await _value(name, "auth", server.auth, run)
-            if isinstance(auth, str):
-                headers = {**(headers or {}), "Authorization": f"Bearer {auth}"}
-                auth = None
-    elif isinstance(server, StdioServer) and callable(server.env):
-        env = _mapping(name, "env", await _value(name, "env", server.env, run))
+    values = {
+        setting: await _value(name, setting, function, run)
+        for setting, function in _run_functions(server).items()
+    }
+    if isinstance(token := values.get("auth"), str):
+        del values["auth"]
+        values["headers"] = {**values.get("headers", {}), "Authorization": f"Bearer {token}"}
     thread = thread_of(run) if server.scope == "thread" else None
-    return CallerCredentials.of(headers, auth, env=env, thread=thread)
+    return CallerCredentials.of(
+        values.get("headers"), values.get("auth"), env=values.get("env"), thread=thread
+    )
 
 
 def thread_of(run: Run | None) -> str | None:
@@ -82,27 +89,18 @@ def _is_auth_function(auth: object) -> bool:
     return inspect.isroutine(auth) or (takes_run(auth) and not hasattr(auth, "async_auth_flow"))
 
 
-async def _value(name: str, setting: str, function: Any, run: Run | None) -> Any:
-    call = cast("Callable[..., Any]", function)
+async def _value(name: str, setting: str, function: Callable[..., Any], run: Run | None) -> Any:
     try:
-        value = call(run or {}) if takes_run(call) else call()
-        return await value if inspect.isawaitable(value) else value
+        value = await resolve(function(run or {}) if takes_run(function) else function())
     except Exception as error:
         hint = "" if run else "; it was called without a run: pass `config` to get_tools"
         reason = f"{type(error).__name__}: {Redactor().excerpt(str(error))}"
-        raise ConfigError(
-            f"{name}: the function for `{setting}` failed: {reason}{hint}",
-            server=name,
-        ) from error
-
-
-def _mapping(name: str, setting: str, value: object) -> Mapping[str, Any]:
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
+        text = f"{name}: the function for `{setting}` failed: {reason}{hint}"
+        raise ConfigError(text, server=name) from error
+    if setting == "auth" or isinstance(value, Mapping):
+        return cast("Any", value)
+    if value is not None:
         kind = type(value).__name__
-        raise ConfigError(
-            f"{name}: the function for `{setting}` returned a {kind}; it must return a mapping",
-            server=name,
-        )
-    return cast("Mapping[str, Any]", value)
+        text = f"{name}: the function for `{setting}` returned a {kind}; it must return a mapping"
+        raise ConfigError(text, server=name)
+    return {}

@@ -4,43 +4,38 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from mcp import Client
-from mcp.client import ClientRequestContext
-from mcp.client.session import ElicitationFnT, ListRootsFnT
-from mcp_types import (
-    METHOD_NOT_FOUND,
-    ElicitRequestParams,
-    ElicitResult,
-    ErrorData,
-    Implementation,
-    LoggingLevel,
-    LoggingMessageNotificationParams,
-)
+import mcp_types as types
 
 from plait.client.calls.call_routing import CallRouter, with_schema_defaults
 from plait.client.calls.callbacks import ServerCallbacks
 from plait.client.calls.executor import CallSettings, ToolExecutor
-from plait.client.calls.sampling import Sampling
 from plait.client.catalog.catalog import ToolCatalog
-from plait.client.catalog.options import CatalogOptions
-from plait.client.config.servers import ServerConfig
-from plait.client.connections.credentials import CallerCredentials
 from plait.client.connections.deadline import Deadline
-from plait.client.connections.loop_bridge import LoopBridge
-from plait.client.connections.opening import SessionOptions, set_log_level
-from plait.client.connections.operations import is_modern
+from plait.client.connections.operations import is_modern, set_log_level
 from plait.client.connections.pool import ConnectionPool
-from plait.client.connections.session import Session
-from plait.client.connections.status import Status
+from plait.client.connections.session_options import SessionOptions
 from plait.client.notifications import NotificationDispatcher
 from plait.client.run_identity import without_run
 from plait.client.sampling_requests import SamplingRequests, sample_from_model
 from plait.client.subscriptions import Subscriptions
 from plait.errors import PlaitError, ProtocolError
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp.client import ClientRequestContext, ClientSession
+    from mcp.client.session import ElicitationFnT
+
+    from plait.client.calls.sampling import Sampling
+    from plait.client.catalog.options import CatalogOptions
+    from plait.client.config.servers import ServerConfig
+    from plait.client.connections.credentials import CallerCredentials
+    from plait.client.connections.loop_bridge import LoopBridge
+    from plait.client.connections.session import Session
+    from plait.client.connections.status import Status
 
 T = TypeVar("T")
 
@@ -53,17 +48,6 @@ class Listed(Generic[T]):
     item: T
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientIdentity:
-    """What a client declares to every server when a session opens."""
-
-    client_info: Implementation
-    log_level: LoggingLevel | None = None
-    on_roots: ListRootsFnT | None = None
-    on_elicitation: Callable[[str], ElicitationFnT] | None = None
-    """Returns the elicitation callback for a server."""
-
-
 class Runtime:
     """Connections, catalog and executor of one client; lives in the loop of the connections."""
 
@@ -72,16 +56,22 @@ class Runtime:
         servers: Mapping[str, ServerConfig],
         bridge: LoopBridge,
         *,
-        identity: ClientIdentity,
+        identity: SessionOptions,
+        on_elicitation: Callable[[str], ElicitationFnT] | None = None,
         callbacks: ServerCallbacks | None = None,
         catalog_options: CatalogOptions | None = None,
         call_settings: CallSettings | None = None,
         sampling: Sampling | None = None,
         follow_tools: bool = True,
     ) -> None:
-        """Build the parts; with `follow_tools`, modern servers announce changes of their tools."""
+        """Build the parts.
+
+        `identity` is the same for every session; `on_elicitation` returns the callback for a
+        server. With `follow_tools`, modern servers announce changes of their tools.
+        """
         self._identity = identity
-        router = CallRouter()
+        self._on_elicitation = on_elicitation
+        router = CallRouter(self._has_direct_calls)
         self._sampling = None if sampling is None else SamplingRequests(sampling, router)
         self._server_sampling = {name: server.sampling for name, server in servers.items()}
         shared = {name: without_run(server) for name, server in servers.items()}
@@ -105,17 +95,9 @@ class Runtime:
         )
 
     @property
-    def opened(self) -> bool:
-        """Whether the runtime is usable."""
-        return self.pool.opened
-
-    def open(self) -> None:
-        """Make the runtime usable; no server is contacted."""
-        self.pool.open()
-
-    async def close(self) -> None:
-        """Close every connection."""
-        await self.pool.close()
+    def elicits(self) -> bool:
+        """Whether servers may send elicitation requests."""
+        return self._on_elicitation is not None
 
     async def add_server(self, name: str, server: ServerConfig) -> None:
         """Add a server, or replace the one of that name."""
@@ -134,11 +116,7 @@ class Runtime:
         await self.pool.remove(name)
 
     async def ready(self, timeout_seconds: float | None) -> Status:
-        """Open every connection, and wait until each is ready or has failed, up to the timeout.
-
-        Raises:
-            PlaitError: A required server failed, or was not ready in time.
-        """
+        """Open every connection, and wait until each is ready or has failed, up to the timeout."""
         tasks = {
             asyncio.ensure_future(connection.keeper.wait_for_session()): connection
             for connection in self.pool.connections.values()
@@ -199,11 +177,11 @@ class Runtime:
         try:
             return (await connection.read(operation, deadline, method=method)).value
         except ProtocolError as error:
-            if error.code == METHOD_NOT_FOUND:
+            if error.code == types.METHOD_NOT_FOUND:
                 return []
             raise
 
-    async def set_logging_level(self, servers: Iterable[str], level: LoggingLevel) -> None:
+    async def set_logging_level(self, servers: Iterable[str], level: types.LoggingLevel) -> None:
         """Request log messages from this level on; modern servers get the level with each call."""
         self.executor.log_level = level
         for name in servers:
@@ -222,41 +200,40 @@ class Runtime:
 
     def _session_options(self, server: str) -> SessionOptions:
         """Return the identity and the callbacks that a session with a server has."""
-        identity = self._identity
-        options = SessionOptions(
-            client_info=identity.client_info,
-            log_level=identity.log_level,
-            on_roots=identity.on_roots,
-            on_log=partial(self._logged, server),
-            # Late: the pool is built before the dispatcher.
-            on_message=lambda message: self._notifications.message(server, message),
-            on_notification=lambda method, params: self._notifications.raw(server, method, params),
+        options = replace(self._identity, on_log=partial(self._logged, server))
+        # Late: the pool is built before the dispatcher.
+        options.on_message = lambda message: self._notifications.message(server, message)
+        options.on_notification = lambda method, params: self._notifications.raw(
+            server, method, params
         )
-        if identity.on_elicitation is not None:
-            options.on_elicitation = self._elicitation_callback(identity.on_elicitation(server))
+        if self._on_elicitation is not None:
+            default = self._on_elicitation(server)
+            options.on_elicitation = partial(self._answer_elicitation, default)
         requests = self._sampling
         if requests is not None and requests.sampling.may_sample(
             server, own=self._server_sampling.get(server)
         ):
-            options.on_sampling = requests.callback_for(server)
+            options.on_sampling = partial(requests.answer, server)
             options.sampling_tools = requests.sampling.allow_tools
         return options
 
-    def _elicitation_callback(self, default: ElicitationFnT) -> ElicitationFnT:
+    def _has_direct_calls(self, client: ClientSession) -> bool:
+        return any(session.wire.direct_calls for session in self.pool.sessions_of(client))
+
+    async def _answer_elicitation(
+        self,
+        default: ElicitationFnT,
+        context: ClientRequestContext,
+        params: types.ElicitRequestParams,
+    ) -> types.ElicitResult | types.ErrorData:
         """Route an elicitation to the call it belongs to, or to `default`."""
+        answer = await self.executor.router.answer_elicitation(context, params, default)
+        return with_schema_defaults(params, answer)
 
-        async def answer(
-            context: ClientRequestContext, params: ElicitRequestParams
-        ) -> ElicitResult | ErrorData:
-            answered = await self.executor.router.answer_elicitation(context, params, default)
-            return with_schema_defaults(params, answered)
-
-        return answer
-
-    async def _logged(self, server: str, params: LoggingMessageNotificationParams) -> None:
+    async def _logged(self, server: str, params: types.LoggingMessageNotificationParams) -> None:
         """Route a log message to the call it belongs to, or to the client's callback."""
         if not self.executor.router.dispatch_log(server, params):
-            self._notifications.log_message(server, params)
+            self._notifications.notify("on_message", server, params)
 
     def _session_opened(self, session: Session) -> None:
         self._notifications.session_opened(self.pool, self._changes, session)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections import deque
 from collections.abc import Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
-from mcp.client import ClientRequestContext
-from mcp.client.session import SamplingFnT
 
 from plait._support.clock import Clock, SystemClock
-from plait.client.calls.call_routing import ActiveCall, CallRouter
+from plait.client.calls.callbacks import resolve
 from plait.client.calls.sampling import Sampling, SamplingRequest, SamplingResult, refusal
+
+if TYPE_CHECKING:
+    from mcp.client import ClientRequestContext
+
+    from plait.client.calls.call_routing import ActiveCall, CallRouter
 
 logger = logging.getLogger("plait.client.calls")
 
@@ -40,32 +42,22 @@ class SamplingRequests:
         self._recent: deque[float] = deque()
         self._logged: set[tuple[str, str]] = set()
 
-    def callback_for(self, server: str) -> SamplingFnT:
-        """Return the sampling callback for a server."""
-
-        async def answer(
-            context: ClientRequestContext, params: SamplingRequest
-        ) -> SamplingResult | types.ErrorData:
-            del context
-            return await self.answer(server, params)
-
-        return answer
-
     async def answer(
-        self, server: str, request: SamplingRequest
+        self, server: str, context: ClientRequestContext, params: SamplingRequest
     ) -> SamplingResult | types.ErrorData:
         """Answer a request, in the loop of the tool call that it belongs to."""
+        del context
         calls = self._router.calls_of(server)
         # If several calls may have caused it, it counts for the one with the fewest requests.
         call = min(calls, key=lambda call: call.sampling_requests, default=None)
         in_call = None if call is None else call.sampling_requests
-        reason = refusal(self.sampling, request, in_call=in_call, in_minute=self._in_minute())
+        reason = refusal(self.sampling, params, in_call=in_call, in_minute=self._in_minute())
         if reason is not None:
             return self._refuse(server, reason)
         self._recent.append(self._clock.monotonic())
         if call is not None:
             call.sampling_requests += 1
-        request = self.sampling.within_limits(request)
+        request = self.sampling.within_limits(params)
         if len(calls) == 1 and calls[0].sample is not None:
             answering = calls[0].sample(server, request)
         else:
@@ -110,9 +102,7 @@ async def sample_from_model(
     limit = asyncio.timeout(sampling.timeout_seconds)
     try:
         async with limit:
-            answer = sampling.model(server, sampling.within_limits(approved))
-            if inspect.isawaitable(answer):
-                answer = await answer
+            answer = await resolve(sampling.model(server, sampling.within_limits(approved)))
     except Exception as error:  # boundary: a model may raise anything
         # The text of the error may quote credentials, so the server does not get it.
         logger.warning("the model failed for %s: %s", server, type(error).__name__)
@@ -132,9 +122,7 @@ async def _approve(
     if sampling.approve is None:
         return request
     try:
-        approval = sampling.approve(server, request)
-        if inspect.isawaitable(approval):
-            approval = await approval
+        approval = await resolve(sampling.approve(server, request))
     except Exception:  # boundary: a failing function of the user has not approved
         logger.exception("the approval of a request of %s failed", server)
         return None

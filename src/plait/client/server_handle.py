@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 
 from plait.client.calls.tool_call import OnProgress, ToolCall
-from plait.client.connections.server_info import ServerInfo
-from plait.client.resource_watch import ResourceWatch
-from plait.client.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from plait.client.connections.server_info import ServerInfo
+    from plait.client.resource_watch import ResourceWatch
+    from plait.client.toolbox import Toolbox
 
 
 class ServerHandle:
@@ -30,16 +32,13 @@ class ServerHandle:
         tools = await self._toolbox.tools(self.name)
         return types.ListToolsResult(
             tools=[
-                types.Tool(
-                    name=tool.wire_name,
-                    title=tool.title,
-                    description=tool.description,
-                    input_schema=dict(tool.input_schema),
-                    output_schema=None if tool.output_schema is None else dict(tool.output_schema),
-                    annotations=types.ToolAnnotations(**tool.annotations)
-                    if tool.annotations
-                    else None,
-                    _meta=None if tool.meta is None else dict(tool.meta),
+                types.Tool.model_validate(
+                    {
+                        **tool.to_dict(),
+                        "name": tool.wire_name,
+                        "annotations": tool.annotations or None,
+                        "icons": tool.icons or None,
+                    }
                 )
                 for tool in tools
             ]

@@ -7,20 +7,21 @@ import contextlib
 import logging
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 
-import anyio
-from mcp import Client
-from mcp.client.subscriptions import ResourceUpdated, SubscriptionLost
-from mcp.shared.exceptions import MCPDeprecationWarning
-
-from plait.client.connections.change_listener import cancel_after
-from plait.client.connections.connection import ServerConnection
+from plait.client.connections.change_listener import cancelled_when
 from plait.client.connections.deadline import Deadline
 from plait.client.connections.operations import is_modern
-from plait.client.connections.pool import ConnectionPool
-from plait.client.connections.session import Session
 from plait.errors import ClientClosedError, PlaitError, ProtocolError
+
+if TYPE_CHECKING:
+    from mcp import Client
+
+    from plait.client.connections.connection import ServerConnection
+    from plait.client.connections.pool import ConnectionPool
+    from plait.client.connections.session import Session
 
 logger = logging.getLogger("plait.client.calls")
 
@@ -31,19 +32,17 @@ _PAUSE_SECONDS = 1.0
 """The pause before subscribing again, for servers that end a subscription at once."""
 
 
+@dataclass(eq=False)
 class Subscription:
     """A subscription to a resource; `cancel` ends it, from any loop and any thread."""
 
-    def __init__(
-        self, server: str, uri: str, on_update: OnUpdate, on_end: Callable[[], None] | None = None
-    ) -> None:
-        """Take the callbacks; `on_end` is called if it ends without `cancel`."""
-        self.server = server
-        self.uri = uri
-        self.on_update = on_update
-        self.on_end = on_end
-        self.cancelled = False
-        self._leave: Callable[[], object] | None = None
+    server: str
+    uri: str
+    on_update: OnUpdate
+    on_end: Callable[[], None] | None = None
+    """Called if it ends without `cancel`."""
+    cancelled: bool = field(default=False, init=False)
+    _leave: Callable[[], object] | None = field(default=None, init=False, repr=False)
 
     def started(self, leave: Callable[[], None]) -> None:
         """Set how to unsubscribe; called in the loop of the connections."""
@@ -81,13 +80,11 @@ class _Resource:
         self.settled.set()
 
     def refused(self, error: Exception) -> None:
-        """Record why the server did not accept."""
         self.failure = error
         self.settled.set()
         self.unused.set()
 
     def notify(self, uri: str) -> None:
-        """Call the callback of every subscription."""
         for subscription in tuple(self.subscriptions):
             subscription.on_update(uri)
 
@@ -158,10 +155,8 @@ class Subscriptions:
     async def _keep(self, resource: _Resource) -> None:
         """Stay subscribed from session to session until the last subscription has ended."""
         try:
-            async with anyio.create_task_group() as group:
-                group.start_soon(self._resubscribe, resource)
-                await resource.unused.wait()
-                group.cancel_scope.cancel()
+            async with cancelled_when(resource.unused):
+                await self._resubscribe(resource)
             await self._unsubscribe(resource)
         finally:
             del self._resources[resource.server, resource.uri]
@@ -180,7 +175,9 @@ class Subscriptions:
                 session = await connection.keeper.wait_for_session()
                 with session.listened_to():
                     if is_modern(session.client):
-                        await self._listen(session, resource)
+                        resource.session = None
+                        async with cancelled_when(session.ended):
+                            await _listen(session.client, resource)
                     else:
                         await self._subscribe(connection, session, resource)
             except Exception as error:  # noqa: BLE001  # boundary: the SDK may raise anything
@@ -190,20 +187,6 @@ class Subscriptions:
                 logger.debug("%s: not subscribed: %s", resource.server, error)
             await asyncio.sleep(_PAUSE_SECONDS)
             logger.debug("%s: subscribing to %s again", resource.server, resource.uri)
-
-    async def _listen(self, session: Session, resource: _Resource) -> None:
-        """Stay subscribed for one session with a modern server."""
-        resource.session = None
-        failure: Exception | None = None
-        async with anyio.create_task_group() as group:
-            group.start_soon(cancel_after, session.ended, group.cancel_scope)
-            try:
-                await _listen(session.client, resource)
-            except Exception as error:  # noqa: BLE001  # raised below, not wrapped in a group
-                failure = error
-            group.cancel_scope.cancel()
-        if failure is not None:
-            raise failure
 
     async def _subscribe(
         self, connection: ServerConnection, session: Session, resource: _Resource
@@ -244,6 +227,12 @@ def _as_plait_error(subscription: Subscription, error: Exception) -> PlaitError:
 
 
 async def _listen(client: Client, resource: _Resource) -> None:
+    """Stay subscribed for one session with a modern server."""
+    from mcp.client.subscriptions import (  # noqa: PLC0415  # slow to import
+        ResourceUpdated,
+        SubscriptionLost,
+    )
+
     try:
         async with client.listen(resource_subscriptions=[resource.uri]) as events:
             if not events.honored.resource_subscriptions:
@@ -260,6 +249,8 @@ async def _listen(client: Client, resource: _Resource) -> None:
 
 
 async def _set_subscribed(client: Client, uri: str, *, subscribed: bool) -> None:
+    from mcp.shared.exceptions import MCPDeprecationWarning  # noqa: PLC0415  # slow to import
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MCPDeprecationWarning)
         if subscribed:

@@ -3,39 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, ParamSpec, Self, TypeVar, Unpack
-
-import mcp_types as types
-from mcp import Client
-from mcp.client.session import ElicitationFnT
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from plait.client.call_pipeline import CallPipeline
-from plait.client.calls.approval import OnApproval
-from plait.client.calls.callbacks import ServerCallbacks
-from plait.client.calls.outcome import ToolResult
+from plait.client.calls.callbacks import ServerCallbacks, resolve
 from plait.client.calls.result_budget.limiter import OWN_SERVER, READ_MORE, ResultLimiter
 from plait.client.calls.sampling import Sampling
 from plait.client.calls.tool_call import OnProgress, ToolCall
-from plait.client.catalog.catalog import DiscoveredTools
 from plait.client.catalog.deferral import DeferralPlan
 from plait.client.catalog.filters import ToolFilter
-from plait.client.catalog.lock.guard import LockReport
-from plait.client.catalog.tool import Tool
-from plait.client.config.policy import PolicyDecision
+from plait.client.catalog.names import free_name
 from plait.client.config.read import ClientConfig, ConfigSource, read_config, read_options
 from plait.client.config.servers import server_with_defaults
 from plait.client.connections import operations
-from plait.client.connections.credentials import CallerCredentials
-from plait.client.connections.pool import unknown_server
+from plait.client.connections.loop_bridge import blocking
 from plait.client.connections.server_info import ServerInfo
-from plait.client.connections.status import Event, Status
-from plait.client.lifecycle import Lifecycle
+from plait.client.lifecycle import ConnectionOwner, Lifecycle
 from plait.client.options import (
+    CLIENT_OPTIONS,
     ToolboxOptions,
     ToolPatterns,
     call_settings_from,
@@ -43,7 +32,6 @@ from plait.client.options import (
     check_fallbacks,
     identity_from,
     lock_from,
-    warn_about_unused,
 )
 from plait.client.resource_watch import ResourceWatch
 from plait.client.run_identity import Run, run_identity_of
@@ -51,13 +39,25 @@ from plait.client.runtime import Listed, Runtime
 from plait.client.subscriptions import Subscription
 from plait.errors import ConnectError, PlaitError
 
+if TYPE_CHECKING:
+    import mcp_types as types
+    from mcp import Client
+    from mcp.client.session import ElicitationFnT
+
+    from plait.client.calls.approval import OnApproval
+    from plait.client.calls.outcome import ToolResult
+    from plait.client.catalog.catalog import DiscoveredTools
+    from plait.client.catalog.tool import Tool
+    from plait.client.config.policy import PolicyDecision
+    from plait.client.connections.credentials import CallerCredentials
+    from plait.client.connections.status import Status
+
 logger = logging.getLogger("plait.client.calls")
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Toolbox:
+class Toolbox(ConnectionOwner):
     """The tools, resources and prompts of many MCP servers, for any agent framework.
 
     Takes the servers, a whole configuration with its options, or the path of a file; options
@@ -76,7 +76,8 @@ class Toolbox:
         follows = options.pop("follow_tools", True)
         self.config: ClientConfig = read_config(servers)
         self._options: dict[str, Any] = {**self.config.options, **read_options(options)}
-        warn_about_unused(self._options)
+        if unused := ", ".join(sorted(self._options.keys() - CLIENT_OPTIONS)):
+            logger.warning("Toolbox ignores these options: %s", unused)
         check_fallbacks(self._options, self.config.servers)
         self._servers = {
             name: server_with_defaults(server, self._options)
@@ -87,27 +88,23 @@ class Toolbox:
         self.deferral = DeferralPlan(self._options.get("defer"), self._servers, counter=counter)
         callbacks = ServerCallbacks.of(self._options, log_callback)
         call_settings = call_settings_from(self._options, self.config.default_tool_timeout)
-        self._lifecycle = Lifecycle(
-            partial(
-                Runtime,
-                self._servers,
-                identity=identity_from(
-                    self._options,
-                    on_elicitation=elicitation_callbacks,
-                    receives_logs=callbacks.on_message is not None,
-                ),
-                callbacks=callbacks,
-                catalog_options=replace(
-                    catalog_options_from(self._options),
-                    lock=lock_from(self._options, self.config.source),
-                ),
-                call_settings=call_settings,
-                sampling=sampling,
-                follow_tools=follows,
-            )
+        build_runtime = partial(
+            Runtime,
+            self._servers,
+            identity=identity_from(self._options, receives_logs=callbacks.on_message is not None),
+            on_elicitation=elicitation_callbacks,
+            callbacks=callbacks,
+            catalog_options=replace(
+                catalog_options_from(self._options),
+                lock=lock_from(self._options, self.config.source),
+            ),
+            call_settings=call_settings,
+            sampling=sampling,
+            follow_tools=follows,
         )
+        super().__init__(Lifecycle(build_runtime))
         self.calls = CallPipeline(
-            self._lifecycle,
+            self.lifecycle,
             self._servers,
             policy=call_settings.policy_check,
             limiter=ResultLimiter(
@@ -115,38 +112,6 @@ class Toolbox:
             ),
         )
         """The steps of a tool call, for adapters that put their own code between them."""
-
-    async def __aenter__(self) -> Self:
-        await self._lifecycle.use_current_loop()
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.aclose()
-
-    def __enter__(self) -> Self:
-        self._lifecycle.check_open()
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
-
-    async def aclose(self) -> None:
-        """Close every connection; tools raise `ClientClosedError` from now on."""
-        await self._lifecycle.aclose()
-
-    def close(self) -> None:
-        """Blocking form of `aclose`."""
-        self._lifecycle.close()
-
-    def run_blocking(
-        self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        """Call an async method of this toolbox, and block until it is done.
-
-        Raises:
-            BlockingCallError: The connections live in the loop of the current thread.
-        """
-        return self._lifecycle.run_blocking(work, *args, **kwargs)
 
     @property
     def server_names(self) -> tuple[str, ...]:
@@ -159,25 +124,16 @@ class Toolbox:
         return self._options.get("sanitize", True)
 
     def check_names(self, servers: Iterable[str]) -> None:
-        """Check that these servers are configured.
-
-        Raises:
-            UnknownServerError: One of them is not.
-        """
+        """Raise `UnknownServerError` unless these servers are configured."""
         for name in servers:
-            if name not in self.config.servers:
-                raise unknown_server(name, self.config.servers)
+            self.calls.check_server(name)
 
     async def add_server(self, name: str, server: object) -> None:
-        """Add a server, described as in a configuration; it replaces one of that name.
-
-        Raises:
-            ConfigError: Its configuration is wrong.
-        """
+        """Add a server, described as in a configuration; it replaces one of that name."""
         added = read_config({"servers": {name: server}}).servers[name]
         self.config = replace(self.config, servers={**self.config.servers, name: added})
         self._servers[name] = server_with_defaults(added, self._options)
-        await self._lifecycle.run(lambda runtime: runtime.add_server(name, self._servers[name]))
+        await self.lifecycle.run(lambda runtime: runtime.add_server(name, self._servers[name]))
 
     async def remove_server(self, name: str) -> None:
         """Close a server's connections and remove it; its tools can no longer be called."""
@@ -185,15 +141,7 @@ class Toolbox:
         left = {known: server for known, server in self.config.servers.items() if known != name}
         self.config = replace(self.config, servers=left)
         del self._servers[name]
-        await self._lifecycle.run(lambda runtime: runtime.remove_server(name))
-
-    def status(self) -> Status:
-        """Return the state of every server, without contacting any."""
-        return self._lifecycle.runtime.pool.status()
-
-    def events(self) -> tuple[Event, ...]:
-        """Return recent connection events, as in `status()`; the last is the newest."""
-        return self._lifecycle.runtime.pool.events
+        await self.lifecycle.run(lambda runtime: runtime.remove_server(name))
 
     async def ready(self, timeout_seconds: float | None = None) -> Status:
         """Open every server, and wait until each is ready or has failed, up to the timeout.
@@ -201,11 +149,10 @@ class Toolbox:
         Raises:
             PlaitError: A required server failed, or was not ready in time.
         """
-        return await self._lifecycle.run(lambda runtime: runtime.ready(timeout_seconds))
+        return await self.lifecycle.run(lambda runtime: runtime.ready(timeout_seconds))
 
-    def ready_blocking(self, timeout_seconds: float | None = None) -> Status:
-        """Blocking form of `ready`."""
-        return self.run_blocking(self.ready, timeout_seconds)
+    ready_blocking = blocking(ready)
+    """Blocking form of `ready`."""
 
     async def reconnect(self, server: str) -> None:
         """Drop the server's session and its failures; the next call opens another session."""
@@ -214,11 +161,7 @@ class Toolbox:
         async def reconnect(runtime: Runtime) -> None:
             runtime.pool[server].keeper.reconnect()
 
-        await self._lifecycle.run(reconnect)
-
-    async def forget(self, thread_id: str) -> None:
-        """Close the sessions that belong to one conversation (`scope: thread`)."""
-        await self._lifecycle.run(lambda runtime: runtime.pool.forget_thread(str(thread_id)))
+        await self.lifecycle.run(reconnect)
 
     async def tools(
         self,
@@ -242,19 +185,20 @@ class Toolbox:
         selected = ToolFilter.of(include=include, exclude=exclude)
         names = servers or self.server_names
         accesses = {name: await self.calls.access_for(name, run, access) for name in names}
-        offer = await self._lifecycle.run(
+        offer = await self.lifecycle.run(
             lambda runtime: runtime.catalog.discover(servers, refresh=refresh, access=accesses)
         )
         await self._handle_failures(offer, named=servers)
+        if selected.is_open and self.calls.policy.policy is None:
+            return list(offer.tools)
         return [
             tool
             for tool in offer.tools
             if selected.offers(tool) and not self.calls.policy.hides(tool)
         ]
 
-    def tools_blocking(self, *servers: str, refresh: bool = False) -> list[Tool]:
-        """Blocking form of `tools`."""
-        return self.run_blocking(self.tools, *servers, refresh=refresh)
+    tools_blocking = blocking(tools)
+    """Blocking form of `tools`."""
 
     async def _handle_failures(self, offer: DiscoveredTools, named: Sequence[str]) -> None:
         """Raise, report to `on_connection_error`, or log once why servers list no tools."""
@@ -265,12 +209,10 @@ class Toolbox:
             if name in named or self._servers[name].required:
                 raise error
             if callable(on_error):
-                awaitable = on_error(name, error)
-                if inspect.isawaitable(awaitable):
-                    await awaitable
+                await resolve(on_error(name, error))
         if callable(on_error):
             return
-        unlisted = self._lifecycle.runtime.catalog.options.unlisted
+        unlisted = self.lifecycle.runtime.catalog.options.unlisted
         if failures and set(failures) == (set(named) or set(self.server_names) - unlisted):
             raise _combined_error(failures)
         for name in failures.keys() - self._reported:
@@ -280,11 +222,7 @@ class Toolbox:
     async def search_tools(
         self, query: str, *servers: str, limit: int = 5, run: Run | None = None
     ) -> list[Tool]:
-        """Find the tools that match a query in a few words, best match first.
-
-        Raises:
-            PlaitError: A required server failed, one that was named, or every one.
-        """
+        """Find the tools that match a query in a few words, best match first."""
         index = self.deferral.index(await self.tools(*servers, run=run))
         return [match.tool for match in index.search(query, limit)]
 
@@ -297,18 +235,11 @@ class Toolbox:
         limiter = self.calls.limiter
         if not limiter.has_limits:
             return []
-        name = READ_MORE
-        while name in taken:
-            name = f"mcp_{name}"
-        return [limiter.read_more_tool(name)]
+        return [limiter.read_more_tool(free_name(READ_MORE, taken))]
 
     def is_waiting(self, server: str) -> bool:
         """Say whether a server is not started yet, because its tools come from the disk cache."""
-        return self._lifecycle.runtime.catalog.is_stored(server)
-
-    def lock_report(self) -> LockReport:
-        """Compare the tools listed so far with the lockfile, without contacting servers."""
-        return self._lifecycle.runtime.catalog.lock_report()
+        return self.lifecycle.runtime.catalog.is_stored(server)
 
     async def call(
         self,
@@ -349,24 +280,8 @@ class Toolbox:
         )
         return await self.calls.run(call, reader=reader)
 
-    def call_blocking(
-        self,
-        server: str,
-        tool: str,
-        arguments: Mapping[str, Any] | None = None,
-        *,
-        timeout_seconds: float | None = None,
-        on_progress: OnProgress | None = None,
-    ) -> ToolResult:
-        """Blocking form of `call`."""
-        return self.run_blocking(
-            self.call,
-            server,
-            tool,
-            arguments,
-            timeout_seconds=timeout_seconds,
-            on_progress=on_progress,
-        )
+    call_blocking = blocking(call)
+    """Blocking form of `call`."""
 
     async def _call_own_tool(
         self, tool: str, arguments: Mapping[str, Any], run: Run | None, reader: str
@@ -375,12 +290,9 @@ class Toolbox:
         server = self.calls.limiter.server_of(arguments.get("handle"))
         known = server in self.config.servers
         access = await self.calls.access_for(server, run) if server and known else None
+        identity = run_identity_of(run)
         call = ToolCall(
-            server=OWN_SERVER,
-            tool=tool,
-            arguments=arguments,
-            access=access,
-            run=run_identity_of(run),
+            server=OWN_SERVER, tool=tool, arguments=arguments, access=access, run=identity
         )
         return await self.calls.read_more(call, reader=reader)
 
@@ -388,9 +300,8 @@ class Toolbox:
         self, server: str, tool: str, arguments: Mapping[str, Any] | None = None
     ) -> PolicyDecision:
         """Return the policy's decision about a call, without making it or asking for approval."""
-        return await self.calls.decide(
-            ToolCall(server=server, tool=tool, arguments=arguments or {})
-        )
+        call = ToolCall(server=server, tool=tool, arguments=arguments or {})
+        return await self.calls.decide(call)
 
     def read_full_result(self, handle: str) -> ToolResult:
         """Return the whole of a shortened result; `ToolResult.full_result` is its handle.
@@ -453,7 +364,7 @@ class Toolbox:
 
         The subscription survives restarts of the server; its `cancel()` ends it.
         """
-        subscription = Subscription(server, uri, self._lifecycle.bridge.bind_callback(on_update))
+        subscription = Subscription(server, uri, self.lifecycle.bridge.bind_callback(on_update))
         await self.follow(subscription)
         return subscription
 
@@ -478,7 +389,7 @@ class Toolbox:
         """
         self.check_names([subscription.server])
         try:
-            await self._lifecycle.run(lambda runtime: runtime.subscriptions.add(subscription))
+            await self.lifecycle.run(lambda runtime: runtime.subscriptions.add(subscription))
         except BaseException:
             subscription.cancel()
             raise
@@ -490,7 +401,7 @@ class Toolbox:
         """
         self.check_names(servers)
         names = servers or self.server_names
-        await self._lifecycle.run(lambda runtime: runtime.set_logging_level(names, level))
+        await self.lifecycle.run(lambda runtime: runtime.set_logging_level(names, level))
 
     async def server_info(self, server: str) -> ServerInfo:
         """Return a server's name, version, capabilities and instructions."""
@@ -500,7 +411,7 @@ class Toolbox:
             session = await runtime.pool[server].keeper.wait_for_session()
             return ServerInfo.of(session.client)
 
-        return await self._lifecycle.run(read_info)
+        return await self.lifecycle.run(read_info)
 
     async def ping(self, server: str) -> float:
         """Measure one round trip to the server, in seconds."""
@@ -520,15 +431,12 @@ class Toolbox:
         return dict(zip(self.server_names, errors, strict=True))
 
     async def _list(
-        self,
-        servers: Sequence[str],
-        operation: Callable[[Client], Awaitable[list[T]]],
-        method: str,
+        self, servers: Sequence[str], operation: Callable[[Client], Awaitable[list[T]]], method: str
     ) -> list[Listed[T]]:
         """List items of these servers, or of all; a server that was not named may fail."""
         self.check_names(servers)
         names = servers or self.server_names
-        return await self._lifecycle.run(
+        return await self.lifecycle.run(
             lambda runtime: runtime.list_items(names, operation, method, required=bool(servers))
         )
 
@@ -536,7 +444,7 @@ class Toolbox:
         self, server: str, operation: Callable[[Client], Awaitable[T]], method: str
     ) -> T:
         self.check_names([server])
-        return await self._lifecycle.run(lambda runtime: runtime.request(server, operation, method))
+        return await self.lifecycle.run(lambda runtime: runtime.request(server, operation, method))
 
 
 def _combined_error(failures: Mapping[str, PlaitError]) -> PlaitError:

@@ -83,7 +83,6 @@ class PlaitError(Exception):
     """
 
     kind: ClassVar[ErrorKind] = "unknown"
-
     retryable: bool = False
     """Whether another server may be tried."""
 
@@ -150,7 +149,6 @@ class Problem:
     """A stable short name of the kind of problem: `unknown_key`, `unset_variable`."""
 
     message: str
-
     suggestion: str | None = None
     """What to write instead."""
 
@@ -398,11 +396,7 @@ class EngineUnavailableError(EngineError):
     kind = "config"
 
     def __init__(
-        self,
-        message: str,
-        reason: str | None = None,
-        fallback: str | None = None,
-        **details: Any,
+        self, message: str, reason: str | None = None, fallback: str | None = None, **details: Any
     ) -> None:
         super().__init__(message, **details)
         self.reason = reason or message
@@ -458,11 +452,7 @@ class ManualTraceNotFoundError(ManualTraceError):
     """Nothing is recorded for this question."""
 
     def __init__(
-        self,
-        message: str,
-        question_hash: str | None = None,
-        loaded_count: int = 0,
-        **details: Any,
+        self, message: str, question_hash: str | None = None, loaded_count: int = 0, **details: Any
     ) -> None:
         super().__init__(message, **details)
         self.question_hash = question_hash

@@ -3,6 +3,7 @@ from plait.gateway.configuration import GatewayOptions as GatewayOptions
 from plait.gateway.configuration import (
     McpToolServerConfigurationService as McpToolServerConfigurationService,
 )
+from plait.gateway.connections import Registration as Registration
 from plait.gateway.entries import GatewayServer as GatewayServer
 from plait.gateway.entries import ServerList as ServerList
 from plait.gateway.entries import SkippedServer as SkippedServer
@@ -17,6 +18,5 @@ from plait.gateway.port import Conversation as Conversation
 from plait.gateway.port import ExchangedToken as ExchangedToken
 from plait.gateway.port import TurnContext as TurnContext
 from plait.gateway.registration import McpToolRegistrationService as McpToolRegistrationService
-from plait.gateway.registration import Registration as Registration
 from plait.gateway.result import OperationError as OperationError
 from plait.gateway.result import OperationResult as OperationResult

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Self, TypedDict, Unpack
 
@@ -18,13 +19,13 @@ from plait._support.threads import in_thread
 from plait.client.catalog.tool import Tool
 from plait.client.config.servers import HttpServer
 from plait.client.config.timing import ReconnectPolicy
-from plait.client.config.urls import public_url
+from plait.client.config.urls import is_private, public_url
 from plait.client.toolbox import Toolbox
 from plait.errors import ChatHistoryError, ConfigError, DiscoveryError, OutboxError, TokenError
 from plait.gateway.entries import GatewayServer, ServerList, entries_of, servers_from
 from plait.gateway.headers import GatewayRequestOptions, discovery_headers, history_headers
 from plait.gateway.history import ChatHistory, ChatHistoryMessage, Redact, history_of
-from plait.gateway.http import get_with_retries, is_refused, post, reason_of
+from plait.gateway.http import get_with_retries, is_refused, reason_of, send, status_text
 from plait.gateway.manifest import read_manifest
 from plait.gateway.outbox import Outbox
 from plait.gateway.port import TurnContext
@@ -32,7 +33,7 @@ from plait.gateway.result import OperationError, OperationResult
 from plait.gateway.settings import NO_APPLICATION, ApiVersion, GatewaySettings, settings_from
 from plait.gateway.shared_cache import SharedCache
 from plait.gateway.tokens import check_token, is_expired
-from plait.gateway.turns import owner_key
+from plait.gateway.turns import token_key
 
 logger = logging.getLogger("plait.gateway")
 
@@ -49,33 +50,24 @@ class GatewayOptions(TypedDict, total=False):
 
     endpoint: str | None
     """The URL of the gateway; by default `MCP_PLATFORM_ENDPOINT`, else the hosted one."""
-
     scope: str | None
     """The scope of the token that most servers share."""
-
     use_manifest: bool | None
     """Whether servers come from `ToolingManifest.json`; by default in development only."""
-
     manifest: str | os.PathLike[str] | None
     """The path of that file."""
-
     api_version: ApiVersion
     ttl_seconds: float
     """How long a list of servers is cached."""
-
     timeout_seconds: float
     """The timeout for listing servers, retries included, and for sending chat history."""
-
     retry: ReconnectPolicy
     outbox: str | os.PathLike[str] | Outbox | None
     """Stores chat history before it is sent; without, it is sent at once."""
-
     redact: Redact | bool | None
     """Removes secrets from chat history; `True` for texts that look like secrets."""
-
     environ: Mapping[str, str] | None
     """Replaces the environment variables of the process."""
-
     clock: Clock
 
 
@@ -99,11 +91,11 @@ class McpToolServerConfigurationService:
         self._lists: SharedCache[ServerList] = SharedCache(
             options.get("ttl_seconds", 300.0), self._clock
         )
-        self._personal: set[tuple[object, ...]] = set()
-        """Lists whose entries have headers, which may be for one user only."""
         outbox = options.get("outbox")
         self._outbox = Outbox(outbox) if isinstance(outbox, str | os.PathLike) else outbox
         if self._outbox is not None:
+            # What waits since the endpoint was another one goes to the new one too.
+            self._outbox.current_url = lambda: self.settings().history_url
             self._outbox.resume()
         redact = options.get("redact")
         self._redact: Redact | None = Redactor() if redact is True else redact or None
@@ -194,18 +186,10 @@ class McpToolServerConfigurationService:
     ) -> ServerList:
         url = settings.discovery_url(agent)
         headers = discovery_headers(settings, options, token=token, turn=turn, environ=self.environ)
-        key: tuple[object, ...] = (url,)
-        if key in self._personal:
-            key = (url, owner_key(token))
-
-        async def fetch() -> ServerList:
-            servers = await self._fetch_list(settings, url, headers)
-            if any(server.headers for server in servers):
-                self._personal.add((url,))
-            return servers
-
+        # By the token itself: its claims are not checked here, so that anybody can forge them.
+        key = (url, token_key(token))
         try:
-            return await self._lists.get(key, fetch)
+            return await self._lists.get(key, partial(self._fetch_list, settings, url, headers))
         except DiscoveryError as error:
             stale = self._lists.stale(key)
             if stale is None or is_refused(error):
@@ -281,8 +265,12 @@ class McpToolServerConfigurationService:
         Raises:
             ConfigError: The endpoint is not an HTTP(S) URL.
         """
-        url = self.settings().history_url
+        settings = self.settings()
+        url = settings.history_url
         try:
+            if not settings.development and not is_private(url):
+                text = "chat history is not sent over plain HTTP to another machine"
+                raise ChatHistoryError(f"{text}: {public_url(url)}", url=public_url(url))
             if self._redact is not None:
                 history = history.redacted(self._redact)
             if self._outbox is None:
@@ -301,16 +289,15 @@ class McpToolServerConfigurationService:
     async def _send(self, url: str, headers: Mapping[str, str], body: bytes) -> None:
         shown = public_url(url)
         try:
-            answer = await post(url, headers, body, timeout_seconds=self._timeout_seconds)
+            answer = await send("POST", url, headers, body, self._timeout_seconds)
         except (httpx2.RequestError, TimeoutError) as fault:
             reason = reason_of(fault, self._timeout_seconds)
             text = f"chat history did not arrive: {shown}: {reason}"
             raise ChatHistoryError(text, url=shown) from fault
         if not answer.is_success:
-            detail = Redactor().excerpt(answer.body.decode("utf-8", "replace"), _LONGEST_LOGGED)
+            reason = status_text(answer.status, answer.text, limit=_LONGEST_LOGGED)
             raise ChatHistoryError(
-                f"chat history did not arrive: {shown}: HTTP {answer.status}"
-                f"{f': {detail}' if detail else ''}",
+                f"chat history did not arrive: {shown}: {reason}",
                 url=shown,
                 status=answer.status,
                 retry_after=answer.retry_after,

@@ -20,8 +20,8 @@ from plait.client.catalog.tool import Tool
 from plait.client.config.read import read_config
 from plait.client.config.servers import HttpServer
 from plait.client.connections.credentials import CallerCredentials
-from plait.errors import PlaitError
-from plait.gateway.entries import GatewayServer
+from plait.errors import ConfigError, PlaitError
+from plait.gateway.entries import GatewayServer, SkippedServer
 from plait.gateway.shared_cache import SharedCache
 from plait.langchain.client.client import MultiServerMCPClient
 from plait.langchain.tools.tool import MCPTool
@@ -54,12 +54,29 @@ class ServerAccess:
 
 
 @dataclass(frozen=True, slots=True)
-class ListedTools:
-    """The tools of a turn, and the servers that failed."""
+class Registration:
+    """The tools that a turn got from the gateway, and the servers that failed."""
 
     tools: tuple[MCPTool, ...] = ()
     servers: tuple[str, ...] = ()
+    """The servers whose tools are included."""
+    skipped: tuple[SkippedServer, ...] = ()
+    """Entries that cannot be used."""
     failures: Mapping[str, PlaitError] = field(default_factory=dict[str, PlaitError])
+    """Servers without a token, or that cannot be reached."""
+    urls: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The URLs of the servers that failed."""
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """One line for each missing server: its name, its URL and the reason."""
+        failed = (self.failure_line(name) for name in self.failures)
+        return (*map(str, self.skipped), *failed)
+
+    def failure_line(self, name: str) -> str:
+        """Describe why a server failed."""
+        place = f"{name} ({self.urls[name]})" if name in self.urls else name
+        return f"{place}: {str(self.failures[name]).removeprefix(f'{name}: ')}"
 
 
 class ToolConnections:
@@ -87,22 +104,25 @@ class ToolConnections:
 
     async def tools(
         self, user: str, accesses: Sequence[ServerAccess], taken: Sequence[str] = ()
-    ) -> ListedTools:
+    ) -> Registration:
         """List the tools of these servers for a user.
 
         Tools with the same name, or one that is taken, are prefixed with their server's name.
         """
-        servers = {
-            access.server.mcp_server_name: await self._add(access.server) for access in accesses
-        }
-        auths = {
-            name: self._auth(user, name, access.headers)
-            for name, access in zip(servers.values(), accesses, strict=True)
-        }
+        failures: dict[str, PlaitError] = {}
+        servers: dict[str, str] = {}
+        auths: dict[str, TurnAuth] = {}
+        for access in accesses:
+            own_name = access.server.mcp_server_name
+            try:
+                name = servers[own_name] = await self._add(access.server)
+            except ConfigError as error:  # such as a name that no server may have
+                failures[own_name] = error
+            else:
+                auths[name] = self._auth(user, name, access.headers)
         results = await asyncio.gather(
             *map(self._list, auths, auths.values()), return_exceptions=True
         )
-        failures: dict[str, PlaitError] = {}
         listed: list[Tool] = []
         for name, result in zip(servers, results, strict=True):
             if isinstance(result, PlaitError):
@@ -116,7 +136,8 @@ class ToolConnections:
         }
         named = with_public_names(listed, taken=taken)
         tools = tuple(MCPTool(tool, runners[tool.server]) for tool in named)
-        return ListedTools(tools, tuple(name for name in servers if name not in failures), failures)
+        reached = tuple(name for name in servers if name not in failures)
+        return Registration(tools, reached, failures=failures)
 
     async def _add(self, server: GatewayServer) -> str:
         """Add a server to the client, once, and return its name there.

@@ -130,7 +130,7 @@ class TokenSource:
             text = Redactor().excerpt(str(error))
             reason = f"{type(error).__name__}: {text}".removesuffix(": ")
             return _ExchangeFailure(reason, error)
-        return _bare(answer.token or "") or _ExchangeFailure()
+        return _bare(getattr(answer, "token", None) or "") or _ExchangeFailure()
 
 
 @dataclass(frozen=True, slots=True)

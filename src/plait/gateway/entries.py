@@ -29,7 +29,6 @@ class GatewayServer:
     audience: str | None = None
     scope: str | None = None
     publisher: str | None = None
-
     tools: tuple[str, ...] | None = None
     """The tools that the entry declares; `None` if it has no declaration."""
 
@@ -54,7 +53,6 @@ class SkippedServer:
 
     name: str
     """Its name, or its position in the list if it has none."""
-
     reason: str
 
     def __str__(self) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from plait.errors import ConfigError
 from plait.gateway.port import TurnContext
-from plait.gateway.turns import message_of
 
 Redact = Callable[[str], str]
 """Removes secrets from a text, before it is stored or sent."""
@@ -64,13 +64,22 @@ class ChatHistory:
         return text.encode("utf-8", "replace")
 
 
-def history_of(turn: TurnContext | None, messages: Iterable[ChatHistoryMessage]) -> ChatHistory:
+def history_of(turn: TurnContext, messages: Iterable[ChatHistoryMessage]) -> ChatHistory:
     """Combine a turn and its messages.
 
     Raises:
         ConfigError: The turn lacks an id or a text.
     """
-    conversation, message, text = message_of(turn)
+    activity = turn.activity
+    required = {
+        "Conversation ID": activity.conversation.id if activity.conversation else None,
+        "Message ID": activity.id,
+        "User message": activity.text,
+    }
+    for what, value in required.items():
+        if not (value or "").strip():
+            raise ConfigError(f"{what} is required but not found in turn context")
+    conversation, message, text = map(str, required.values())
     return ChatHistory(
         conversation_id=conversation,
         message_id=message,

@@ -1,4 +1,4 @@
-"""Requests to the gateway: discovery with retries, and a single POST."""
+"""Requests to the gateway, once or with retries."""
 
 from __future__ import annotations
 
@@ -52,17 +52,16 @@ async def _get(url: str, headers: Mapping[str, str], seconds: float) -> HttpRepl
     redact = Redactor(secrets_in_headers(headers))
     shown = public_url(url)
     try:
-        reply = await _send("GET", url, headers, None, seconds)
+        reply = await send("GET", url, headers, None, seconds)
     except (httpx2.RequestError, TimeoutError) as error:
         reason = reason_of(error, seconds, redact)
         text = f"Failed to connect to MCP configuration endpoint: {shown}: {reason}"
         raise DiscoveryError(text, url=shown) from error
     if reply.is_success:
         return reply
-    detail = redact.excerpt(reply.text)
+    reason = status_text(reply.status, reply.text, redact)
     raise DiscoveryError(
-        f"Failed to read MCP servers from endpoint: {shown}: HTTP {reply.status}"
-        f"{f': {detail}' if detail else ''}",
+        f"Failed to read MCP servers from endpoint: {shown}: {reason}",
         url=shown,
         status=reply.status,
         retry_after=reply.retry_after,
@@ -70,21 +69,15 @@ async def _get(url: str, headers: Mapping[str, str], seconds: float) -> HttpRepl
     )
 
 
-async def post(
-    url: str, headers: Mapping[str, str], body: bytes, *, timeout_seconds: float
+async def send(
+    method: str, url: str, headers: Mapping[str, str], body: bytes | None, seconds: float
 ) -> HttpReply:
-    """Send a POST request once.
+    """Send a request once.
 
     Raises:
         httpx2.RequestError: There was no reply.
         TimeoutError: There was none in time.
     """
-    return await _send("POST", url, headers, body, timeout_seconds)
-
-
-async def _send(
-    method: str, url: str, headers: Mapping[str, str], body: bytes | None, seconds: float
-) -> HttpReply:
     context = await in_thread(certificates)
     async with httpx2.AsyncClient(verify=context, timeout=None) as client:
         return await send_request(
@@ -98,6 +91,12 @@ def reason_of(error: BaseException, seconds: float, redact: Redactor | None = No
         return f"no answer in {seconds:g} s"
     text = (redact or Redactor()).excerpt(str(error))
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def status_text(status: int, body: str, redact: Redactor | None = None, limit: int = 200) -> str:
+    """Describe an HTTP error by its status and the start of its body."""
+    detail = (redact or Redactor()).excerpt(body, limit)
+    return f"HTTP {status}: {detail}" if detail else f"HTTP {status}"
 
 
 def may_come_right(status: int) -> bool:

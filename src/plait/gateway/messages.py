@@ -6,13 +6,21 @@ import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Literal, cast
+from typing import Literal, TypeVar, cast
 
-from langchain_core.messages import BaseMessage, ChatMessage
+from langchain_core.messages import (
+    BaseMessage,
+    ChatMessage,
+    MessageLikeRepresentation,
+    convert_to_messages,
+)
 
+from plait.errors import ConfigError
 from plait.gateway.history import ChatHistoryMessage
 
 logger = logging.getLogger("plait.gateway")
+
+T = TypeVar("T")
 
 Roles = Literal["all", "strict"]
 """Whether messages of tools and functions keep their roles, or get that of the assistant."""
@@ -31,9 +39,7 @@ _ROLES = {
 _TOOL_ROLES = frozenset({"tool", "function"})
 
 
-def limited(
-    messages: Sequence[BaseMessage], limit: int | None, limit_from: LimitFrom
-) -> Sequence[BaseMessage]:
+def limited(messages: Sequence[T], limit: int | None, limit_from: LimitFrom) -> Sequence[T]:
     """Keep at most `limit` messages; a negative limit is ignored."""
     if limit is None or limit < 0:
         return messages
@@ -41,11 +47,16 @@ def limited(
 
 
 def history_from_messages(
-    messages: Sequence[BaseMessage], now: datetime, *, roles: Roles = "all"
+    messages: Sequence[MessageLikeRepresentation], now: datetime, *, roles: Roles = "all"
 ) -> list[ChatHistoryMessage]:
-    """Convert messages; those without text, or that cannot be read, are left out."""
+    """Convert messages; those without text, or that cannot be read, are left out.
+
+    Raises:
+        ConfigError: One is neither a message nor what LangChain converts to one.
+    """
     history: list[ChatHistoryMessage] = []
-    for place, message in enumerate(messages):
+    for place, item in enumerate(messages):
+        message = _message_from(item, place)
         try:
             content = text_of(message)
             role = role_of(message, roles)
@@ -60,9 +71,21 @@ def history_from_messages(
     return history
 
 
+def _message_from(item: MessageLikeRepresentation, place: int) -> BaseMessage:
+    """Return a message from a dict, a tuple or a text, as LangChain reads them."""
+    if isinstance(item, BaseMessage):
+        return item
+    try:
+        (message,) = convert_to_messages([item])
+    except Exception as error:
+        kind = type(item).__name__
+        raise ConfigError(f"message {place + 1} is a {kind} that is no message") from error
+    return message
+
+
 def role_of(message: BaseMessage, roles: Roles = "all") -> str:
     """Return the role of a message."""
-    kind = message.type
+    kind = message.type.removesuffix("MessageChunk").lower()
     role = _ROLES.get(kind, "user")
     if isinstance(message, ChatMessage) or kind == "chat":
         role = str(getattr(message, "role", "") or "user")

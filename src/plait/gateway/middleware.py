@@ -15,8 +15,9 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
 from plait.errors import ConfigError, GatewayError
+from plait.gateway.connections import Registration
 from plait.gateway.port import Authorization, TurnContext
-from plait.gateway.registration import McpToolRegistrationService, Registration
+from plait.gateway.registration import McpToolRegistrationService
 from plait.langchain.client.middleware import error_message, run_of, with_note
 from plait.langchain.client.spec import name_of
 from plait.langchain.tools.model_support import profile_of, readable_by
@@ -86,17 +87,13 @@ class GatewayToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         return await handler(await self._with_tools(request, run_of(request)))
 
     def wrap_model_call(
-        self,
-        request: ModelRequest[Any],
-        handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
         """Blocking form of `awrap_model_call`."""
         return handler(self._service.run_blocking(self._with_tools, request, run_of(request)))
 
     async def awrap_tool_call(
-        self,
-        request: ToolCallRequest,
-        handler: Callable[[ToolCallRequest], Awaitable[ToolAnswer]],
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[ToolAnswer]]
     ) -> ToolAnswer:
         """Run a tool of the gateway, or return an error if there is none."""
         if request.tool is not None:

@@ -13,18 +13,13 @@ from typing import Literal, Self
 
 import httpx2
 
-from plait._support.redact import Redactor
+from plait._support.files import try_lock
 from plait._support.retry_after import seconds_from_retry_after
 from plait.client.config.timing import ReconnectPolicy
-from plait.errors import OutboxError
-from plait.gateway.http import may_come_right, reason_of
+from plait.errors import ConfigError, OutboxError
+from plait.gateway.http import may_come_right, reason_of, status_text
 from plait.gateway.outbox_store import OutboxEntry, OutboxStore
 from plait.models.endpoints import certificates
-
-try:
-    import fcntl
-except ImportError:  # Windows: one process alone may deliver
-    fcntl = None
 
 logger = logging.getLogger("plait.gateway")
 
@@ -73,6 +68,8 @@ class Outbox:
         self._stopping = False
         self._thread: threading.Thread | None = None
         self._last_problem = ""
+        self.current_url: Callable[[], str] | None = None
+        """Returns the address that entries are sent to now, instead of the stored one."""
 
     def put(self, conversation: str, url: str, headers: Mapping[str, str], body: bytes) -> None:
         """Store an entry; it is on disk when this returns, and sent later.
@@ -190,7 +187,11 @@ class Outbox:
     def _attempt(self, client: httpx2.Client, entry: OutboxEntry) -> None:
         self._notify("sending", entry.id)
         try:
-            response = client.post(entry.url, headers=dict(entry.headers), content=entry.body)
+            url = entry.url if self.current_url is None else self.current_url()
+            response = client.post(url, headers=dict(entry.headers), content=entry.body)
+        except ConfigError as error:
+            self._postpone(entry, str(error), None)
+            return
         except (httpx2.RequestError, httpx2.InvalidURL) as fault:
             self._postpone(entry, reason_of(fault, self._timeout_seconds), None)
             return
@@ -199,8 +200,7 @@ class Outbox:
             self.store.remove(entry.id)
             self._notify("removed", entry.id)
             return
-        detail = Redactor().excerpt(response.text)
-        reason = f"HTTP {response.status_code}{f': {detail}' if detail else ''}"
+        reason = status_text(response.status_code, response.text)
         if may_come_right(response.status_code):
             after = seconds_from_retry_after(response.headers.get("retry-after"))
             self._postpone(entry, reason, after)
@@ -241,16 +241,12 @@ class _FileLock:
 
     def acquire(self) -> bool:
         """Take the lock, unless another process has it; return whether this process has it."""
-        if self._descriptor is not None:
-            return True
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        if fcntl is not None:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+        if self._descriptor is None:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            if not try_lock(descriptor):
                 os.close(descriptor)
                 return False
-        self._descriptor = descriptor
+            self._descriptor = descriptor
         return True
 
     def release(self) -> None:

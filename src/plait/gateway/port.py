@@ -71,10 +71,7 @@ class Authorization(Protocol):
     """Exchanges tokens for the user of a turn."""
 
     async def exchange_token(
-        self,
-        context: Any,
-        scopes: list[str] | None = None,
-        auth_handler_id: str | None = None,
+        self, context: Any, scopes: list[str] | None = None, auth_handler_id: str | None = None
     ) -> ExchangedToken:
         """Return a token for these scopes."""
         ...

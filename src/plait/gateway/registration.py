@@ -6,28 +6,26 @@ import functools
 import logging
 import weakref
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, cast
+from typing import Any, ParamSpec, Self, TypeVar, Unpack, cast
 
 from langchain_core.chat_history import BaseChatMessageHistory
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import MessageLikeRepresentation
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import StateSnapshot
 
 from plait._support.threads import in_thread
 from plait.client.config.urls import public_url
-from plait.client.connections.loop_bridge import LoopBridge
+from plait.client.connections.loop_bridge import LoopBridge, blocking
 from plait.errors import ClientClosedError, ConfigError, PlaitError
 from plait.gateway.configuration import GatewayOptions, McpToolServerConfigurationService
-from plait.gateway.connections import ServerAccess, ToolConnections
+from plait.gateway.connections import Registration, ServerAccess, ToolConnections
 from plait.gateway.credentials import TokenSource
-from plait.gateway.entries import GatewayServer, SkippedServer
 from plait.gateway.headers import GatewayRequestOptions, tool_headers
 from plait.gateway.messages import LimitFrom, Roles, history_from_messages, limited
 from plait.gateway.port import Authorization, TurnContext
 from plait.gateway.result import OperationError, OperationResult
-from plait.gateway.settings import GatewaySettings
 from plait.gateway.turns import agent_of, user_key
 from plait.langchain.client.spec import Agent, AgentSpec, name_of
 from plait.langchain.tools.tool import MCPTool
@@ -39,44 +37,6 @@ FROM_GATEWAY = "plait_gateway"
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Registration:
-    """The tools that a turn got from the gateway, and the servers that failed."""
-
-    tools: tuple[MCPTool, ...] = ()
-    servers: tuple[str, ...] = ()
-    """The servers whose tools are included."""
-
-    skipped: tuple[SkippedServer, ...] = ()
-    """Entries that cannot be used."""
-
-    failures: Mapping[str, PlaitError] = field(default_factory=dict[str, PlaitError])
-    """Servers without a token, or that cannot be reached."""
-
-    urls: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The URLs of the servers that failed."""
-
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """One line for each missing server: its name, its URL and the reason."""
-        failed = (_failure_line(name, self.urls, self.failures[name]) for name in self.failures)
-        return (*map(str, self.skipped), *failed)
-
-
-def _blocking(
-    method: Callable[Concatenate[McpToolRegistrationService, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[McpToolRegistrationService, P], T]:
-    """Make the blocking form of an asynchronous method."""
-
-    @functools.wraps(method)
-    def call(service: McpToolRegistrationService, *args: P.args, **kwargs: P.kwargs) -> T:
-        return service.run_blocking(getattr(service, method.__name__), *args, **kwargs)
-
-    call.__name__ = f"{method.__name__}_blocking"
-    call.__doc__ = f"Blocking form of `{method.__name__}`."
-    return call
 
 
 class McpToolRegistrationService:
@@ -153,7 +113,7 @@ class McpToolRegistrationService:
         self._registrations[new] = registration
         return new
 
-    add_tool_servers_to_agent_blocking = _blocking(add_tool_servers_to_agent)
+    add_tool_servers_to_agent_blocking = blocking(add_tool_servers_to_agent)
 
     def registration_of(self, agent: Agent) -> Registration:
         """Return what an agent got from this service, and why servers are missing."""
@@ -192,8 +152,15 @@ class McpToolRegistrationService:
             agent_of(turn_context, shared), shared, options, turn_context=turn_context
         )
         credentials = await source.for_servers(servers, shared)
+        headers = functools.partial(
+            tool_headers,
+            settings,
+            options,
+            turn=turn_context,
+            environ=self.configuration.environ,
+        )
         accesses = [
-            ServerAccess(server, self._headers(settings, options, server, token, turn_context))
+            ServerAccess(server, _with_entry_headers(headers(token=token), server.headers))
             for server in servers
             if (token := credentials.tokens.get(server.mcp_server_name)) is not None
         ]
@@ -206,25 +173,10 @@ class McpToolRegistrationService:
             for server in servers
             if server.mcp_server_name in failures
         }
-        for name, error in failures.items():
-            logger.warning("going on without the tools of %s", _failure_line(name, urls, error))
-        return Registration(listed.tools, listed.servers, servers.skipped, failures, urls)
-
-    def _headers(
-        self,
-        settings: GatewaySettings,
-        options: GatewayRequestOptions,
-        server: GatewayServer,
-        token: str,
-        turn: TurnContext,
-    ) -> dict[str, str]:
-        """Return the headers for a server; those of its entry win, also over the token."""
-        headers = tool_headers(
-            settings, options, token=token, turn=turn, environ=self.configuration.environ
-        )
-        replaced = {name.lower() for name in server.headers}
-        kept = {name: value for name, value in headers.items() if name.lower() not in replaced}
-        return {**kept, **server.headers}
+        registration = replace(listed, skipped=servers.skipped, failures=failures, urls=urls)
+        for name in failures:
+            logger.warning("going on without the tools of %s", registration.failure_line(name))
+        return registration
 
     async def send_chat_history(
         self,
@@ -270,7 +222,7 @@ class McpToolRegistrationService:
             raise ConfigError("state_snapshot must contain messages")
         return await self.send_chat_history_from_messages(
             turn_context,
-            cast("Sequence[BaseMessage]", messages),
+            cast("Sequence[MessageLikeRepresentation]", messages),
             limit,
             tool_options,
             limit_from=limit_from,
@@ -298,7 +250,7 @@ class McpToolRegistrationService:
     async def send_chat_history_from_messages(
         self,
         turn_context: TurnContext,
-        messages: Sequence[BaseMessage],
+        messages: Sequence[MessageLikeRepresentation],
         limit: int | None = None,
         tool_options: GatewayRequestOptions | None = None,
         *,
@@ -307,15 +259,18 @@ class McpToolRegistrationService:
         """Send messages; those without text are left out, and an empty list is sent too."""
         _require(turn_context=turn_context, messages=messages)
         kept = limited(messages, limit, limit_from)
-        history = history_from_messages(kept, datetime.now(UTC), roles=self._roles)
+        try:
+            history = history_from_messages(kept, datetime.now(UTC), roles=self._roles)
+        except ConfigError as error:
+            return OperationResult.failed(OperationError(error))
         name = None if tool_options is None else tool_options.orchestrator_name
         options = GatewayRequestOptions(orchestrator_name=name or self.orchestrator_name)
         return await self.configuration.send_chat_history(turn_context, history, options)
 
-    send_chat_history_blocking = _blocking(send_chat_history)
-    send_chat_history_from_state_blocking = _blocking(send_chat_history_from_state)
-    send_chat_history_from_chat_history_blocking = _blocking(send_chat_history_from_chat_history)
-    send_chat_history_from_messages_blocking = _blocking(send_chat_history_from_messages)
+    send_chat_history_blocking = blocking(send_chat_history)
+    send_chat_history_from_state_blocking = blocking(send_chat_history_from_state)
+    send_chat_history_from_chat_history_blocking = blocking(send_chat_history_from_chat_history)
+    send_chat_history_from_messages_blocking = blocking(send_chat_history_from_messages)
 
     async def aclose(self) -> None:
         """Close every connection; the tools of agents can no longer be called."""
@@ -346,9 +301,13 @@ def _require(**arguments: object) -> None:
             raise ConfigError(f"{name} is required")
 
 
-def _failure_line(name: str, urls: Mapping[str, str], error: PlaitError) -> str:
-    place = f"{name} ({urls[name]})" if name in urls else name
-    return f"{place}: {str(error).removeprefix(f'{name}: ')}"
+def _with_entry_headers(
+    headers: Mapping[str, str], entry_headers: Mapping[str, str]
+) -> dict[str, str]:
+    """Combine headers for a server; those of its entry win, also over the token."""
+    replaced = {name.lower() for name in entry_headers}
+    kept = {name: value for name, value in headers.items() if name.lower() not in replaced}
+    return {**kept, **entry_headers}
 
 
 def is_from_gateway(tool: object) -> bool:

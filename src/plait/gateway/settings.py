@@ -39,10 +39,8 @@ class GatewaySettings:
     endpoint: str = PLATFORM
     scope: str = DEFAULT_SCOPE
     api_version: ApiVersion = 2
-
     development: bool = False
     """Whether tokens come from the environment instead of a token exchange."""
-
     use_manifest: bool = False
     """Whether servers come from a `ToolingManifest.json`."""
 

@@ -1,4 +1,4 @@
-"""Reads agent, user, channel and message from a turn."""
+"""Reads agent, user and channel from a turn."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import hashlib
 import secrets
 from typing import Any
 
-from plait.errors import ConfigError
 from plait.gateway.port import TurnContext
 from plait.gateway.settings import NO_APPLICATION
 from plait.gateway.tokens import claim
@@ -57,6 +56,11 @@ def owner_key(token: str) -> str:
     return _fingerprint(*(owner if any(owner[1:3]) else [token]))
 
 
+def token_key(token: str) -> str:
+    """Return a hash that identifies a token."""
+    return _fingerprint(token)
+
+
 def user_key(turn: TurnContext, token: str) -> str:
     """Return a hash that identifies the user of a turn on its channel.
 
@@ -70,24 +74,3 @@ def user_key(turn: TurnContext, token: str) -> str:
 def _fingerprint(*parts: str) -> str:
     text = "\0".join(parts).encode("utf-8", "surrogatepass")
     return hashlib.blake2b(text, key=_SALT, digest_size=16).hexdigest()
-
-
-def message_of(turn: TurnContext | None) -> tuple[str, str, str]:
-    """Return the ids of the conversation and of the message, and the user's text.
-
-    Raises:
-        ConfigError: One of them is missing.
-    """
-    if turn is None:
-        raise ConfigError("turn_context is required")
-    activity = turn.activity
-    conversation = activity.conversation.id if activity.conversation else None
-    required = {
-        "Conversation ID": conversation,
-        "Message ID": activity.id,
-        "User message": activity.text,
-    }
-    for what, value in required.items():
-        if not (value or "").strip():
-            raise ConfigError(f"{what} is required but not found in turn context")
-    return str(conversation), str(activity.id), str(activity.text)

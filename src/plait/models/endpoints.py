@@ -18,6 +18,9 @@ OPENAI_URL: Final = "https://api.openai.com/v1"
 
 _OLLAMA_PORT = 11434
 
+_LIST_SECONDS = 10.0
+"""Timeout for the context length of a model."""
+
 _BOUND_TO_ALL = frozenset({"0.0.0.0", "::", ""})  # noqa: S104
 """Values of `OLLAMA_HOST` that bind to all interfaces."""
 
@@ -28,7 +31,6 @@ class Endpoint:
 
     base_url: str
     """With the path of the protocol's version: `http://127.0.0.1:11434/v1`."""
-
     models: tuple[str, ...]
     """The models that generate text; at least one."""
 
@@ -103,15 +105,8 @@ async def find_ollama(host: str | None = None, *, timeout_seconds: float = 0.5) 
     url = ollama_url(host)
     if url is None:
         return None
-    try:
-        # No proxy on this machine.
-        async with asyncio.timeout(timeout_seconds), httpx2.AsyncClient(trust_env=False) as client:
-            response = await client.get(f"{url}/api/tags")
-            body: object = response.json() if response.is_success else None
-    except (httpx2.RequestError, TimeoutError, ValueError):
-        return None
-    listed = cast("dict[str, object]", body).get("models") if isinstance(body, dict) else None
-    models = writing_models(texts_at(listed, "name"))
+    body = await _get_json(f"{url}/api/tags", None, timeout_seconds)
+    models = writing_models(texts_at(body.get("models"), "name"))
     return Endpoint(base_url=f"{url}/v1", models=models) if models else None
 
 
@@ -124,34 +119,42 @@ async def list_models(
     base_url: str, key: str | None = None, *, timeout_seconds: float = 5.0
 ) -> tuple[str, ...]:
     """List the models of an endpoint that generate text; empty on failure."""
-    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-    try:
-        async with (
-            asyncio.timeout(timeout_seconds),
-            httpx2.AsyncClient(trust_env=not is_loopback(base_url)) as client,
-        ):
-            response = await client.get(f"{with_version(base_url)}/models", headers=headers)
-            body: object = response.json() if response.is_success else None
-    except (httpx2.RequestError, TimeoutError, ValueError):
-        return ()
-    listed = cast("dict[str, object]", body).get("data") if isinstance(body, dict) else None
-    return writing_models(texts_at(listed, "id"))
+    body = await _get_json(f"{with_version(base_url)}/models", key, timeout_seconds)
+    return writing_models(texts_at(body.get("data"), "id"))
+
+
+async def context_tokens(base_url: str, model: str, key: str | None = None) -> int | None:
+    """Return the context length of a model from its endpoint; `None` if unknown."""
+    origin = base_url.rstrip("/").removesuffix("/v1")
+    body = await _get_json(f"{origin}/v1/models", key, _LIST_SECONDS)
+    for entry in _objects(body.get("data")):
+        length = entry.get("max_model_len")
+        if entry.get("id") == model and isinstance(length, int) and length > 0:
+            return length
+    return None
 
 
 def texts_at(items: object, key: str) -> list[str]:
     """Return the strings under a key of the objects in a list; skip anything else."""
-    if not isinstance(items, list):
-        return []
-    values = [
-        cast("dict[str, object]", item).get(key)
-        for item in cast("list[object]", items)
-        if isinstance(item, dict)
-    ]
-    return [text for text in values if isinstance(text, str)]
+    return [text for item in _objects(items) if isinstance(text := item.get(key), str)]
 
 
-_LIST_SECONDS = 10.0
-"""Timeout for listing the models of an endpoint."""
+def _objects(items: object) -> list[dict[str, object]]:
+    listed = cast("list[object]", items) if isinstance(items, list) else []
+    return [cast("dict[str, object]", item) for item in listed if isinstance(item, dict)]
+
+
+async def _get_json(url: str, key: str | None, timeout_seconds: float) -> dict[str, object]:
+    """Get a JSON object from an endpoint; empty on failure."""
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    try:
+        client = await asyncio.to_thread(provider_client, url)
+        async with asyncio.timeout(timeout_seconds), client:
+            response = await client.get(url, headers=headers)
+            body: object = response.json() if response.is_success else None
+    except (httpx2.RequestError, httpx2.InvalidURL, TimeoutError, ValueError):
+        return {}
+    return cast("dict[str, object]", body) if isinstance(body, dict) else {}
 
 
 def provider_client(base_url: str | None) -> httpx2.AsyncClient:
@@ -172,29 +175,3 @@ def certificates() -> ssl.SSLContext:
 @functools.lru_cache(maxsize=8)
 def _certificates(file: str | None, folder: str | None) -> ssl.SSLContext:  # noqa: ARG001
     return httpx2.create_ssl_context()
-
-
-async def context_tokens(base_url: str, model: str, key: str | None = None) -> int | None:
-    """Return the context length of a model from its endpoint; `None` if unknown."""
-    origin = base_url.rstrip("/").removesuffix("/v1")
-    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-    try:
-        client = await asyncio.to_thread(provider_client, base_url)
-        async with asyncio.timeout(_LIST_SECONDS), client:
-            response = await client.get(f"{origin}/v1/models", headers=headers)
-            body: object = response.json() if response.is_success else None
-    except (httpx2.RequestError, httpx2.InvalidURL, TimeoutError, ValueError):
-        return None
-    return _length_of(model, body)
-
-
-def _length_of(model: str, body: object) -> int | None:
-    listed = cast("Mapping[str, object]", body).get("data") if isinstance(body, Mapping) else None
-    for item in cast("list[object]", listed) if isinstance(listed, list) else []:
-        if not isinstance(item, Mapping):
-            continue
-        entry = cast("Mapping[str, object]", item)
-        length = entry.get("max_model_len")
-        if entry.get("id") == model and isinstance(length, int) and length > 0:
-            return length
-    return None

@@ -16,13 +16,10 @@ class Provider:
 
     name: str
     """The name in LangChain: the first half of `provider:model`."""
-
     key_variable: str
     """The environment variable that holds the key."""
-
     model: str
     """The default model; a small one, since it is used often."""
-
     package: str | None
     """The package that LangChain needs for it; `None` if plait needs none."""
 
@@ -68,13 +65,10 @@ class Clues:
 
     keys: frozenset[str] = frozenset()
     """The names of providers whose keys are set."""
-
     openai_url: str | None = None
     """`OPENAI_BASE_URL`."""
-
     endpoint: Endpoint | None = None
     """A detected endpoint, such as a running Ollama."""
-
     lacking: Mapping[str, str] = field(default_factory=dict[str, str])
     """Why a provider cannot be used, by its name: `langchain-anthropic is not installed`."""
 
@@ -85,13 +79,10 @@ class FoundModel:
 
     reason: str
     """One clause: `ANTHROPIC_API_KEY is set`."""
-
     provider: Provider | None = None
     """`None` for an endpoint without a key."""
-
     model: str | None = None
     """`None` if only the endpoint knows its models."""
-
     base_url: str | None = None
     """`None` for the API of the provider."""
 

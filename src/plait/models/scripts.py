@@ -15,12 +15,7 @@ from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, with_
 from plait._support.suggestions import did_you_mean
 from plait.errors import ConfigError, Problem
 
-USAGE_KEYS: Final = (
-    "input_tokens",
-    "output_tokens",
-    "cache_read_tokens",
-    "cache_creation_tokens",
-)
+USAGE_KEYS: Final = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_creation_tokens")
 """The token counts that a turn may report."""
 
 _UsageKey: TypeAlias = Annotated[str, Field(pattern=f"^({'|'.join(USAGE_KEYS)})$")]
@@ -44,9 +39,7 @@ class Call:
     """A tool call of a scripted turn."""
 
     name: Annotated[str, Field(min_length=1)]
-
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
-
     id: str | None = None
     """`None`: playback makes a unique id."""
 
@@ -57,15 +50,11 @@ class Say:
     """One turn of a model: a text, tool calls to make in parallel, or both."""
 
     text: str = ""
-
     calls: tuple[Annotated[Call, BeforeValidator(_without_nulls)], ...] = ()
-
     thinking: str | None = None
     """The reasoning before the text."""
-
     usage: Mapping[_UsageKey, _Count] | None = None
     """Counts by the names in `USAGE_KEYS`; missing ones are estimated from the messages."""
-
     delay: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] = 0.0
     """Seconds before the turn is returned."""
 
@@ -94,6 +83,7 @@ class ScriptPlayer(Generic[_Request, _Reply]):
         self._function: Callable[[_Request], _Reply] | None = None
         self._replies: dict[str, Iterator[_Reply]] = {}
         self._sizes: dict[str, int] = {}
+        self.is_function = callable(script)
         if callable(script):
             self._function = script
             return
@@ -202,16 +192,13 @@ def _unreadable(path: str | PathLike[str], message: str) -> ConfigError:
 
 def _kind(value: object) -> str:
     """Name the JSON type of a value."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a text"
-        case list():
-            return "an array"
-        case _:
-            return "an object"
+    return "null" if value is None else _KINDS.get(type(value), "an object")
+
+
+_KINDS: Final[dict[type, str]] = {
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    str: "a text",
+    list: "an array",
+}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
@@ -32,20 +33,23 @@ class Outcome(Generic[ResultT_co]):
     changes: Changes | None = None
 
 
-async def _no_progress(_message: str) -> None:
-    return None
+async def ignore(_text: str) -> None:
+    """Do nothing with a text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallContext:
-    """The context of one call; modes read the store and send prompts, but never write."""
+    """The context of one call; modes read the store and send prompts, but never write.
+
+    Methods raise `RefusedError` for what the caller can correct.
+    """
 
     tool: str
     store: Storage
     completer: Completer
     limits: GotLimits = field(default_factory=GotLimits)
     pipes: PipeNames = field(default_factory=PipeNames)
-    report: OnProgress = _no_progress
+    report: OnProgress = ignore
     invocations: list[Invocation] = field(default_factory=list[Invocation])
     """The requests that this call sent to models."""
 
@@ -60,6 +64,7 @@ class CallContext:
         user: str,
         reply_type: type[ReplyT],
         *,
+        own: Mapping[str, Any] | None = None,
         session: Session | None = None,
         system: str | None = None,
         parameter: str | None = None,
@@ -67,13 +72,15 @@ class CallContext:
     ) -> ReplyT:
         """Ask the model of a mode for a JSON object, and record the request.
 
-        `system` replaces the prompt of the mode. Without a model, the error tells the caller to
-        repeat the call with `parameter` in this `shape`.
+        `own` is the reply of the caller; with it, no model is asked. `system` replaces the prompt
+        of the mode. Without a model, the error asks the caller for `parameter` in this `shape`.
 
         Raises:
             BackendError, ReplyError: There is no usable reply.
             RefusedError: There is no model, and the caller has to supply the parameter.
         """
+        if own is not None:
+            return reply_type.model_validate(own)
         if self.is_host and parameter is not None:
             raise input_needed(parameter, shape)
         settings = PIPE_SETTINGS[mode]
@@ -114,22 +121,14 @@ class CallContext:
         self.invocations.append(replace(invocation, latency_ms=latency))
 
     async def new_or_open_session(self, key: str | None, mode: str) -> Session:
-        """Return the session with this id, or a new one.
-
-        Raises:
-            RefusedError: The session is concluded.
-        """
+        """Return the session with this id, which must not be concluded, or a new one."""
         if key is None:
             return Session(mode=mode)
         session = await self.store.get_session(key)
         return _not_concluded(session) if session else Session(id=key, mode=mode)
 
     async def existing_session(self, key: str) -> Session:
-        """Return the session with this id.
-
-        Raises:
-            RefusedError: There is none.
-        """
+        """Return the session with this id, which must exist."""
         session = await self.store.get_session(key)
         if session is None:
             raise session_error(f"Session not found: {key}")
@@ -140,17 +139,23 @@ class CallContext:
         return _not_concluded(await self.existing_session(key))
 
     async def branch_of(self, session: Session, key: str) -> Branch:
-        """Return a branch of a session.
-
-        Raises:
-            RefusedError: There is none with this id, or it is of another session.
-        """
+        """Return the branch with this id, which must belong to the session."""
         branch = await self.store.get_branch(key)
         if branch is None:
             raise session_error(f"Branch not found: {key}")
         if branch.session_id != session.id:
             raise session_error("Branch does not belong to this session")
         return branch
+
+
+class Run(Protocol):
+    """The function of a tool."""
+
+    __name__: str
+
+    def __call__(self, params: Any, call: CallContext, /) -> Awaitable[Outcome[ResultPart]]:
+        """Run the tool."""
+        ...
 
 
 def _not_concluded(session: Session) -> Session:

@@ -14,21 +14,17 @@ def _filled(text: str) -> str:
     return text.replace("\0", "")
 
 
-def _share(value: float) -> float:
-    return min(max(value, 0.0), 1.0)
-
-
-def _swing(value: float) -> float:
-    return min(max(value, -1.0), 1.0)
+def _between(low: float, high: float) -> AfterValidator:
+    return AfterValidator(lambda value: min(max(value, low), high))
 
 
 FilledText = Annotated[str, AfterValidator(_filled)]
 """A string that is not blank."""
 
-Fraction = Annotated[float, Field(allow_inf_nan=False), AfterValidator(_share)]
+Fraction = Annotated[float, Field(allow_inf_nan=False), _between(0.0, 1.0)]
 """A number clamped to 0–1."""
 
-SignedFraction = Annotated[float, Field(allow_inf_nan=False), AfterValidator(_swing)]
+SignedFraction = Annotated[float, Field(allow_inf_nan=False), _between(-1.0, 1.0)]
 
 
 class Reply(BaseModel):

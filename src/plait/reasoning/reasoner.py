@@ -12,11 +12,12 @@ from typing import Any
 import anyio
 
 from plait.errors import PlaitError, RefusedError
-from plait.reasoning.arguments import Adjustment, Params, read_arguments, session_error
+from plait.reasoning.arguments import Adjustment, read_arguments, session_error
 from plait.reasoning.backends.pipes import PipeNames
 from plait.reasoning.backends.port import Completer, Completion, OnProgress, Prompt
 from plait.reasoning.backends.settings import GotLimits
-from plait.reasoning.call_context import CallContext, Outcome
+from plait.reasoning.call_context import CallContext, Outcome, ignore
+from plait.reasoning.fields import Params
 from plait.reasoning.registry import TOOLS, Tool
 from plait.reasoning.results import Result, ResultPart
 from plait.reasoning.storage.port import ConflictError, Storage
@@ -29,11 +30,7 @@ OnChange = Callable[[str], Awaitable[None]]
 """Receives the id of a session that changed."""
 
 
-async def _ignore(_text: str) -> None:
-    return None
-
-
-class _CachingCompleter:
+class _CachingCompleter(Completer):
     """Sends each prompt once in a call, however often the call is repeated."""
 
     def __init__(self, completer: Completer) -> None:
@@ -45,18 +42,12 @@ class _CachingCompleter:
         """Describe the inner completer."""
         return self._inner.describe()
 
-    async def open(self) -> None:
-        """Do nothing: the inner completer is open."""
-
     async def complete(self, prompt: Prompt) -> Completion:
         """Return a cached completion, or ask the inner completer."""
         key = (prompt.pipe, prompt.system, prompt.user)
         if key not in self._completions:
             self._completions[key] = await self._inner.complete(prompt)
         return self._completions[key]
-
-    async def aclose(self) -> None:
-        """Do nothing: the inner completer has another owner."""
 
 
 @dataclass(slots=True)
@@ -77,7 +68,7 @@ class Reasoner:
         *,
         limits: GotLimits | None = None,
         pipes: PipeNames | None = None,
-        on_change: OnChange = _ignore,
+        on_change: OnChange = ignore,
     ) -> None:
         self.store = store
         self.completer = completer
@@ -92,7 +83,7 @@ class Reasoner:
         arguments: Mapping[str, Any] | None,
         *,
         completer: Completer | None = None,
-        report: OnProgress = _ignore,
+        report: OnProgress = ignore,
     ) -> ResultPart:
         """Run a tool, write its changes, and return its result.
 

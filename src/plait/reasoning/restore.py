@@ -9,29 +9,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
+from plait.reasoning import values
 from plait.reasoning.storage.port import Storage
-from plait.reasoning.values import (
-    Branch,
-    Changes,
-    Checkpoint,
-    GraphEdge,
-    GraphNode,
-    Session,
-    Thought,
-    now,
-)
 
-ValueT = TypeVar("ValueT", Thought, Branch, GraphNode, GraphEdge)
+ValueT = TypeVar("ValueT", values.Thought, values.Branch, values.GraphNode, values.GraphEdge)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
     """Everything in a session, abandoned parts included."""
 
-    thoughts: Sequence[Thought]
-    branches: Sequence[Branch]
-    nodes: Sequence[GraphNode]
-    edges: Sequence[GraphEdge]
+    thoughts: Sequence[values.Thought]
+    branches: Sequence[values.Branch]
+    nodes: Sequence[values.GraphNode]
+    edges: Sequence[values.GraphEdge]
 
 
 async def read_state(store: Storage, session_id: str) -> State:
@@ -45,26 +36,27 @@ async def read_state(store: Storage, session_id: str) -> State:
 
 
 def restore_changes(
-    session: Session, state: State, checkpoint: Checkpoint, *, by: str
-) -> tuple[Changes, Branch | None]:
+    session: values.Session, state: State, checkpoint: values.Checkpoint, *, by: str
+) -> tuple[values.Changes, values.Branch | None]:
     """Return the changes, and the branch of what they abandon, if anything.
 
     `by` is the id of the snapshot that records the backtrack.
     """
     kept = _Snapshot.of(checkpoint.snapshot)
-    abandoned = Branch(
+    abandoned = values.Branch(
         session_id=session.id,
         name=f"Abandoned after {checkpoint.name}",
         parent_branch_id=kept.active_branch_id,
         state="abandoned",
         metadata={"checkpoint_id": checkpoint.id, "snapshot_id": by},
     )
+
+    def moved(branch_id: str | None) -> str | None:
+        """Return the branch of a later part; it must leave one that the checkpoint kept."""
+        return abandoned.id if branch_id is None or branch_id in kept.branches else branch_id
+
     left_thoughts = [
-        replace(
-            thought,
-            abandoned_by=by,
-            branch_id=abandoned.id if _existed(thought.branch_id, kept) else thought.branch_id,
-        )
+        replace(thought, abandoned_by=by, branch_id=moved(thought.branch_id))
         for thought in state.thoughts
         if thought.id not in kept.thoughts and thought.abandoned_by is None
     ]
@@ -72,10 +64,8 @@ def restore_changes(
         replace(
             branch,
             state="abandoned",
-            updated_at=now(),
-            parent_branch_id=abandoned.id
-            if _existed(branch.parent_branch_id, kept)
-            else branch.parent_branch_id,
+            updated_at=values.now(),
+            parent_branch_id=moved(branch.parent_branch_id),
         )
         for branch in state.branches
         if branch.id not in kept.branches and branch.state != "abandoned"
@@ -91,16 +81,16 @@ def restore_changes(
         if edge.id not in kept.edges and edge.abandoned_by is None
     ]
     anything = bool(left_thoughts or left_branches or left_nodes)
-    changes = Changes(
-        session=replace(session, updated_at=now(), active_branch_id=kept.active_branch_id),
+    changes = values.Changes(
+        session=replace(session, updated_at=values.now(), active_branch_id=kept.active_branch_id),
         branches=(
             *((abandoned,) if anything else ()),
             *left_branches,
-            *_restored(Branch, state.branches, kept.branches),
+            *_restored(values.Branch, state.branches, kept.branches),
         ),
-        thoughts=(*left_thoughts, *_restored(Thought, state.thoughts, kept.thoughts)),
-        nodes=(*left_nodes, *_restored(GraphNode, state.nodes, kept.nodes)),
-        edges=(*left_edges, *_restored(GraphEdge, state.edges, kept.edges)),
+        thoughts=(*left_thoughts, *_restored(values.Thought, state.thoughts, kept.thoughts)),
+        nodes=(*left_nodes, *_restored(values.GraphNode, state.nodes, kept.nodes)),
+        edges=(*left_edges, *_restored(values.GraphEdge, state.edges, kept.edges)),
     )
     return changes, abandoned if anything else None
 
@@ -126,11 +116,6 @@ class _Snapshot:
             edges={part["id"]: part for part in graph.get("edges", ())},
             active_branch_id=snapshot.get("active_branch_id"),
         )
-
-
-def _existed(branch_id: str | None, kept: _Snapshot) -> bool:
-    """Return whether a branch existed at the checkpoint, so that later parts must leave it."""
-    return branch_id is None or branch_id in kept.branches
 
 
 def _restored(

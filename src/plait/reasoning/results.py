@@ -29,8 +29,8 @@ class Move(ResultPart):
 
 
 def move(tool: str, why: str, **arguments: Any) -> Move:
-    """Suggest a call of a tool."""
-    return Move(tool=tool, arguments=arguments, why=why)
+    """Suggest a call of a tool, which is named without `reasoning_`."""
+    return Move(tool=f"reasoning_{tool}", arguments=arguments, why=why)
 
 
 class Result(ResultPart):
@@ -41,6 +41,12 @@ class Result(ResultPart):
     adjusted: dict[str, Adjustment] | None = Field(
         default=None, description="Arguments that were brought into their range."
     )
+
+
+class SessionResult(Result):
+    """A result about a session."""
+
+    session_id: str
 
 
 class ListResult(ResultPart):

@@ -12,20 +12,13 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-Mode = Literal["linear", "tree", "divergent", "reflection", "backtracking", "auto", "got"]
-
 BranchState = Literal["active", "completed", "abandoned"]
-
 SessionStatus = Literal["open", "concluded"]
-
 RefType = Literal["supports", "contradicts", "extends", "alternative", "depends"]
-
 NodeType = Literal[
     "thought", "hypothesis", "conclusion", "aggregation", "root", "refinement", "terminal"
 ]
-
 EdgeType = Literal["generates", "refines", "aggregates", "supports", "contradicts"]
-
 SnapshotType = Literal["full", "incremental", "branch"]
 
 LOW_CONFIDENCE = 0.6

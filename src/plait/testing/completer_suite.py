@@ -66,7 +66,7 @@ class CompleterSuite:
     """For every backend; a subclass has a fixture `stage`."""
 
     async def test_an_answer_is_returned_as_it_was_said(self, stage: Stage) -> None:
-        """Nothing is trimmed, mended or re-encoded."""
+        """Nothing is trimmed, repaired or re-encoded."""
         text = "  `fenced`, “quoted”, \\n, 日本語 and 🧵\n\tlast line  "
 
         async with stage.completer([text]) as completer:

@@ -8,6 +8,8 @@ import socket
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from plait._support.local_server import listen
+
 _PORTS = range(15_000, 32_000)
 """Below the ephemeral range of Linux.
 
@@ -23,10 +25,10 @@ def bind(host: str = "127.0.0.1", port: int = 0) -> socket.socket:
         OSError: The port is taken, or no free one was found.
     """
     if port:
-        return _listen(host, port)
+        return listen(host, port)
     for candidate in random.sample(_PORTS, 100):
         try:
-            return _listen(host, candidate)
+            return listen(host, candidate)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
@@ -45,18 +47,3 @@ def blackhole(host: str = "127.0.0.1") -> Generator[int]:
     # The kernel completes handshakes for the backlog; nothing accepts or reads.
     with bind(host) as listener:
         yield int(listener.getsockname()[1])
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With an explicit protocol, asyncio disables Nagle's algorithm; otherwise an answer in two
-    # writes takes 40 ms.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(256)
-    except BaseException:
-        listener.close()
-        raise
-    return listener

@@ -13,7 +13,6 @@ import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -87,9 +86,7 @@ class ServerProcess:
     @property
     def pid(self) -> int:
         """The process id of the current, or else the last, process."""
-        if self._process is None:
-            raise RuntimeError("the server has not been started")
-        return self._process.pid
+        return self._started().pid
 
     @property
     def is_running(self) -> bool:
@@ -186,9 +183,7 @@ class ServerProcess:
         Raises:
             subprocess.TimeoutExpired: It still runs.
         """
-        if self._process is None:
-            raise RuntimeError("the server has not been started")
-        return self._process.wait(timeout_seconds)
+        return self._started().wait(timeout_seconds)
 
     def close(self) -> None:
         """Kill the server, and remove its temporary state folder."""
@@ -200,13 +195,13 @@ class ServerProcess:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise RuntimeError("the server has not been started")
+        return self._process
 
     def _filled(self, text: str) -> str:
         text = text.replace("{port}", str(self.port))

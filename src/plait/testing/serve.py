@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -22,20 +23,26 @@ from mcp.types import jsonrpc_message_adapter
 from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.routing import Mount, Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 from websockets.asyncio.server import Server as WebSocketServer
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
-from plait.testing.http_server import announce, url_of
+from plait._support.local_server import LocalServer
 
 MAX_REQUEST_BODY_BYTES = 64 * 1024 * 1024
 """Far above the SDK's 4 MiB, so that tests may send big arguments."""
 
 ServeStreams: TypeAlias = Callable[[Any, Any], Awaitable[None]]
 """Serve one connection on its read and write streams; the SDK keeps their types private."""
+
+ReadMessages: TypeAlias = MemoryObjectReceiveStream[SessionMessage | Exception]
+WriteMessages: TypeAlias = MemoryObjectSendStream[SessionMessage]
+
+CheckRequest: TypeAlias = Callable[[ServerConnection, Request], Response | None]
+"""Checks the HTTP request of a connection; a returned response refuses it."""
 
 
 def lowlevel_server(server: MCPServer[Any] | Server[Any]) -> Server[Any]:
@@ -68,6 +75,18 @@ def exit_when_stdin_closes() -> None:
     threading.Thread(target=wait, name="stdin-watch", daemon=True).start()
 
 
+def http_server(app: ASGIApp, listener: socket.socket, path: str) -> LocalServer:
+    """Return a server that announces its URL; `serve([listener])` runs it."""
+    return LocalServer(app, on_ready=lambda: _announce(listener, "http", path), lifespan="on")
+
+
+def _announce(listener: socket.socket, scheme: str, path: str) -> None:
+    """Print to stderr that clients may connect."""
+    host, port = listener.getsockname()[:2]
+    url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}{path}"
+    print(f"listening on {url}", file=sys.stderr, flush=True)  # noqa: T201
+
+
 def sse_app(serve_streams: ServeStreams, host: str) -> Starlette:
     """Return the app of the old HTTP+SSE transport: `GET /sse` and `POST /messages/`."""
     transport = SseServerTransport(
@@ -76,15 +95,12 @@ def sse_app(serve_streams: ServeStreams, host: str) -> Starlette:
         max_request_body_size=MAX_REQUEST_BODY_BYTES,
     )
 
-    async def connect(scope: Scope, receive: Receive, send: Send) -> None:
-        async with transport.connect_sse(scope, receive, send) as (read, write):
-            await serve_streams(read, write)
-
     class Connect:
         """An ASGI app; Starlette would treat a function as an endpoint."""
 
         async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-            await connect(scope, receive, send)
+            async with transport.connect_sse(scope, receive, send) as (read, write):
+                await serve_streams(read, write)
 
     return Starlette(
         routes=[
@@ -100,15 +116,27 @@ async def serve_websocket(
     *,
     check_request: CheckRequest | None = None,
     on_written: Callable[[], None] = lambda: None,
-    on_ready: Callable[[WebSocketServer], None] | None = None,
+    on_ready: Callable[[WebSocketServer], None] = lambda _: None,
 ) -> None:
-    """Serve WebSocket connections until cancelled."""
-    async with websocket_server(
-        serve_streams, listener, check_request=check_request, on_written=on_written
+    """Serve WebSocket connections until cancelled, without a size limit.
+
+    `on_written` is called after each sent message.
+    """
+
+    async def handle(connection: ServerConnection) -> None:
+        async with _websocket_streams(connection, on_written) as (read, write):
+            await serve_streams(read, write)
+
+    async with serve(
+        handle,
+        sock=listener,
+        subprotocols=[Subprotocol("mcp")],
+        process_request=check_request,
+        max_size=None,
+        compression=None,
     ) as server:
-        if on_ready is not None:
-            on_ready(server)
-        announce(url_of(listener, "ws", "/mcp"))
+        on_ready(server)
+        _announce(listener, "ws", "/mcp")
         await anyio.sleep_forever()
 
 
@@ -124,46 +152,9 @@ def _security(host: str) -> TransportSecuritySettings | None:
     )
 
 
-SUBPROTOCOL = Subprotocol("mcp")
-
-ReadMessages: TypeAlias = MemoryObjectReceiveStream[SessionMessage | Exception]
-WriteMessages: TypeAlias = MemoryObjectSendStream[SessionMessage]
-
-CheckRequest: TypeAlias = Callable[[ServerConnection, Request], Response | None]
-"""Checks the HTTP request of a connection; a returned response refuses it."""
-
-
 @asynccontextmanager
-async def websocket_server(
-    serve_streams: ServeStreams,
-    listener: socket.socket,
-    *,
-    check_request: CheckRequest | None = None,
-    on_written: Callable[[], None] = lambda: None,
-) -> AsyncGenerator[WebSocketServer]:
-    """Serve MCP on a listening socket while the context is open, without a size limit.
-
-    `on_written` is called after each sent message.
-    """
-
-    async def handle(connection: ServerConnection) -> None:
-        async with websocket_streams(connection, on_written=on_written) as (read, write):
-            await serve_streams(read, write)
-
-    async with serve(
-        handle,
-        sock=listener,
-        subprotocols=[SUBPROTOCOL],
-        process_request=check_request,
-        max_size=None,
-        compression=None,
-    ) as server:
-        yield server
-
-
-@asynccontextmanager
-async def websocket_streams(
-    connection: ServerConnection, *, on_written: Callable[[], None] = lambda: None
+async def _websocket_streams(
+    connection: ServerConnection, on_written: Callable[[], None]
 ) -> AsyncGenerator[tuple[ReadMessages, WriteMessages]]:
     """Convert a connection to the message streams of an MCP server."""
     received, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)

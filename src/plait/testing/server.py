@@ -14,11 +14,11 @@ import anyio
 from mcp.server import MCPServer
 from mcp.types import ToolAnnotations
 
-from plait.testing.http_server import HttpServer, url_of
 from plait.testing.ports import bind
 from plait.testing.serve import (
     MAX_REQUEST_BODY_BYTES,
     exit_when_stdin_closes,
+    http_server,
     serve_websocket,
     serve_with,
     sse_app,
@@ -87,8 +87,7 @@ def serve(transport: str, host: str = "127.0.0.1", port: int = 5000) -> None:
                 host=host, max_request_body_size=MAX_REQUEST_BODY_BYTES
             )
             path = "/mcp"
-        http = HttpServer(app, listener, url_of(listener, "http", path))
-        anyio.run(http.run_until_stopped)
+        anyio.run(http_server(app, listener, path).serve, [listener])
 
 
 if __name__ == "__main__":

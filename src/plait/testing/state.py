@@ -22,7 +22,10 @@ class StateDir:
 
     def lines(self, name: str) -> list[str]:
         """Return the lines of a file; none when it does not exist."""
-        return read_lines(self.path / name)
+        try:
+            return (self.path / name).read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return []
 
     def ledger(self) -> list[str]:
         """Return the amounts that `pay` and `pay_and_die` have committed, oldest first."""
@@ -54,11 +57,3 @@ def append_line(path: Path, line: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def read_lines(path: Path) -> list[str]:
-    """Return the lines of a file; none when it does not exist."""
-    try:
-        return path.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return []

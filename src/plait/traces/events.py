@@ -181,17 +181,7 @@ class RunEnded(TraceEvent):
     seconds: float | None = None
 
 
-KINDS: Mapping[str, type[TraceEvent]] = {
-    event.kind: event
-    for event in (
-        RunStarted,
-        Turn,
-        ToolCalled,
-        ToolReturned,
-        Retried,
-        Healed,
-        Elicited,
-        RunFailed,
-        RunEnded,
-    )
-}
+_ALL = (RunStarted, Turn, ToolCalled, ToolReturned, Retried, Healed, Elicited, RunFailed, RunEnded)
+
+KINDS: Mapping[str, type[TraceEvent]] = {event.kind: event for event in _ALL}
+"""The classes of events, by their names in the format."""

@@ -6,18 +6,8 @@ import json
 import re
 from collections.abc import Iterator
 
-from plait.traces.events import (
-    Elicited,
-    Healed,
-    Retried,
-    RunEnded,
-    RunFailed,
-    RunStarted,
-    ToolCalled,
-    ToolReturned,
-    TraceEvent,
-    Turn,
-)
+from plait.traces import events
+from plait.traces.events import TraceEvent
 from plait.traces.messages.message import Role
 from plait.traces.trace import Trace
 
@@ -52,34 +42,34 @@ def _facts(trace: Trace) -> str:
 
 def _blocks(event: TraceEvent) -> Iterator[str]:
     match event:
-        case RunStarted():
+        case events.RunStarted():
             for message in event.messages:
                 yield f"## {'System' if message.role is Role.SYSTEM else message.role.title()}"
                 yield message.text
-        case Turn():
-            yield f"## Turn {event.number}"
+        case events.Turn():
+            yield f"## events.Turn {event.number}"
             if event.message.thinking:
                 yield _quoted(event.message.thinking)
             if event.message.text:
                 yield event.message.text
-        case ToolCalled():
+        case events.ToolCalled():
             server = f" of `{event.server}`" if event.server else ""
             yield f"### `{event.name}`{server}"
             yield _fenced(json.dumps(event.arguments, indent=2, ensure_ascii=False), "json")
-        case ToolReturned():
+        case events.ToolReturned():
             duration = "" if event.seconds is None else f" after {event.seconds:.2f} s"
             yield f"`{event.name}` {'failed' if event.is_error else 'answered'}{duration}:"
             yield _fenced(event.content)
-        case Retried():
+        case events.Retried():
             reason = f": {event.reason}" if event.reason else ""
             yield f"*Attempt {event.attempt} of `{event.server}/{event.tool}`{reason}*"
-        case Healed():
+        case events.Healed():
             yield f"*`{event.server}` was lost, and reconnected.*"
-        case Elicited():
+        case events.Elicited():
             yield f"*`{event.server}` asked: {event.question} ({event.action or 'no answer'})*"
-        case RunFailed():
+        case events.RunFailed():
             yield f"**{event.error}**: {event.message}"
-        case RunEnded():
+        case events.RunEnded():
             yield "## Answer"
             yield event.final_response
         case _:

@@ -12,9 +12,7 @@ from plait.traces.messages.message import Message, Role
 
 LIMIT_NOTE: Final = "[Note: Recursion limit reached - partial response shown]"
 TIMEOUT_NOTE: Final = "[Note: Agent timed out - partial response shown]"
-
 CALLS_HEADER: Final = "Tool Calls:"
-
 _NOT_AN_AI_MESSAGE = "Last message in trace is not an AI message"
 _NO_TEXT = "Final AI message has no text content (only tool calls)"
 

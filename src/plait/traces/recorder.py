@@ -13,21 +13,9 @@ from uuid import uuid4
 from plait._support.clock import Clock, SystemClock
 from plait._version import __version__
 from plait.errors import PlaitError
+from plait.traces import events
 from plait.traces.codec import Cleaner, Redact, line_from_event
-from plait.traces.events import (
-    Action,
-    Elicited,
-    Healed,
-    Retried,
-    RunEnded,
-    RunFailed,
-    RunStarted,
-    Status,
-    ToolCalled,
-    ToolReturned,
-    TraceEvent,
-    Turn,
-)
+from plait.traces.events import Action, Status, TraceEvent
 from plait.traces.messages.lists import to_prompt_string
 from plait.traces.messages.message import Message
 from plait.traces.messages.usage import UsageMetadata
@@ -77,7 +65,7 @@ class Recorder:
         self._clock = clock or SystemClock()
         self._began = self._clock.monotonic()
         self._events: list[TraceEvent] = []
-        self._open: dict[str, ToolCalled] = {}
+        self._open: dict[str, events.ToolCalled] = {}
         self._started: int | None = None
         """The id of the first `RunStarted`."""
         self._turn: int | None = None
@@ -104,13 +92,13 @@ class Recorder:
         max_turns: int | None = None,
         timeout_seconds: float | None = None,
         parent_run: str | None = None,
-    ) -> RunStarted:
+    ) -> events.RunStarted:
         """Record the start of a run; `tools` are `server/tool`.
 
         Without a `question_hash`, the user messages are hashed.
         """
         started = self._add(
-            RunStarted,
+            events.RunStarted,
             interface=interface,
             model=model,
             messages=tuple(messages),
@@ -134,12 +122,12 @@ class Recorder:
         model: str | None = None,
         usage: UsageMetadata | None = None,
         seconds: float | None = None,
-    ) -> Turn:
+    ) -> events.Turn:
         """Record an answer of the model."""
         with self._lock:
             self._turns += 1
             turn = self._add(
-                Turn,
+                events.Turn,
                 parent=self._started,
                 number=self._turns,
                 message=message,
@@ -158,11 +146,11 @@ class Recorder:
         *,
         server: str | None = None,
         tool: str | None = None,
-    ) -> ToolCalled:
+    ) -> events.ToolCalled:
         """Record a tool call before it is made; `name` is the model's, `tool` the server's."""
         with self._lock:
             call = self._add(
-                ToolCalled,
+                events.ToolCalled,
                 parent=self._turn,
                 call_id=call_id,
                 name=name,
@@ -183,14 +171,14 @@ class Recorder:
         attempts: int = 1,
         notes: Iterable[str] = (),
         seconds: float | None = None,
-    ) -> ToolReturned:
+    ) -> events.ToolReturned:
         """Record a tool result as the model reads it; the rest comes from its call."""
         with self._lock:
             call = self._open.pop(call_id, None)
             if seconds is None and call is not None:
                 seconds = round(self._elapsed() - call.at, 6)
             return self._add(
-                ToolReturned,
+                events.ToolReturned,
                 parent=self._turn if call is None else call.id,
                 call_id=call_id,
                 name=name or (call.name if call else "unknown"),
@@ -212,12 +200,12 @@ class Recorder:
         reason: str | None = None,
         delay_seconds: float | None = None,
         call_id: str | None = None,
-    ) -> Retried:
+    ) -> events.Retried:
         """Record a retry; without an id, its call is found by server and tool."""
         with self._lock:
             call = self._open_call(call_id, server, tool)
             return self._add(
-                Retried,
+                events.Retried,
                 parent=call.id if call else self._turn,
                 server=server,
                 tool=tool,
@@ -229,12 +217,14 @@ class Recorder:
 
     def heal(
         self, server: str, *, reason: str | None = None, seconds: float | None = None
-    ) -> Healed:
+    ) -> events.Healed:
         """Record that a lost server is connected again."""
         with self._lock:
             call = self._open_call(None, server, None)
             parent = call.id if call else self._turn
-            return self._add(Healed, parent=parent, server=server, reason=reason, seconds=seconds)
+            return self._add(
+                events.Healed, parent=parent, server=server, reason=reason, seconds=seconds
+            )
 
     def elicitation(
         self,
@@ -244,12 +234,12 @@ class Recorder:
         *,
         tool: str | None = None,
         call_id: str | None = None,
-    ) -> Elicited:
+    ) -> events.Elicited:
         """Record an elicitation, and its answer."""
         with self._lock:
             call = self._open_call(call_id, server, tool)
             return self._add(
-                Elicited,
+                events.Elicited,
                 parent=call.id if call else self._turn,
                 server=server,
                 question=question,
@@ -258,11 +248,11 @@ class Recorder:
                 call_id=call.call_id if call else call_id,
             )
 
-    def failed(self, error: BaseException) -> RunFailed:
+    def failed(self, error: BaseException) -> events.RunFailed:
         """Record the error that ends the run; call `ended` afterwards."""
         facts = error.to_dict() if isinstance(error, PlaitError) else {}
         return self._add(
-            RunFailed,
+            events.RunFailed,
             parent=self._started,
             error=type(error).__name__,
             message=str(error),
@@ -283,7 +273,7 @@ class Recorder:
         with self._lock:
             trace = self.trace
             self._add(
-                RunEnded,
+                events.RunEnded,
                 parent=self._started,
                 status=status,
                 final_response=(
@@ -321,7 +311,9 @@ class Recorder:
     def _elapsed(self) -> float:
         return self._clock.monotonic() - self._began
 
-    def _open_call(self, call_id: str | None, server: str, tool: str | None) -> ToolCalled | None:
+    def _open_call(
+        self, call_id: str | None, server: str, tool: str | None
+    ) -> events.ToolCalled | None:
         if call_id is not None:
             return self._open.get(call_id)
         matches = (

@@ -88,14 +88,17 @@ async def test_a_resource_that_cannot_be_read_is_an_update_with_an_error(servers
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_several_changes_that_nobody_took_are_one(era: str, servers: Servers) -> None:
+    arrived: list[object] = []
     async with (
-        Toolbox(servers(era)) as box,
+        Toolbox(servers(era), on_resources_updated=lambda *update: arrived.append(update)) as box,
         asyncio.timeout(20),
         box.watch_resource("server", URI, "test://item/1") as updates,
     ):
         for _ in range(5):
             await touch(box)
         await touch(box, "test://item/1")
+        # They arrive on another stream than the answers to the calls.
+        await eventually(lambda: len(arrived) == 6)
         loop = aiter(updates)
         assert [(await anext(loop)).uri for _ in range(2)] == [URI, "test://item/1"]
 

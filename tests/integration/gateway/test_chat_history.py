@@ -6,6 +6,7 @@ import json
 import logging
 import platform
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -300,6 +301,29 @@ async def test_a_gateway_that_is_not_there_is_a_failed_result() -> None:
     result = await sending.send_chat_history_from_messages(turn(), MESSAGES)
 
     assert "ConnectError" in result.errors[0].message
+
+
+@pytest.mark.parametrize("outbox", [False, True])
+async def test_nothing_is_sent_over_plain_http_to_another_machine(
+    outbox: bool, tmp_path: Path
+) -> None:
+    options: Any = {"outbox": tmp_path / "outbox.db"} if outbox else {}
+    sending = McpToolRegistrationService(endpoint="http://gateway.example", environ={}, **options)
+
+    result = await sending.send_chat_history_from_messages(turn(), MESSAGES)
+    await sending.aclose()
+
+    assert not result.succeeded
+    assert "plain HTTP to another machine: http://gateway.example" in result.errors[0].message
+    assert not (tmp_path / "outbox.db").exists()
+
+
+async def test_what_is_no_message_is_a_failed_result(gateway: MockGateway) -> None:
+    items: Any = [{"role": "user", "content": "Hello"}, 7]
+    result = await service(gateway).send_chat_history_from_messages(turn(), items)
+
+    assert "message 2 is a int" in result.errors[0].message
+    assert gateway.histories() == []
 
 
 async def test_redaction_comes_before_sending(gateway: MockGateway) -> None:

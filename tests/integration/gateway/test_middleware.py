@@ -61,7 +61,7 @@ async def test_an_agent_gets_the_tools_of_the_user_it_answers(gateway: MockGatew
     calls = [one for one in gateway.requests("mail") if one.rpc_method == "tools/call"]
     owners = [claim(one.headers["authorization"][7:], "oid") for one in calls]
     assert owners == ["ann", "bob"]
-    assert len(gateway.requests("discovery")) == 1
+    assert len(gateway.requests("discovery")) == 2
 
 
 def test_an_agent_in_blocking_code_gets_them_too(gateway: MockGateway) -> None:

@@ -177,6 +177,18 @@ async def test_a_service_sends_what_an_earlier_one_has_left(
 
 
 @pytest.mark.anyio
+async def test_what_waits_goes_to_the_endpoint_of_now(gateway: MockGateway, tmp_path: Path) -> None:
+    path = tmp_path / "outbox.db"
+    old = f"http://127.0.0.1:{free_port()}/agents"
+    earlier = Outbox(path)
+    earlier.store.put("a", old, {"Content-Type": "application/json"}, b'"moved"')
+    earlier.close()
+
+    async with McpToolRegistrationService(endpoint=gateway.url, environ={}, outbox=path):
+        await eventually(lambda: gateway.histories() == ["moved"], timeout_seconds=20)
+
+
+@pytest.mark.anyio
 async def test_a_full_outbox_is_a_failed_result(tmp_path: Path) -> None:
     nobody = f"http://127.0.0.1:{free_port()}"
     outbox = Outbox(tmp_path / "outbox.db", max_bytes=10)

@@ -135,17 +135,18 @@ def _platform_headers(record: Any) -> dict[str, str]:
     return {name: value for name, value in record.headers.items() if name.startswith(ours)}
 
 
-async def test_a_hundred_turns_cause_one_discovery_and_one_connection_per_server_and_user(
+async def test_a_hundred_turns_cause_one_discovery_per_user_and_one_connection_per_server(
     gateway: MockGateway,
 ) -> None:
+    tokens = {user: token(oid=user) for user in ("ann", "bob")}
     async with service(gateway) as registering:
         for number in range(100):
             user = ("ann", "bob")[number % 2]
             context = turn(**{"id": f"message-{number}", "from": {"id": user}})
-            found = await registering.register(None, None, context, token(oid=user, nonce=number))
+            found = await registering.register(None, None, context, tokens[user])
             assert len(found.tools) == 3
 
-    assert len(gateway.requests("discovery")) == 1
+    assert len(gateway.requests("discovery")) == 2
     for server in ("mail", "calendar", "files"):
         opened = [one for one in gateway.requests(server) if one.rpc_method == "server/discover"]
         assert len(opened) == 2
@@ -326,22 +327,23 @@ async def test_an_answer_that_is_not_json_is_an_error_and_one_without_servers_is
 
 async def test_while_the_gateway_is_down_its_last_list_serves(make_gateway: MakeGateway) -> None:
     gateway = make_gateway()
+    mine = token()
     async with service(gateway, ttl_seconds=0) as registering:
-        await registering.register(None, None, turn(), token())
+        await registering.register(None, None, turn(), mine)
         gateway.faults.set("discovery=500")
 
-        found = await registering.register(None, None, turn(), token())
+        found = await registering.register(None, None, turn(), mine)
         assert len(found.servers) == 3
         asked = len(gateway.requests("discovery"))
-        await registering.register(None, None, turn(), token())
+        await registering.register(None, None, turn(), mine)
         assert len(gateway.requests("discovery")) == asked
 
     async with service(gateway, ttl_seconds=0) as registering:
         gateway.faults.set()
-        await registering.register(None, None, turn(), token())
+        await registering.register(None, None, turn(), mine)
         gateway.faults.set("discovery=401")
         with pytest.raises(DiscoveryError):
-            await registering.register(None, None, turn(), token())
+            await registering.register(None, None, turn(), mine)
 
 
 async def test_servers_of_one_name_at_two_addresses_are_two_servers(
@@ -377,21 +379,33 @@ async def test_no_gateway_can_read_the_environment_by_an_address(
     assert elsewhere.requests("${HOME}")
 
 
+async def test_a_server_with_a_name_that_cannot_be_used_loses_only_itself(
+    make_gateway: MakeGateway,
+) -> None:
+    gateway = make_gateway(details={"files": {"mcpServerName": "team/wiki"}})
+    async with service(gateway) as registering:
+        found = await registering.register(None, None, turn(), token())
+
+    assert found.servers == ("calendar", "mail")
+    assert "team/wiki" in " ".join(found.problems)
+
+
 def test_an_option_of_servers_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(ConfigError, match="connect_timeout"):
         McpToolRegistrationService(server_options={"connect_timout": 5})
 
 
-async def test_lists_with_headers_in_them_are_kept_for_one_user_each(
+async def test_lists_are_cached_for_one_token_each(
     make_gateway: MakeGateway,
 ) -> None:
     gateway = make_gateway(details={"mail": {"headers": {"X-Key": "personal"}}})
+    tokens = [token(oid=user) for user in ("ann", "bob")]
     async with service(gateway) as registering:
         for _ in range(3):
-            for user in ("ann", "bob"):
-                await registering.register(None, None, turn(), token(oid=user))
+            for each in tokens:
+                await registering.register(None, None, turn(), each)
 
-    assert len(gateway.requests("discovery")) <= 3
+    assert len(gateway.requests("discovery")) == 2
     assert gateway.requests("mail")[0].headers["x-key"] == "personal"
     assert "x-key" not in gateway.requests("files")[0].headers
 

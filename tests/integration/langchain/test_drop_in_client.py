@@ -312,3 +312,14 @@ def connection_of(kind: str, servers: dict[str, ServerProcess]) -> Any:
     if kind == "stdio":
         return stdio_entry("time")
     return {"transport": kind, "url": servers[kind].url}
+
+
+async def test_run_and_arun_of_langchain_need_no_config() -> None:
+    client = MultiServerMCPClient({"math": stdio_entry("math")})
+    try:
+        tools = {tool.name: tool for tool in await client.get_tools()}
+        for _ in range(2):
+            assert await tools["add"].arun({"a": 1, "b": 2}) == "3"
+            assert await asyncio.to_thread(tools["add"].run, {"a": 2, "b": 2}) == "4"
+    finally:
+        await client.aclose()

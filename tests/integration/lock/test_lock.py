@@ -226,7 +226,7 @@ async def test_hidden_text_is_locked_as_it_is_and_shown_to_nobody(
                 tools = await client.get_tools()
             assert tools[0].description == "Pay.\\u202e"
             assert client.lock_report().ok
-            assert "shop/pay: description: hidden or acting characters" in caplog.text
+            assert "shop/pay: description: invisible or control characters" in caplog.text
             answer = await tools[0].ainvoke(
                 {"type": "tool_call", "name": "pay", "id": "1", "args": {"amount": "1"}}
             )

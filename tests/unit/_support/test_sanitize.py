@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from plait._support.sanitize import (
+    _SUSPECT,
     escaped,
-    is_clean,
+    is_clean_body,
     is_clean_json,
+    may_need_sanitizing,
     sanitize_for_terminal,
     sanitize_text,
 )
@@ -47,7 +51,6 @@ odd = st.text(
 )
 def test_what_people_write_stays_as_it_is(text: str) -> None:
     assert sanitize_text(text) == text
-    assert is_clean(text)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +75,7 @@ def test_what_people_write_stays_as_it_is(text: str) -> None:
 )
 def test_what_hides_goes_and_what_acts_is_shown(text: str, shown: str) -> None:
     assert sanitize_text(text) == shown
-    assert not is_clean(text)
+    assert sanitize_text(text) != text
     assert not is_clean_json([text])
 
 
@@ -104,7 +107,7 @@ def test_on_a_terminal_everything_that_hides_is_shown() -> None:
 @given(odd)
 def test_a_clean_json_value_has_only_clean_texts(text: str) -> None:
     if is_clean_json({"list": [1, text], text: None}):
-        assert is_clean(text)
+        assert sanitize_text(text) == text
 
 
 def test_most_texts_are_clean_json() -> None:
@@ -113,3 +116,41 @@ def test_most_texts_are_clean_json() -> None:
 
 def test_what_is_no_json_is_not_plainly_anything() -> None:
     assert not is_clean_json({"set": {1}})
+
+
+def test_the_fast_check_misses_no_suspect_character() -> None:
+    suspect = [chr(code) for code in range(0x110000) if _SUSPECT.search(chr(code))]
+
+    missed = [character for character in suspect if not may_need_sanitizing(character)]
+    hidden = [character for character in suspect if not may_need_sanitizing(f"a\n{character}ü")]
+
+    assert len(suspect) > 4000
+    assert missed == []
+    assert hidden == []
+
+
+@pytest.mark.parametrize("text", ["", "plain\ttext\r\n", "ünï – 漢字 🎉", "x" * 100_000])
+def test_plain_texts_pass_the_fast_check(text: str) -> None:
+    assert not may_need_sanitizing(text)
+
+
+def _suspects() -> Iterator[str]:
+    return (text for text in map(chr, range(sys.maxunicode + 1)) if escaped(text) != text)
+
+
+def test_bytes_of_json_with_a_suspect_character_are_never_clean() -> None:
+    for text in _suspects():
+        raw = json.dumps({"a": f"x{text}y"}, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        assert not is_clean_body(raw), ascii(text)
+        assert not is_clean_body(json.dumps([f"x{text}y"]).encode()), ascii(text)
+
+
+def test_bytes_of_json_with_other_characters_are_clean() -> None:
+    suspects = set(_suspects())
+    others = "".join(
+        text for code in range(0x20, 0x20000) if (text := chr(code)) not in suspects | {"\\"}
+    )
+
+    assert is_clean_body(json.dumps(others, ensure_ascii=False).encode())
+    assert is_clean_body(json.dumps(others).encode())
+    assert is_clean_body(b'"a\\n\\t\\"\\/"')

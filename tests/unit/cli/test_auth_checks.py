@@ -13,8 +13,7 @@ from plait.cli.doctor.findings import Examined, Finding
 from plait.client.config.oauth import OAuth
 from plait.client.config.servers import HttpServer, StdioServer
 from plait.client.connections.status import ServerStatus
-from plait.client.transports.auth.login import LoginStatus
-from plait.client.transports.auth.probe import SignInProbe
+from plait.client.transports.auth.login import LoginStatus, SignInProbe
 from plait.errors import AuthRequiredError
 
 URL = "https://shop.example/mcp"

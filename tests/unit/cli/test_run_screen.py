@@ -6,7 +6,8 @@ import re
 
 from rich.console import Console, RenderableType
 
-from plait.cli.run_screen import Activity, live_view, progress_text, summary_line
+from plait.cli.run_screen import Activity, live_view, summary_line
+from plait.cli.terminal import progress_label
 from plait.traces.messages.content import ToolUseContent
 from plait.traces.messages.message import Message
 from plait.traces.messages.usage import UsageMetadata
@@ -74,7 +75,7 @@ def test_it_is_said_what_a_run_waits_for() -> None:
     seen = [str(activity.view())]
     for event in recorded().ended().events:
         activity.handle(event)
-        activity.progress("bank/pay", progress_text(1, 3, "counting"))
+        activity.progress("bank/pay", progress_label(1, 3, "counting"))
         now += 1
         seen.append(str(activity.view()))
 
@@ -93,4 +94,7 @@ def test_it_is_said_what_a_run_waits_for() -> None:
 
 
 def test_progress_is_told_with_what_is_known() -> None:
-    assert [progress_text(2, 5, "reading"), progress_text(2, None, None)] == ["2 of 5 reading", "2"]
+    assert [progress_label(2, 5, "reading"), progress_label(2, None, None)] == [
+        "2 of 5 reading",
+        "2",
+    ]

@@ -105,3 +105,20 @@ async def test_in_production_each_scope_is_exchanged_once_and_variables_are_not_
     assert found.tokens == {"a": shared, "b": own, "c": own}
     assert exchange.asked == [([DEFAULT_SCOPE], "agentic"), (["own/.default"], "agentic")]
     assert own not in repr(found)
+
+
+async def test_an_exchange_without_an_answer_is_an_error_about_the_token() -> None:
+    class Silent:
+        async def exchange_token(self, *_: Any, **__: Any) -> None:
+            return None
+
+    source = TokenSource(
+        GatewaySettings(),
+        authorization=Silent(),  # pyright: ignore[reportArgumentType]  # as some hosts do
+        auth_handler_name="agentic",
+        turn=turn(),
+        environ={},
+    )
+
+    with pytest.raises(TokenError, match="Failed to obtain authentication token"):
+        await source.shared()

@@ -10,15 +10,21 @@ import pytest
 from inline_snapshot import snapshot
 from langchain_core.messages import (
     AIMessage,
+    AIMessageChunk,
     BaseMessage,
     ChatMessage,
+    ChatMessageChunk,
     FunctionMessage,
     HumanMessage,
+    HumanMessageChunk,
     RemoveMessage,
     SystemMessage,
+    SystemMessageChunk,
     ToolMessage,
+    ToolMessageChunk,
 )
 
+from plait.errors import ConfigError
 from plait.gateway import ChatHistoryMessage
 from plait.gateway.history import history_of
 from plait.gateway.messages import history_from_messages, limited, role_of, text_of
@@ -32,6 +38,11 @@ NOW = datetime(2026, 1, 28, 12, 0, 0, 123456, tzinfo=UTC)
     [
         (HumanMessage("x"), "user", "user"),
         (AIMessage("x"), "assistant", "assistant"),
+        (AIMessageChunk(content="x"), "assistant", "assistant"),
+        (HumanMessageChunk(content="x"), "user", "user"),
+        (SystemMessageChunk(content="x"), "system", "system"),
+        (ToolMessageChunk(content="x", tool_call_id="1"), "tool", "assistant"),
+        (ChatMessageChunk(content="x", role="moderator"), "moderator", "moderator"),
         (SystemMessage("x"), "system", "system"),
         (ToolMessage("x", tool_call_id="1"), "tool", "assistant"),
         (FunctionMessage(content="x", name="f"), "function", "assistant"),
@@ -148,3 +159,18 @@ def test_redaction_reaches_the_words_of_the_user_and_every_message() -> None:
 
     assert b"secret" not in body
     assert body.count(b"***") == 2
+
+
+@pytest.mark.parametrize(
+    "item", [{"role": "assistant", "content": "hello"}, ("ai", "hello"), AIMessage("hello")]
+)
+def test_what_langchain_reads_as_a_message_is_one(item: Any) -> None:
+    (message,) = history_from_messages([item], NOW)
+
+    assert (message.role, message.content) == ("assistant", "hello")
+
+
+@pytest.mark.parametrize("item", [7, {"text": "hello"}, ("nobody", "knows", "this")])
+def test_what_is_no_message_is_refused(item: Any) -> None:
+    with pytest.raises(ConfigError, match="message 2 is a"):
+        history_from_messages([HumanMessage("x"), item], NOW)

@@ -10,8 +10,9 @@ import pytest
 from plait import ConfigError
 from plait.gateway import GatewayRequestOptions
 from plait.gateway.headers import discovery_headers, history_headers, tool_headers, user_agent
+from plait.gateway.history import history_of
 from plait.gateway.settings import NO_APPLICATION, GatewaySettings
-from plait.gateway.turns import agent_of, caller_of, channels_of, message_of, owner_key, user_key
+from plait.gateway.turns import agent_of, caller_of, channels_of, owner_key, user_key
 from tests.unit.gateway.turns import Conversation, Sender, jwt, turn
 
 LANGCHAIN = GatewayRequestOptions(orchestrator_name="LangChain")
@@ -105,7 +106,7 @@ def test_a_turn_that_does_not_say_what_it_must_is_an_error(
     changes: dict[str, Any], text: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        message_of(turn(**changes))
+        history_of(turn(**changes), [])
 
     assert caught.value.message == text
 

@@ -25,31 +25,23 @@ if TYPE_CHECKING:
     from plait.client.transports.auth.prompts import OpenPrompt
 
 
-@click.group(
-    cls=ExampleGroup,
-    examples="""
-    plait auth login linear        sign in, in the browser
-    plait auth status              show all logins
-    plait auth logout linear       remove the login
-    """,
-)
+@click.group(cls=ExampleGroup)
 def auth() -> None:
     """Sign in to servers with OAuth, and show login status.
 
     OAuth is used for servers with "auth": "oauth" in the configuration.
+
+    Examples:
+        plait auth login linear        sign in, in the browser
+        plait auth status              show all logins
+        plait auth logout linear       remove the login
     """
 
 
 _user_option = click.option("--user", metavar="NAME", help="The user, where several have a login.")
 
 
-@auth.command(
-    examples="""
-    plait auth login linear
-    plait auth login linear --no-browser    show the URL, and paste the redirect
-    plait auth login linear --scope "issues:write"
-    """,
-)
+@auth.command()
 @click.argument("server")
 @click.option("--no-browser", is_flag=True, help="Show the URL; paste the redirect URL here.")
 @click.option("--scope", metavar="SCOPES", help="Request these scopes too, separated by spaces.")
@@ -61,6 +53,11 @@ def login(
     """Sign in to SERVER, even if there is a login already.
 
     An existing login is kept until the new one is saved.
+
+    Examples:
+        plait auth login linear
+        plait auth login linear --no-browser    show the URL, and paste the redirect
+        plait auth login linear --scope "issues:write"
     """
     from plait.client.transports.auth.login import as_user, sign_in
 
@@ -74,12 +71,7 @@ def login(
     click.echo(f"signed in to {server}{granted}", err=True)
 
 
-@auth.command(
-    examples="""
-    plait auth status
-    plait auth status linear --json
-    """,
-)
+@auth.command()
 @server_arguments
 @_user_option
 @json_option
@@ -88,6 +80,10 @@ def status(ctx: click.Context, servers: tuple[str, ...], user: str | None, as_js
     """Show login status, without contacting servers.
 
     Exits with code 5 if a server needs a login.
+
+    Examples:
+        plait auth status
+        plait auth status linear --json
     """
     from plait.client.transports.auth.login import as_user, login_status
 
@@ -111,7 +107,7 @@ def status(ctx: click.Context, servers: tuple[str, ...], user: str | None, as_js
         ctx.exit(Exit.AUTH)
 
 
-@auth.command(examples="plait auth logout linear")
+@auth.command()
 @click.argument("server")
 @_user_option
 @click.pass_context
@@ -120,6 +116,9 @@ def logout(ctx: click.Context, server: str, user: str | None) -> None:
 
     The tokens are revoked at the authorization server, if it supports that; they
     are removed from this machine in any case.
+
+    Examples:
+        plait auth logout linear
     """
     from plait.client.transports.auth.login import as_user, sign_out
 
@@ -183,8 +182,11 @@ def _prompt_for(*, no_browser: bool) -> OpenPrompt:
     """Return how the user is sent to the authorization server: browser or terminal."""
     from mcp.client.auth import OAuthFlowError
 
-    from plait.client.transports.auth.loopback import open_browser
-    from plait.client.transports.auth.prompts import prompt_in_browser, prompt_in_terminal
+    from plait.client.transports.auth.prompts import (
+        open_browser,
+        prompt_in_browser,
+        prompt_in_terminal,
+    )
 
     def show(address: str) -> None:
         click.echo(f"Open this URL in a browser, and sign in:\n\n{address}\n", err=True)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,34 +11,21 @@ import click
 
 from plait._support.suggestions import suggest_names
 from plait.cli import session
-from plait.cli.arguments import ReadText, parse_arguments, reader_for
+from plait.cli.arguments import parse_arguments, reader_for
 from plait.cli.click_classes import ExampleCommand
 from plait.cli.exits import Exit
 from plait.cli.options import json_option, settings_of, timeout_option
-from plait.cli.terminal import print_aside, print_json, print_text
+from plait.cli.terminal import print_aside, print_json, print_text, progress_label
 from plait.errors import PermissionDeniedError, ToolNotFoundError
 
 if TYPE_CHECKING:
-    from mcp.client.session import ElicitationFnT
-
     from plait.cli.content import Part
-    from plait.cli.session import Opened
     from plait.client.calls.outcome import ToolResult
-    from plait.client.calls.tool_call import OnProgress
     from plait.client.catalog.tool import Tool
+    from plait.client.toolbox import Toolbox
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    plait call time get_current_time timezone=Europe/Berlin
-    plait call files write_file path=notes.txt content=@draft.txt
-    plait call shop search query=tea limit=5 filter.organic=true
-    plait call shop order '{"items": [{"id": 7, "count": 2}]}'
-    plait call shop order item=tea --answer size=large
-    echo '{"timezone": "UTC"}' | plait call time get_current_time - --json
-    """,
-)
+@click.command(cls=ExampleCommand)
 @click.argument("server")
 @click.argument("tool")
 @click.argument("arguments", nargs=-1, metavar="[JSON | KEY=VALUE]…")
@@ -59,9 +45,7 @@ if TYPE_CHECKING:
     help="Answer an elicitation request of the server in advance; may be repeated.",
 )
 @click.option(
-    "--no-input",
-    is_flag=True,
-    help="Never prompt: decline what --answer or --yes does not settle.",
+    "--no-input", is_flag=True, help="Never prompt: decline what --answer or --yes does not settle."
 )
 @click.option("--yes", is_flag=True, help="Approve calls for which the policy requires approval.")
 @json_option
@@ -90,36 +74,46 @@ def call(
     policy are made if you confirm them on the terminal, or with --yes.
 
     With --json, stdout holds one JSON object, also if the call fails.
+
+    Examples:
+        plait call time get_current_time timezone=Europe/Berlin
+        plait call files write_file path=notes.txt content=@draft.txt
+        plait call shop search query=tea limit=5 filter.organic=true
+        plait call shop order '{"items": [{"id": 7, "count": 2}]}'
+        plait call shop order item=tea --answer size=large
+        echo '{"timezone": "UTC"}' | plait call time get_current_time - --json
     """
     from plait.cli.approval import TerminalApproval
     from plait.cli.questions import Questioner, person_at_terminal
 
     quiet = settings_of(ctx).quiet
     read_text = reader_for([*arguments, *answers])
-    request = _CallRequest(
+    questioner = Questioner(
         server=server,
         tool=tool,
-        words=arguments,
+        answers=answers,
         read_text=read_text,
-        timeout_seconds=timeout_seconds,
-        on_progress=None if as_json or quiet else _print_progress,
-        on_elicitation=Questioner(
-            server=server,
-            tool=tool,
-            answers=answers,
-            read_text=read_text,
-            read_line=None if no_input else person_at_terminal(),
-        ),
+        read_line=None if no_input else person_at_terminal(),
     )
-    with session.json_errors(ctx, as_json, server=server, tool=tool, **_NO_RESULT):
-        result = session.run(
-            ctx,
-            request.send,
-            servers=[server],
-            heal=True,
-            show_progress=not as_json,
-            on_elicitation=request.on_elicitation,
-            on_approval=TerminalApproval(yes=yes, ask=not no_input),
+
+    async def send(box: Toolbox) -> ToolResult:
+        async with session.connecting(ctx, box):
+            found = await find_tool(box, server, tool)
+        return await box.call(
+            server,
+            found.wire_name,
+            parse_arguments(arguments, found.input_schema, read_text),
+            timeout_seconds=timeout_seconds,
+            on_progress=None if as_json or quiet else _print_progress,
+            on_elicitation=questioner,
+        )
+
+    with session.json_errors(ctx, server=server, tool=tool, **_NO_RESULT):
+        config = session.load_config(ctx, [server], heal=True)
+        approval = TerminalApproval(yes=yes, ask=not no_input)
+        config = replace(config, options={**config.options, "on_approval": approval})
+        result = session.run_in_toolbox(
+            ctx, config, send, show_progress=False, on_elicitation=lambda _: questioner
         )
     if as_json:
         _print_object(result, folder)
@@ -131,44 +125,13 @@ def call(
 _NO_RESULT: dict[str, object] = {"is_error": True, "content": [], "structured_content": None}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _CallRequest:
-    """A tool call as it is written on the command line."""
-
-    server: str
-    tool: str
-    words: Sequence[str]
-    """The arguments; the schema of the tool decides what they mean."""
-    read_text: ReadText
-    timeout_seconds: float | None
-    on_progress: OnProgress | None
-    on_elicitation: ElicitationFnT
-
-    async def send(self, opened: Opened) -> ToolResult:
-        async with opened.connecting:
-            tool = await find_tool(opened, self.server, self.tool)
-        return await opened.box.call(
-            self.server,
-            tool.wire_name,
-            parse_arguments(self.words, tool.input_schema, self.read_text),
-            timeout_seconds=self.timeout_seconds,
-            on_progress=self.on_progress,
-            on_elicitation=self.on_elicitation,
-        )
-
-
-async def find_tool(opened: Opened, server: str, name: str) -> Tool:
-    """Find a tool by its wire name or its public name.
-
-    Raises:
-        PermissionDeniedError: The policy denies every call of it.
-        ToolNotFoundError: The server has no such tool.
-    """
-    tools = await opened.box.tools(server)
+async def find_tool(box: Toolbox, server: str, name: str) -> Tool:
+    """Find a tool by its wire name or its public name."""
+    tools = await box.tools(server)
     for tool in tools:
         if name in {tool.wire_name, tool.name}:
             return tool
-    decision = await opened.box.decide(server, name)
+    decision = await box.decide(server, name)
     if decision.verdict == "deny":
         text = f"{server}/{name}: this call is denied by {decision.reason}"
         raise PermissionDeniedError(text, server=server, tool=name)
@@ -177,8 +140,7 @@ async def find_tool(opened: Opened, server: str, name: str) -> Tool:
 
 
 async def _print_progress(done: float, total: float | None, message: str | None) -> None:
-    amount = f"{done:g} of {total:g}" if total else f"{done:g}"
-    print_aside("progress", f"{amount} {message or ''}".rstrip(), colour="blue")
+    print_aside("progress", progress_label(done, total, message), colour="blue")
 
 
 def _parts_of(result: ToolResult, folder: Path | None) -> list[Part]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +13,6 @@ from plait.cli import session
 from plait.cli.click_classes import ExampleCommand
 from plait.cli.exits import Exit
 from plait.cli.options import json_option, server_arguments, settings_of
-from plait.cli.query_servers import query_each
 from plait.cli.terminal import print_json
 from plait.errors import ConfigError
 
@@ -22,26 +20,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from plait.cli.doctor.auth import AuthSeen
-    from plait.cli.doctor.diagnosis import Diagnosis
+    from plait.cli.doctor.costs import Cost
     from plait.cli.doctor.findings import Examined, Finding
-    from plait.cli.session import Opened
     from plait.client.catalog.tool import Tool
     from plait.client.config.read import ClientConfig
+    from plait.client.toolbox import Toolbox
     from plait.errors import PlaitError
 
 _ROUND_TRIPS = 5
 """Enough for a median that one outlier does not move."""
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    plait doctor                   every server
-    plait doctor files -v          one server, with details, stderr and log
-    plait doctor --json | jq '.findings[] | select(.level == "error")'
-    plait doctor --json | jq '.tokens.servers'
-    """,
-)
+@click.command(cls=ExampleCommand)
 @server_arguments
 @json_option
 @click.pass_context
@@ -59,21 +49,32 @@ def doctor(ctx: click.Context, servers: tuple[str, ...], as_json: bool) -> None:
 
     Exits with code 3 if a server has an error, with 4 if the configuration has
     one or cannot be read; warnings alone exit with 0.
+
+    Examples:
+        plait doctor                   every server
+        plait doctor files -v          one server, with details, stderr and log
+        plait doctor --json | jq '.findings[] | select(.level == "error")'
+        plait doctor --json | jq '.tokens.servers'
     """
     from plait.cli.doctor import findings as found_in
+    from plait.cli.doctor import report
     from plait.cli.doctor.diagnosis import diagnose
 
     try:
         config = session.load_config(ctx, servers)
     except ConfigError as error:
-        _report_config(found_in.findings_from_config_error(error), as_json)
+        findings = found_in.findings_from_config_error(error)
+        if as_json:
+            _print_json(findings)
+        else:
+            report.print_section("configuration", "", findings)
+            report.print_summary([], findings)
         ctx.exit(Exit.CONFIG)
 
-    async def examine_all(opened: Opened) -> list[Examined]:
-        async with opened.connecting:
-            answers = await query_each(config.servers, partial(_examine, opened))
-            seen = await _look_at_all(config, answers.errors)
-        status = opened.box.status()
+    async def examine_all(box: Toolbox) -> list[Examined]:
+        answers = await session.query_each(config.servers, partial(_examine, box))
+        seen = await _look_at_all(config, answers.errors)
+        status = box.status()
         nothing: tuple[None, tuple[float, ...]] = (None, ())
         return [
             found_in.Examined(
@@ -87,25 +88,18 @@ def doctor(ctx: click.Context, servers: tuple[str, ...], as_json: bool) -> None:
             for name, server in config.servers.items()
         ]
 
-    seen = session.run_with(ctx, _without_options(config), examine_all, show_progress=not as_json)
-    locked = _lock_findings(config, seen)
-    diagnosis = diagnose(config, seen, settings_of(ctx).servers, [*locked])
-    _report(ctx, seen, diagnosis, as_json)
+    # The options are checked against the unfiltered tools afterwards.
+    seen = session.run_in_toolbox(ctx, session.unfiltered(config), examine_all)
+    settings = settings_of(ctx)
+    diagnosis = diagnose(config, seen, settings.servers, _lock_findings(config, seen))
+    if as_json:
+        _print_json(diagnosis.findings, seen, diagnosis.cost)
+    else:
+        report.print_diagnosis(diagnosis, seen, verbose=bool(settings.verbosity))
     failed = [finding for finding in diagnosis.findings if finding.level == "error"]
     if failed:
         by_server = all(finding.server is not None for finding in failed)
         ctx.exit(Exit.UNREACHABLE if by_server else Exit.CONFIG)
-
-
-def _without_options(config: ClientConfig) -> ClientConfig:
-    """Return the configuration without filters and other options, to list every tool.
-
-    The options are checked against the result afterwards.
-    """
-    servers = {
-        name: replace(server, include=None, exclude=()) for name, server in config.servers.items()
-    }
-    return replace(config, servers=servers, options={"sanitize": False})
 
 
 def _lock_findings(config: ClientConfig, seen: Sequence[Examined]) -> Sequence[Finding]:
@@ -124,10 +118,10 @@ def _lock_findings(config: ClientConfig, seen: Sequence[Examined]) -> Sequence[F
         return findings_from_config_error(error)
 
 
-async def _examine(opened: Opened, name: str) -> tuple[tuple[Tool, ...], tuple[float, ...]]:
+async def _examine(box: Toolbox, name: str) -> tuple[tuple[Tool, ...], tuple[float, ...]]:
     """List the tools of a server, then measure a few round trips."""
-    tools = tuple(await opened.box.tools(name))
-    return tools, tuple([await opened.box.ping(name) for _ in range(_ROUND_TRIPS)])
+    tools = tuple(await box.tools(name))
+    return tools, tuple([await box.ping(name) for _ in range(_ROUND_TRIPS)])
 
 
 async def _look_at_all(
@@ -152,37 +146,19 @@ def _written(source: str | None) -> str:
         return ""
 
 
-def _report_config(findings: Sequence[Finding], as_json: bool) -> None:
-    """Print why the configuration cannot be read."""
-    if as_json:
-        described = [finding.to_dict() for finding in findings]
-        print_json({"ok": False, "servers": [], "tokens": None, "findings": described})
-        return
-    from plait.cli.doctor.report import print_section, print_summary
-
-    print_section("configuration", "", findings)
-    print_summary([], findings)
-
-
-def _report(
-    ctx: click.Context, seen: Sequence[Examined], diagnosis: Diagnosis, as_json: bool
+def _print_json(
+    findings: Sequence[Finding], seen: Sequence[Examined] = (), cost: Cost | None = None
 ) -> None:
     from plait.cli.doctor.findings import worst_level
 
-    if as_json:
-        print_json(
-            {
-                "ok": worst_level(diagnosis.findings) != "error",
-                "servers": [_described(examined) for examined in seen],
-                "tokens": diagnosis.cost.to_dict(),
-                "findings": [finding.to_dict() for finding in diagnosis.findings],
-            }
-        )
-        return
-    from plait.cli.doctor.report import print_diagnosis
-
-    print_diagnosis(diagnosis, seen, verbose=bool(settings_of(ctx).verbosity))
-
-
-def _described(examined: Examined) -> dict[str, object]:
-    return {**examined.status.to_dict(), "round_trips_seconds": list(examined.round_trips)}
+    servers = [
+        {**one.status.to_dict(), "round_trips_seconds": list(one.round_trips)} for one in seen
+    ]
+    print_json(
+        {
+            "ok": worst_level(findings) != "error",
+            "servers": servers,
+            "tokens": None if cost is None else cost.to_dict(),
+            "findings": [finding.to_dict() for finding in findings],
+        }
+    )

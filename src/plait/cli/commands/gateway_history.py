@@ -15,17 +15,10 @@ import click
 from rich.table import Table
 from rich.text import Text
 
+from plait.cli import terminal
 from plait.cli.click_classes import ExampleCommand
 from plait.cli.exits import Exit
 from plait.cli.options import json_option
-from plait.cli.terminal import (
-    plain_table,
-    print_json,
-    print_rich,
-    seconds_label,
-    size_label,
-    visible,
-)
 from plait.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -33,17 +26,14 @@ if TYPE_CHECKING:
     from plait.gateway.outbox_store import OutboxEntry
 
 
-@click.command(
-    "send-history",
-    cls=ExampleCommand,
-    examples="""
-    plait gateway send-history turn.json
-    plait gateway send-history turn.json --outbox outbox.db
-    cat turn.json | plait gateway send-history -
-    """,
+endpoint_option = click.option(
+    "--endpoint", metavar="URL", help="The gateway; by default $MCP_PLATFORM_ENDPOINT."
 )
+
+
+@click.command("send-history", cls=ExampleCommand)
 @click.argument("file", type=click.File("r", encoding="utf-8"))
-@click.option("--endpoint", metavar="URL", help="The gateway; by default $MCP_PLATFORM_ENDPOINT.")
+@endpoint_option
 @click.option(
     "--outbox", metavar="PATH", help="Queue the history in this file, and send it from there."
 )
@@ -57,6 +47,11 @@ def send_history(
     FILE is JSON: {"conversationId", "messageId", "userMessage", "chatHistory": [{"role",
     "content"}, …]}. Messages without id or timestamp get them. Exits with code 3 if it is not
     delivered.
+
+    Examples:
+        plait gateway send-history turn.json
+        plait gateway send-history turn.json --outbox outbox.db
+        cat turn.json | plait gateway send-history -
     """
     from plait.gateway.configuration import McpToolServerConfigurationService
     from plait.gateway.headers import GatewayRequestOptions, history_headers
@@ -81,11 +76,7 @@ _FLUSH_SECONDS = 30.0
 
 
 def history_from(text: str, name: str) -> ChatHistory:
-    """Read the history of a turn.
-
-    Raises:
-        ConfigError: It has the wrong format.
-    """
+    """Read the history of a turn."""
     from plait.gateway.history import ChatHistory, ChatHistoryMessage
 
     try:
@@ -118,15 +109,7 @@ def _text(fields: Mapping[str, Any], key: str) -> str:
     return value
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    plait gateway outbox outbox.db                  list queued entries
-    plait gateway outbox outbox.db --deliver        send them now
-    plait gateway outbox outbox.db --retry          send refused entries, too
-    plait gateway outbox outbox.db --drop-refused   delete refused entries
-    """,
-)
+@click.command(cls=ExampleCommand)
 @click.argument("path", type=click.Path(exists=True, dir_okay=False))
 @click.option("--deliver", is_flag=True, help="Send queued entries, and wait until they are sent.")
 @click.option("--retry", is_flag=True, help="The same, including refused entries.")
@@ -139,6 +122,12 @@ def outbox(
     """Show the chat history queued in the file PATH, or send it.
 
     Exits with code 3 if entries are left after --deliver or --retry.
+
+    Examples:
+        plait gateway outbox outbox.db                  list queued entries
+        plait gateway outbox outbox.db --deliver        send them now
+        plait gateway outbox outbox.db --retry          send refused entries, too
+        plait gateway outbox outbox.db --drop-refused   delete refused entries
     """
     from plait.gateway.outbox import Outbox
 
@@ -150,9 +139,9 @@ def outbox(
         done = box.flush(_FLUSH_SECONDS) if deliver or retry else True
         entries = box.store.entries()
     if as_json:
-        print_json([entry_object(one) for one in entries])
+        terminal.print_json([entry_object(one) for one in entries])
     elif entries:
-        print_rich(entries_table(entries, time.time()))
+        terminal.print_rich(entries_table(entries, time.time()))
     else:
         click.echo("the outbox is empty", err=True)
     if not done or ((deliver or retry) and entries):
@@ -175,15 +164,17 @@ def entry_object(entry: OutboxEntry) -> dict[str, object]:
 
 def entries_table(entries: Sequence[OutboxEntry], now: float) -> Table:
     """Make a table of the queued entries."""
-    table = plain_table("id", "conversation", "size", "age", "attempts", "state", "last error")
+    table = terminal.plain_table(
+        "id", "conversation", "size", "age", "attempts", "state", "last error"
+    )
     for one in entries:
         table.add_row(
             str(one.id),
-            Text(visible(one.conversation)),
-            size_label(len(one.body)),
-            seconds_label(max(0.0, now - one.stored_at)),
+            Text(terminal.visible(one.conversation)),
+            terminal.size_label(len(one.body)),
+            terminal.seconds_label(max(0.0, now - one.stored_at)),
             str(one.attempts),
             Text("refused", "red") if one.refused else "queued",
-            Text(visible(one.last_error or "–")),
+            Text(terminal.visible(one.last_error or "–")),
         )
     return table

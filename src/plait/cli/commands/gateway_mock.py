@@ -11,15 +11,7 @@ from plait.cli.click_classes import ExampleCommand
 from plait.errors import ConfigError
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    plait gateway mock --init                     write two sample servers
-    plait gateway mock --port 0                   any free port
-    plait gateway mock --fail discovery=429:2x1   refuse once, for two seconds
-    plait gateway mock --fail mcp_MailTools=500 --fail history=slow:5
-    """,
-)
+@click.command(cls=ExampleCommand)
 @click.option(
     "--mocks",
     metavar="DIR",
@@ -43,6 +35,12 @@ def mock(mocks: str, port: int, init: bool, require_token: bool, faults: tuple[s
 
     Each file in the folder holds the tools of the server with its name. The index page of the URL
     shows the received requests.
+
+    Examples:
+        plait gateway mock --init                     write two sample servers
+        plait gateway mock --port 0                   any free port
+        plait gateway mock --fail discovery=429:2x1   refuse once, for two seconds
+        plait gateway mock --fail mcp_MailTools=500 --fail history=slow:5
     """
     folder = Path(mocks)
     if init:

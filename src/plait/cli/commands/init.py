@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from plait._support.files import write_atomically
-from plait.cli.advice import command_fix
+from plait.cli.advice import command_fix, is_on_path
 from plait.cli.click_classes import ExampleCommand
 from plait.cli.terminal import count_label, print_aside
-from plait.client.config.editors import EditorConfig, RawServer
+from plait.client.config.editors import EditorConfig, RawServer, discover_editor_configs
+from plait.client.config.locate import config_places
 from plait.client.config.raw_value import as_mapping
 from plait.client.config.read import read_config
 from plait.client.config.servers import StdioServer
 from plait.client.config.starter import lift_secrets, merge_servers, starter_config, to_mcp_json
 from plait.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from plait.client.config.editors import EditorConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +29,7 @@ class Draft:
     """A configuration to write."""
 
     text: str = field(repr=False)
-
     servers: tuple[str, ...]
-
     notes: tuple[str, ...] = ()
     """Messages for the user."""
 
@@ -89,12 +81,8 @@ def open_points(path: Path) -> Iterator[str]:
             yield f"{problem.path}: {problem.message}{advice}"
         return
     for name, server in config.servers.items():
-        if isinstance(server, StdioServer) and not _is_installed(server):
+        if isinstance(server, StdioServer) and not is_on_path(server):
             yield f"{name} needs {server.command!r}: {command_fix(server.command)}"
-
-
-def _is_installed(server: StdioServer) -> bool:
-    return shutil.which(server.command, path=server.fixed_env.get("PATH")) is not None
 
 
 EDITORS = {
@@ -106,15 +94,7 @@ EDITORS = {
 """The values of `--from`, and the programs."""
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    plait init                     a starter, or the servers of other programs
-    plait init --from cursor       the servers of Cursor
-    plait init --from all --yes    the servers of every program, without a prompt
-    plait init --path ~/.config/plait/mcp.json
-    """,
-)
+@click.command(cls=ExampleCommand)
 @click.option(
     "--from",
     "source",
@@ -142,9 +122,13 @@ def init(source: str | None, path: Path, force: bool, yes: bool, lift_secrets: b
     Without --from it looks for servers of other programs and, on a terminal,
     offers to import them. An existing file is replaced only with --force. A
     file with credentials is readable only by you.
-    """
-    from plait.client.config.editors import discover_editor_configs
 
+    Examples:
+        plait init                     a starter, or the servers of other programs
+        plait init --from cursor       the servers of Cursor
+        plait init --from all --yes    the servers of every program, without a prompt
+        plait init --path ~/.config/plait/mcp.json
+    """
     path = path.expanduser()
     if path.exists() and not force:
         raise ConfigError(f"{path} exists already; --force replaces it, --path writes elsewhere")
@@ -200,14 +184,9 @@ def _report(draft: Draft, path: Path) -> None:
     click.echo(f"wrote {path}: {count_label(len(draft.servers), 'server')} ({names})")
     for note in (*draft.notes, *open_points(path)):
         print_aside("note", note, colour="yellow")
-    option = "" if _is_default_location(path) else f" --config {path}"
+    is_default = path.resolve() in {place.resolve() for place in config_places()}
+    option = "" if is_default else f" --config {path}"
     click.echo(f"\nNext:\n  plait servers{option}\n  plait tools{option}")
-
-
-def _is_default_location(path: Path) -> bool:
-    from plait.client.config.locate import config_places
-
-    return path.resolve() in {place.resolve() for place in config_places()}
 
 
 def _short(path: Path) -> str:

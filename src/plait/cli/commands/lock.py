@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,15 +15,12 @@ from plait.cli import session
 from plait.cli.click_classes import ExampleCommand
 from plait.cli.exits import Exit
 from plait.cli.options import json_option, server_arguments, settings_of
-from plait.cli.query_servers import print_errors
 from plait.cli.terminal import count_label, print_heading, print_json, print_rich, visible
 from plait.client.catalog.lock.changes import Change, word_diff
 from plait.client.catalog.lock.drift import Drift
-from plait.client.catalog.lock.entries import LockedServer
-from plait.client.catalog.lock.identity import identity_of
+from plait.client.catalog.lock.entries import LockedServer, identity_of
 
 if TYPE_CHECKING:
-    from plait.cli.query_servers import ServerResults
     from plait.client.catalog.lock.entries import Lockfile
     from plait.client.config.read import ClientConfig
     from plait.client.toolbox import Toolbox
@@ -44,15 +40,7 @@ class _Outcome:
     """The differences that were not accepted."""
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    plait lock                     lock the tools of every server
-    plait lock --check             detect changes (for CI)
-    plait lock --update shop/pay   accept the changes of one tool
-    plait lock --update shop       accept the changes of one server
-    """,
-)
+@click.command(cls=ExampleCommand)
 @server_arguments
 @click.option("--check", is_flag=True, help="Write nothing; exit with code 8 if tools changed.")
 @click.option(
@@ -81,62 +69,53 @@ def lock(
 
     Exits with code 8 if --check finds a difference, with 3 if a server cannot be
     reached; its entries are kept.
+
+    Examples:
+        plait lock                     lock the tools of every server
+        plait lock --check             detect changes (for CI)
+        plait lock --update shop/pay   accept the changes of one tool
+        plait lock --update shop       accept the changes of one server
     """
+    from plait.client.catalog.lock.drift import file_drift, relocked, updated
     from plait.client.catalog.lock.entries import Lockfile
     from plait.client.catalog.lock.file import read_lockfile, write_lockfile
-    from plait.client.catalog.lock.update import file_drift, relocked, updated
+    from plait.client.options import lockfile_path
 
     if check and updates:
         raise click.UsageError("--check writes nothing: it cannot be combined with --update")
     named = (*servers, *dict.fromkeys(name.partition("/")[0] for name in updates))
     config = session.load_config(ctx, named)
-    path = _path(config, file)
+    path = Path(file).expanduser() if file else lockfile_path(config.options, config.source)
     old = read_lockfile(path) if check or updates or path.exists() else Lockfile({})
-    queried = _list_tools(ctx, config, path.parent, show_progress=not as_json)
+    queried = _list_tools(ctx, config, path.parent)
     listed = queried.results
     all_servers = {*settings_of(ctx).servers, *config.disabled}
     configured = old.servers.keys() if named else all_servers
     drift = file_drift(old, listed, configured)
     outcome = _Outcome(path=path, listed=listed, drift=drift)
     if not check:
-        accept = (
-            partial(updated, names=updates) if updates else partial(relocked, configured=configured)
-        )
-        new = accept(old, listed)
+        new = updated(old, listed, updates) if updates else relocked(old, listed, configured)
         write_lockfile(new, path)
         remaining = file_drift(new, listed, configured)
         outcome = replace(outcome, written=new, remaining=remaining)
     _report(outcome, as_json=as_json)
     if check and drift:
-        print_errors(queried.errors)
+        session.print_errors(queried.errors)
         ctx.exit(Exit.DRIFT)
     session.exit_if_missing(ctx, queried)
 
 
-def _path(config: ClientConfig, file: str | None) -> Path:
-    """Return the path of the lockfile: from `--file`, the configuration, or the default."""
-    from plait.client.options import lockfile_path
-
-    if file is not None:
-        return Path(file).expanduser()
-    return lockfile_path(config.options, config.source)
-
-
 def _list_tools(
-    ctx: click.Context, config: ClientConfig, folder: Path, *, show_progress: bool
-) -> ServerResults[LockedServer]:
+    ctx: click.Context, config: ClientConfig, folder: Path
+) -> session.ServerResults[LockedServer]:
     """List the tools of every server unchanged: no filters, overrides or sanitizing."""
-    plain = {
-        name: replace(server, include=None, exclude=()) for name, server in config.servers.items()
-    }
-    unchanged = replace(config, servers=plain, options={"sanitize": False})
 
     async def lock_server(box: Toolbox, name: str) -> LockedServer:
         tools = await box.tools(name)
         info = await box.server_info(name)
-        return LockedServer.of(identity_of(plain[name], info.identity, folder), tools)
+        return LockedServer.of(identity_of(config.servers[name], info.identity, folder), tools)
 
-    return session.query_servers(ctx, unchanged, lock_server, show_progress=show_progress)
+    return session.query_servers(ctx, session.unfiltered(config), lock_server)
 
 
 def _report(outcome: _Outcome, *, as_json: bool) -> None:

@@ -19,34 +19,26 @@ from plait.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from plait.cli.session import Opened
     from plait.client.catalog.tool import Tool
     from plait.client.config.policy import Policy
     from plait.client.config.read import ClientConfig
 
 
-@click.group(
-    cls=ExampleGroup,
-    examples="""
-    plait policy check                  the verdict for each tool
-    plait policy check policy.toml      the same with the policy of another file
-    plait policy explain bank/pay       the rule that decides about a call
-    """,
-)
+@click.group(cls=ExampleGroup)
 def policy() -> None:
     """Show which calls the policy allows, and why.
 
     The policy is the one under "policy" in the configuration. The first rule
     that matches a call decides: allow, ask or deny.
+
+    Examples:
+        plait policy check                  the verdict for each tool
+        plait policy check policy.toml      the same with the policy of another file
+        plait policy explain bank/pay       the rule that decides about a call
     """
 
 
-@policy.command(
-    examples="""
-    plait policy check
-    plait policy check policy.json --json | jq '.idle_rules'
-    """,
-)
+@policy.command()
 @click.argument("file", required=False)
 @json_option
 @click.pass_context
@@ -55,11 +47,13 @@ def check(ctx: click.Context, file: str | None, as_json: bool) -> None:
 
     Reports rules that match no tool. If a server cannot be reached these are not
     known, and the exit code is 3; it is 4 for a policy that cannot be read.
+
+    Examples:
+        plait policy check
+        plait policy check policy.json --json | jq '.idle_rules'
     """
     config, checked = _policy_and_config(ctx, file)
-    queried = session.query_servers(
-        ctx, config, lambda box, server: box.tools(server), show_progress=not as_json
-    )
+    queried = session.query_servers(ctx, config, lambda box, server: box.tools(server))
     tools = [tool for listed in queried.results.values() for tool in listed]
     idle = [] if queried.errors else checked.idle_rules(tools)
     if as_json:
@@ -69,13 +63,7 @@ def check(ctx: click.Context, file: str | None, as_json: bool) -> None:
     session.exit_if_missing(ctx, queried)
 
 
-@policy.command(
-    examples="""
-    plait policy explain bank/pay
-    plait policy explain files/write_file path=/etc/passwd
-    plait policy explain files/write_file --policy policy.toml
-    """,
-)
+@policy.command()
 @click.argument("tool", metavar="SERVER/TOOL")
 @click.argument("arguments", nargs=-1, metavar="[JSON | KEY=VALUE]…")
 @click.option(
@@ -90,6 +78,11 @@ def explain(
 
     The tool is not called. Arguments are written as for plait call; without
     them, rules that depend on arguments are listed separately.
+
+    Examples:
+        plait policy explain bank/pay
+        plait policy explain files/write_file path=/etc/passwd
+        plait policy explain files/write_file --policy policy.toml
     """
     from plait.cli.commands.call import find_tool
 
@@ -99,12 +92,8 @@ def explain(
     read_text = reader_for(arguments)
     config, explained = _policy_and_config(ctx, file)
 
-    async def find(opened: Opened) -> Tool:
-        async with opened.connecting:
-            return await find_tool(opened, server, name)
-
     only_server = session.narrowed(config, [server], heal=False)
-    listed = session.run_with(ctx, only_server, find, show_progress=not as_json)
+    listed = session.run_in_toolbox(ctx, only_server, lambda box: find_tool(box, server, name))
     values = parse_arguments(arguments, listed.input_schema, read_text)
     decision = explained.decide(listed, values)
     others = [
@@ -149,7 +138,8 @@ def _print_table(policy: Policy, tools: Sequence[Tool], idle: Sequence[tuple[int
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     for tool in tools:
         verdicts = " or ".join(_verdicts(policy, tool))
-        by = ", ".join(_named(number) for number, _ in policy.reached(tool))
+        reached = [number for number, _ in policy.reached(tool)]
+        by = ", ".join("the default" if number is None else f"rule {number}" for number in reached)
         table.add_row(
             Text(verdicts, _STYLES.get(verdicts, "")),
             Text(visible(tool.full_name)),
@@ -191,7 +181,3 @@ def _verdicts(policy: Policy, tool: Tool) -> list[str]:
     """Return the possible verdicts, in the order of the rules."""
     verdicts = [rule.do if rule else policy.default for _, rule in policy.reached(tool)]
     return list(dict.fromkeys(verdicts))
-
-
-def _named(number: int | None) -> str:
-    return "the default" if number is None else f"rule {number}"

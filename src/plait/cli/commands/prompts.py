@@ -1,4 +1,4 @@
-"""`plait prompts`: list the prompts of the servers."""
+"""`plait prompts` and `plait prompt`: list the prompts of the servers, and fill in one."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import click
 from rich.text import Text
 
 from plait.cli import session
+from plait.cli.arguments import parse_arguments, reader_for
 from plait.cli.click_classes import ExampleCommand
 from plait.cli.options import json_option, server_arguments
-from plait.cli.terminal import count_label, print_heading, print_json, print_rich, visible
+from plait.cli.terminal import count_label, print_json, print_sections, print_text, visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,14 +21,7 @@ if TYPE_CHECKING:
     from plait.client.runtime import Listed
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    plait prompts                  the prompts of every server
-    plait prompts review --json
-    plait prompt review summarize text=@notes.txt
-    """,
-)
+@click.command(cls=ExampleCommand)
 @server_arguments
 @json_option
 @click.pass_context
@@ -36,13 +30,14 @@ def prompts(ctx: click.Context, servers: tuple[str, ...], as_json: bool) -> None
 
     An argument with "?" is optional.
     Exits with code 3 if a server cannot be reached.
+
+    Examples:
+        plait prompts                  the prompts of every server
+        plait prompts review --json
+        plait prompt review summarize text=@notes.txt
     """
-    queried = session.query_servers(
-        ctx,
-        session.load_config(ctx, servers),
-        lambda box, server: box.list_prompts(server),
-        show_progress=not as_json,
-    )
+    config = session.load_config(ctx, servers)
+    queried = session.query_servers(ctx, config, lambda box, server: box.list_prompts(server))
     entries = {server: listed for server, listed in queried.results.items() if listed}
     if as_json:
         print_json([prompt_object(entry) for listed in entries.values() for entry in listed])
@@ -60,12 +55,10 @@ def prompt_object(entry: Listed[types.Prompt]) -> dict[str, object]:
 def _print_prompts(entries: Mapping[str, Sequence[Listed[types.Prompt]]]) -> None:
     if not entries:
         click.echo("no prompts", err=True)
-    for number, (server, listed) in enumerate(entries.items()):
-        if number:
-            click.echo()
-        print_heading(server, count_label(len(listed), "prompt"))
-        for entry in listed:
-            print_rich(_prompt_text(entry.item))
+    print_sections(
+        (server, count_label(len(listed), "prompt"), (_prompt_text(entry.item) for entry in listed))
+        for server, listed in entries.items()
+    )
 
 
 def _prompt_text(prompt: types.Prompt) -> Text:
@@ -80,3 +73,46 @@ def _prompt_text(prompt: types.Prompt) -> Text:
     if summary:
         text.append(f"\n      {visible(summary[0])}", "dim")
     return text
+
+
+_ALL_TEXT = {"type": "object", "additionalProperties": {"type": "string"}}
+"""The arguments of a prompt are always text."""
+
+
+@click.command(cls=ExampleCommand)
+@click.argument("server")
+@click.argument("name")
+@click.argument("arguments", nargs=-1, metavar="[JSON | KEY=VALUE]…")
+@json_option
+@click.pass_context
+def prompt(
+    ctx: click.Context, server: str, name: str, arguments: tuple[str, ...], as_json: bool
+) -> None:
+    """Fill in one prompt and print its messages.
+
+    Arguments are text: KEY=VALUE, KEY=@FILE, or one JSON object.
+
+    Examples:
+        plait prompt review summarize text=@notes.txt tone=dry
+        plait prompt review summarize text=hello --json
+    """
+    parsed = parse_arguments(arguments, _ALL_TEXT, reader_for(arguments))
+    result = session.query_server(
+        ctx, server, lambda box: box.get_prompt(server, name, parsed), prompt=name, messages=[]
+    )
+    if as_json:
+        wire = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+        described = {"description": wire.get("description"), "messages": wire["messages"]}
+        print_json({"server": server, "prompt": name, **described})
+    else:
+        _print_messages(result)
+
+
+def _print_messages(result: types.GetPromptResult) -> None:
+    from plait.cli.content import part_from_block
+
+    for number, message in enumerate(result.messages):
+        if number:
+            click.echo()
+        click.echo(click.style(f"{message.role}:", bold=True))
+        print_text(str(part_from_block(message.content)))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import click
 from rich.table import Table
@@ -22,22 +21,19 @@ from plait.errors import ConfigError, RefusedError
 
 if TYPE_CHECKING:
     from plait.reasoning.backends.settings import BackendName, BackendPreference, ReasoningSettings
+    from plait.reasoning.export.document import SessionDocument
     from plait.reasoning.storage.engine import Database
     from plait.reasoning.storage.sql import SqlStorage
     from plait.reasoning.values import Session
 
+T = TypeVar("T")
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-def db_option(command: Command) -> Command:
-    """Add `--db`."""
-    return click.option(
-        "--db",
-        metavar="PATH|URL",
-        help="The database: a file, or postgresql://… [default: $DATABASE_PATH, else "
-        "~/.local/share/plait/reasoning.db]",
-    )(command)
+_db_option = click.option(
+    "--db",
+    metavar="PATH|URL",
+    help="The database: a file, or postgresql://… [default: $DATABASE_PATH, else "
+    "~/.local/share/plait/reasoning.db]",
+)
 
 
 def read_reasoning_settings(preference: BackendPreference | None = None) -> ReasoningSettings:
@@ -48,11 +44,7 @@ def read_reasoning_settings(preference: BackendPreference | None = None) -> Reas
 
 
 def chosen_database(db: str | None) -> Database:
-    """Return the database of the options and settings.
-
-    Raises:
-        ConfigError: The packages for it are not installed.
-    """
+    """Return the database of the options and settings."""
     try:
         from plait.reasoning.serving.service import database_for
     except ImportError as error:
@@ -62,32 +54,27 @@ def chosen_database(db: str | None) -> Database:
     return database_for(db, read_reasoning_settings())
 
 
-@asynccontextmanager
-async def opened_store(db: str | None) -> AsyncGenerator[SqlStorage]:
-    """Open an existing store; a missing one is an error, not created."""
+def in_store(db: str | None, work: Callable[[SqlStorage], Awaitable[T]]) -> T:
+    """Run `work` with an existing store; a missing one is an error, not created."""
     from plait.reasoning.storage.sql import SqlStorage
 
     database = chosen_database(db)
-    if _is_missing(database):
+    if database.is_sqlite and not Path(str(database)).exists():
         raise ConfigError(f"there is no database at {database}")
-    store = SqlStorage(database)
-    try:
-        await store.open()
-        yield store
-    finally:
-        await store.aclose()
 
+    async def main() -> T:
+        store = SqlStorage(database)
+        try:
+            await store.open()
+            return await work(store)
+        finally:
+            await store.aclose()
 
-def _is_missing(database: Database) -> bool:
-    return database.is_sqlite and not Path(str(database)).exists()
+    return asyncio.run(main())
 
 
 async def session_named(store: SqlStorage, name: str) -> Session:
-    """Find a session by its id or a prefix of it; `last` is the most recently changed.
-
-    Raises:
-        RefusedError: No session matches, or several do.
-    """
+    """Find a session by its id or a prefix of it; `last` is the most recently changed."""
     if (found := await store.get_session(name)) is not None:
         return found
     lines = await store.list_sessions(limit=1 if name == "last" else 10_000)
@@ -98,30 +85,33 @@ async def session_named(store: SqlStorage, name: str) -> Session:
     return fitting[0]
 
 
+def _document(db: str | None, session: str) -> SessionDocument:
+    """Read a session with everything in it."""
+
+    async def read(store: SqlStorage) -> SessionDocument:
+        from plait.reasoning.export.document import read_document
+
+        return await read_document(store, await session_named(store, session))
+
+    return in_store(db, read)
+
+
 _BACKENDS = ("langbase", "model", "openai", "sampling", "local", "host", "scripted")
 _FORMATS = ("json", "markdown", "mermaid", "dot", "svg")
 
 
-@click.group(
-    cls=ExampleGroup,
-    examples="""
-    plait reasoning serve                 an MCP server on stdio
-    plait reasoning install cursor        add it to Cursor
-    plait reasoning show last             the last session as a tree
-    """,
-)
+@click.group(cls=ExampleGroup)
 def reasoning() -> None:
-    """Serve the reasoning tools, and inspect sessions."""
+    """Serve the reasoning tools, and inspect sessions.
+
+    Examples:
+        plait reasoning serve                 an MCP server on stdio
+        plait reasoning install cursor        add it to Cursor
+        plait reasoning show last             the last session as a tree
+    """
 
 
-@reasoning.command(
-    examples="""
-    plait reasoning serve
-    plait reasoning serve --model anthropic:claude-sonnet-4-5
-    plait reasoning serve --http 127.0.0.1:8765
-    plait reasoning serve --http :8765 --db postgresql://user@host/reasoning
-    """,
-)
+@reasoning.command()
 @click.option("--http", metavar="HOST:PORT", help="Serve Streamable HTTP instead of stdio.")
 @click.option(
     "--allowed-host",
@@ -136,7 +126,7 @@ def reasoning() -> None:
 @click.option("--model", metavar="NAME", help="provider:name, or the model of --base-url.")
 @click.option("--base-url", metavar="URL", help="An OpenAI-compatible endpoint.")
 @click.option("--script", metavar="FILE", help="Replies of the scripted backend, for tests.")
-@db_option
+@_db_option
 def serve(
     http: str | None,
     allowed_hosts: tuple[str, ...],
@@ -150,6 +140,12 @@ def serve(
 
     Without a model, the calling model generates the thoughts.
     HTTP beyond this machine needs a token in PLAIT_REASONING_TOKEN.
+
+    Examples:
+        plait reasoning serve
+        plait reasoning serve --model anthropic:claude-sonnet-4-5
+        plait reasoning serve --http 127.0.0.1:8765
+        plait reasoning serve --http :8765 --db postgresql://user@host/reasoning
     """
     from plait.reasoning.backends.settings import BackendPreference
 
@@ -189,36 +185,30 @@ async def _serve(
             await serve_http(service, options, listener)
 
 
-@reasoning.command(
-    examples="""
-    plait reasoning sessions
-    plait reasoning sessions --status concluded --json
-    """,
-)
+@reasoning.command()
 @click.option("--limit", default=20, show_default=True, help="Maximum number of sessions.")
 @click.option(
     "--status", type=click.Choice(("open", "concluded")), help="Only sessions with this status."
 )
-@db_option
+@_db_option
 @json_option
 def sessions(limit: int, status: str | None, db: str | None, as_json: bool) -> None:
-    """List sessions, the most recently changed first."""
+    """List sessions, the most recently changed first.
 
-    async def read() -> list[dict[str, object]]:
-        from plait.reasoning.modes.sessions import session_info
-        from plait.reasoning.results import result_data
+    Examples:
+        plait reasoning sessions
+        plait reasoning sessions --status concluded --json
+    """
+    from plait.reasoning.modes.sessions import session_info
+    from plait.reasoning.results import result_data
 
-        async with opened_store(db) as store:
-            lines = await store.list_sessions(limit=limit, status=status)
-        return [result_data(session_info(line)) for line in lines]
-
-    found = asyncio.run(read())
+    lines = in_store(db, lambda store: store.list_sessions(limit=limit, status=status))
+    found = [result_data(session_info(line)) for line in lines]
     if as_json:
         print_json(found)
         return
-    table = Table(box=None, pad_edge=False)
-    for title in ("session", "changed", "mode", "status", "thoughts", "about"):
-        table.add_column(title)
+    titles = ("session", "changed", "mode", "status", "thoughts", "about")
+    table = Table(*titles, box=None, pad_edge=False)
     for one in found:
         changed = str(one["updated_at"])[:16].replace("T", " ")
         facts = (one["session_id"], changed, one["mode"], one["status"], one["thoughts"])
@@ -226,43 +216,37 @@ def sessions(limit: int, status: str | None, db: str | None, as_json: bool) -> N
     print_rich(table)
 
 
-@reasoning.command(
-    examples="""
-    plait reasoning show last
-    plait reasoning show 3f2a
-    """,
-)
+@reasoning.command()
 @click.argument("session")
-@db_option
+@_db_option
 def show(session: str, db: str | None) -> None:
     """Show SESSION: its thoughts as a tree and its graphs, with scores.
 
     SESSION is an id, the beginning of one, or "last".
+
+    Examples:
+        plait reasoning show last
+        plait reasoning show 3f2a
     """
     from plait.cli.reasoning_draw import drawn
-    from plait.reasoning.export.document import SessionDocument, read_document
 
-    async def read() -> SessionDocument:
-        async with opened_store(db) as store:
-            return await read_document(store, await session_named(store, session))
-
-    print_rich(drawn(asyncio.run(read())))
+    print_rich(drawn(_document(db, session)))
 
 
-@reasoning.command(examples='plait reasoning search "cache invalidation"')
+@reasoning.command()
 @click.argument("text")
 @click.option("--limit", default=20, show_default=True, help="Maximum number of thoughts.")
-@db_option
+@_db_option
 @json_option
 def search(text: str, limit: int, db: str | None, as_json: bool) -> None:
-    """Find thoughts that contain TEXT, newest first."""
-    from plait.reasoning.values import Thought, public_data
+    """Find thoughts that contain TEXT, newest first.
 
-    async def read() -> list[Thought]:
-        async with opened_store(db) as store:
-            return await store.search_thoughts(text, limit=limit)
+    Examples:
+        plait reasoning search "cache invalidation"
+    """
+    from plait.reasoning.values import public_data
 
-    found = asyncio.run(read())
+    found = in_store(db, lambda store: store.search_thoughts(text, limit=limit))
     if as_json:
         print_json([public_data(one) for one in found])
         return
@@ -271,79 +255,63 @@ def search(text: str, limit: int, db: str | None, as_json: bool) -> None:
         click.echo(f"{one.session_id}  {line[:100]}")
 
 
-@reasoning.command(
-    examples="""
-    plait reasoning export last > session.md
-    plait reasoning export last --format svg --output session.svg
-    """,
-)
+@reasoning.command()
 @click.argument("session")
 @click.option("--format", "kind", type=click.Choice(_FORMATS), default="markdown")
 @click.option("--output", metavar="FILE", help="Write to this file instead of stdout.")
-@db_option
+@_db_option
 def export(session: str, kind: str, output: str | None, db: str | None) -> None:
-    """Export SESSION as a document."""
-    from plait.reasoning.export.document import read_document
+    """Export SESSION as a document.
+
+    Examples:
+        plait reasoning export last > session.md
+        plait reasoning export last --format svg --output session.svg
+    """
     from plait.reasoning.export.formats import EXPORTERS
 
-    async def read() -> str:
-        async with opened_store(db) as store:
-            found = await session_named(store, session)
-            return EXPORTERS[kind](await read_document(store, found)).content
-
-    document = asyncio.run(read())
+    document = EXPORTERS[kind](_document(db, session)).content
     if output:
         Path(output).write_text(document, "utf-8")
     else:
         print_text(document)
 
 
-@reasoning.command(examples="plait reasoning delete 3f2a --yes")
+@reasoning.command()
 @click.argument("session")
 @click.option("--yes", is_flag=True, help="Do not prompt for confirmation.")
-@db_option
+@_db_option
 def delete(session: str, yes: bool, db: str | None) -> None:
-    """Delete SESSION with everything in it."""
+    """Delete SESSION with everything in it.
 
-    async def delete_session() -> None:
-        async with opened_store(db) as store:
-            found = await session_named(store, session)
-            if not yes:
-                click.confirm(f"Delete session {found.id}?", abort=True, err=True)
-            await store.delete_session(found.id)
-            click.echo(f"deleted {found.id}", err=True)
+    Examples:
+        plait reasoning delete 3f2a --yes
+    """
 
-    asyncio.run(delete_session())
+    async def delete_session(store: SqlStorage) -> None:
+        found = await session_named(store, session)
+        if not yes:
+            click.confirm(f"Delete session {found.id}?", abort=True, err=True)
+        await store.delete_session(found.id)
+        click.echo(f"deleted {found.id}", err=True)
+
+    in_store(db, delete_session)
 
 
-@reasoning.command(examples="plait reasoning stats --json")
-@db_option
+@reasoning.command()
+@_db_option
 @json_option
 def stats(db: str | None, as_json: bool) -> None:
-    """Show latency, failures and token usage by tool, backend and model."""
-    from plait.reasoning.storage.port import Usage
+    """Show latency, failures and token usage by tool, backend and model.
 
-    async def read() -> list[Usage]:
-        async with opened_store(db) as store:
-            return await store.get_usage()
-
-    use = asyncio.run(read())
+    Examples:
+        plait reasoning stats --json
+    """
+    use = in_store(db, lambda store: store.get_usage())
     if as_json:
         print_json([asdict(one) for one in use])
         return
-
-    table = Table(box=None, pad_edge=False)
-    for title in (
-        "tool",
-        "backend",
-        "model",
-        "calls",
-        "failed",
-        "average",
-        "tokens in",
-        "tokens out",
-    ):
-        table.add_column(title)
+    titles = ("tool", "backend", "model", "calls", "failed", "average", "tokens in", "tokens out")
+    table = Table(*titles, box=None, pad_edge=False)
     for one in use:
         latency = "–" if one.average_latency_ms is None else f"{one.average_latency_ms:.0f} ms"
         facts = (one.requests, one.failures, latency, one.input_tokens, one.output_tokens)
@@ -351,10 +319,14 @@ def stats(db: str | None, as_json: bool) -> None:
     print_rich(table)
 
 
-@reasoning.command(examples="plait reasoning migrate --db reasoning.db")
-@db_option
+@reasoning.command()
+@_db_option
 def migrate(db: str | None) -> None:
-    """Create or upgrade the tables; the server does this at its start."""
+    """Create or upgrade the tables; the server does this at its start.
+
+    Examples:
+        plait reasoning migrate --db reasoning.db
+    """
     database = chosen_database(db)
 
     async def run() -> tuple[str | None, str]:
@@ -372,36 +344,39 @@ def migrate(db: str | None) -> None:
     click.echo(f"{database} {done} (version {after})", err=True)
 
 
-@reasoning.command(examples="plait reasoning prune --older-than 90")
+@reasoning.command()
 @click.option("--older-than", "days", type=click.IntRange(0), required=True, metavar="DAYS")
 @click.option("--yes", is_flag=True, help="Do not prompt for confirmation.")
-@db_option
+@_db_option
 def prune(days: int, yes: bool, db: str | None) -> None:
-    """Delete sessions that have not changed for some days."""
+    """Delete sessions that have not changed for some days.
+
+    Examples:
+        plait reasoning prune --older-than 90
+    """
     time = (datetime.now(UTC) - timedelta(days=days)).isoformat(timespec="microseconds")
 
-    async def run() -> int:
-        async with opened_store(db) as store:
-            if not yes:
-                question = f"Delete all sessions that have not changed for {days} days?"
-                click.confirm(question, abort=True, err=True)
-            return await store.delete_sessions_before(time)
+    async def delete_sessions(store: SqlStorage) -> int:
+        if not yes:
+            question = f"Delete all sessions that have not changed for {days} days?"
+            click.confirm(question, abort=True, err=True)
+        return await store.delete_sessions_before(time)
 
-    click.echo(f"deleted {asyncio.run(run())} sessions", err=True)
+    click.echo(f"deleted {in_store(db, delete_sessions)} sessions", err=True)
 
 
-@reasoning.command(
-    examples="""
-    plait reasoning install claude-desktop
-    plait reasoning install vscode --print
-    """,
-)
+@reasoning.command()
 @click.argument("client", type=click.Choice(CLIENTS))
 @click.option("--print", "only_print", is_flag=True, help="Print the entry; change nothing.")
 @click.option("--force", is_flag=True, help="Replace an entry of the same name.")
-@db_option
+@_db_option
 def install(client: str, only_print: bool, force: bool, db: str | None) -> None:
-    """Add the server to the configuration of CLIENT."""
+    """Add the server to the configuration of CLIENT.
+
+    Examples:
+        plait reasoning install claude-desktop
+        plait reasoning install vscode --print
+    """
     from plait.cli.reasoning_install import config_path, server_entry
     from plait.cli.reasoning_install import install as enter
 

@@ -1,43 +1,31 @@
-"""`plait resources`: list the resources and templates of the servers."""
+"""`plait resources` and `plait read`: list the resources of the servers, and read one."""
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import click
 from rich.text import Text
 
-from plait.cli import session
+from plait.cli import session, terminal
 from plait.cli.click_classes import ExampleCommand
 from plait.cli.options import json_option, server_arguments
-from plait.cli.terminal import (
-    count_label,
-    print_heading,
-    print_json,
-    print_rich,
-    size_label,
-    visible,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from mcp import types
 
+    from plait.cli.content import Part
     from plait.client.runtime import Listed
     from plait.client.toolbox import Toolbox
 
     Entry: TypeAlias = Listed[types.Resource] | Listed[types.ResourceTemplate]
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    plait resources                every resource of every server
-    plait resources files --json
-    plait read files file:///etc/hosts
-    """,
-)
+@click.command(cls=ExampleCommand)
 @server_arguments
 @json_option
 @click.pass_context
@@ -46,16 +34,23 @@ def resources(ctx: click.Context, servers: tuple[str, ...], as_json: bool) -> No
 
     A URI with {braces} is a template: fill it in, then read it.
     Exits with code 3 if a server cannot be reached.
+
+    Examples:
+        plait resources                every resource of every server
+        plait resources files --json
+        plait read files file:///etc/hosts
     """
 
     async def list_entries(box: Toolbox, server: str) -> list[Entry]:
         return [*await box.list_resources(server), *await box.list_resource_templates(server)]
 
     config = session.load_config(ctx, servers)
-    queried = session.query_servers(ctx, config, list_entries, show_progress=not as_json)
+    queried = session.query_servers(ctx, config, list_entries)
     entries = {server: listed for server, listed in queried.results.items() if listed}
     if as_json:
-        print_json([entry_object(entry) for listed in entries.values() for entry in listed])
+        terminal.print_json(
+            [entry_object(entry) for listed in entries.values() for entry in listed]
+        )
     else:
         _print_entries(entries)
     session.exit_if_missing(ctx, queried)
@@ -77,18 +72,15 @@ def _is_template(entry: Entry) -> bool:
 def _print_entries(entries: Mapping[str, Sequence[Entry]]) -> None:
     if not entries:
         click.echo("no resources", err=True)
-    for number, (server, listed) in enumerate(entries.items()):
-        templates = sum(map(_is_template, listed))
-        counts = [
-            count_label(count, noun)
-            for count, noun in ((len(listed) - templates, "resource"), (templates, "template"))
-            if count
-        ]
-        if number:
-            click.echo()
-        print_heading(server, ", ".join(counts))
-        for entry in listed:
-            print_rich(_entry_text(entry))
+    terminal.print_sections(
+        (server, _counts(listed), map(_entry_text, listed)) for server, listed in entries.items()
+    )
+
+
+def _counts(listed: Sequence[Entry]) -> str:
+    templates = sum(map(_is_template, listed))
+    counts = ((len(listed) - templates, "resource"), (templates, "template"))
+    return ", ".join(terminal.count_label(count, noun) for count, noun in counts if count)
 
 
 def _entry_text(entry: Entry) -> Text:
@@ -97,10 +89,64 @@ def _entry_text(entry: Entry) -> Text:
     item = entry.item
     uri = item.uri if isinstance(item, types.Resource) else item.uri_template
     size = item.size if isinstance(item, types.Resource) else None
-    facts = [item.title or item.name, item.mime_type, size_label(size) if size else None]
+    facts = [item.title or item.name, item.mime_type, terminal.size_label(size) if size else None]
     text = Text("  ", overflow="fold")
-    text.append(visible(str(uri)), "bold cyan")
-    text.append(f"  {visible(', '.join(fact for fact in facts if fact))}", "dim")
+    text.append(terminal.visible(str(uri)), "bold cyan")
+    text.append(f"  {terminal.visible(', '.join(fact for fact in facts if fact))}", "dim")
     if summary := (item.description or "").strip().splitlines()[:1]:
-        text.append(f"\n      {visible(summary[0])}", "dim")
+        text.append(f"\n      {terminal.visible(summary[0])}", "dim")
     return text
+
+
+@click.command(cls=ExampleCommand)
+@click.argument("server")
+@click.argument("uri")
+@click.option(
+    "--save",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the contents to this file.",
+)
+@json_option
+@click.pass_context
+def read(ctx: click.Context, server: str, uri: str, file: Path | None, as_json: bool) -> None:
+    """Read one resource and print it.
+
+    Text is printed unchanged. Binary data is written to a file or a pipe,
+    never to a terminal.
+
+    Examples:
+        plait read files file:///etc/hosts
+        plait read shop catalogue://logo --save logo.png
+        plait read shop catalogue://logo > logo.png
+    """
+    from plait.cli.content import part_from_contents
+
+    result = session.query_server(
+        ctx, server, lambda box: box.read_resource(server, uri), uri=uri, contents=[]
+    )
+    parts = [part_from_contents(contents) for contents in result.contents]
+    if file is not None:
+        _save(parts, file)
+    if as_json:
+        wire = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+        terminal.print_json({"server": server, "uri": uri, "contents": wire["contents"]})
+    elif file is None:
+        _print(parts)
+
+
+def _save(parts: Sequence[Part], file: Path) -> None:
+    data = b"".join(
+        (part.text or "").encode() if part.data is None else part.data for part in parts
+    )
+    file.write_bytes(data)
+    terminal.print_aside("saved", f"{file} ({terminal.size_label(len(data))})", colour="green")
+
+
+def _print(parts: Sequence[Part]) -> None:
+    for part in parts:
+        if part.data is not None and not terminal.is_terminal(sys.stdout):
+            sys.stdout.buffer.write(part.data)
+        else:
+            terminal.print_text(str(part).replace("--save DIR", "--save FILE"))

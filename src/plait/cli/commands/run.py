@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from plait.client.config.read import ClientConfig
 
 _ENDINGS = {"limit": Exit.TURNS_USED_UP, "timeout": Exit.TIMEOUT}
-
 _SIGNALS = {"SIGINT": Exit.INTERRUPTED, "SIGTERM": Exit.TERMINATED}
 
 
@@ -69,18 +68,7 @@ class _Options(TypedDict):
     no_ollama: bool
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    plait run "What is new in this folder?"
-    plait run "Pay the invoice" --server bank --policy policy.toml
-    plait run "Sum up" --model anthropic:claude-haiku-5-5 --max-turns 5
-    plait run "Sum up" --model ollama:llama3.2 --trace runs.jsonl
-    plait run "Sum up" --model http://127.0.0.1:8080/v1#qwen3
-    git diff | plait run - --system "Review this" -q > review.md
-    plait run "How warm is it?" --model scripted:script.json --json
-    """,
-)
+@click.command(cls=ExampleCommand)
 @click.argument("task")
 @click.option(
     "--server",
@@ -143,12 +131,21 @@ def run(ctx: click.Context, task: str, as_json: bool, **options: Unpack[_Options
     partial answer is printed. Ctrl-C stops a run cleanly, too.
 
     With --json, stdout holds one JSON object, also if the run fails.
+
+    Examples:
+        plait run "What is new in this folder?"
+        plait run "Pay the invoice" --server bank --policy policy.toml
+        plait run "Sum up" --model anthropic:claude-haiku-5-5 --max-turns 5
+        plait run "Sum up" --model ollama:llama3.2 --trace runs.jsonl
+        plait run "Sum up" --model http://127.0.0.1:8080/v1#qwen3
+        git diff | plait run - --system "Review this" -q > review.md
+        plait run "How warm is it?" --model scripted:script.json --json
     """
     from plait.cli.run_agent import run_agent
 
     shown = not settings_of(ctx).quiet and not (as_json and not sys.stderr.isatty())
     text = _task(task)
-    with session.json_errors(ctx, as_json, status="failed"):
+    with session.json_errors(ctx, status="failed"):
         plan = _plan(ctx, text, options)
         if shown:
             _print_head(plan)
@@ -167,6 +164,7 @@ def run(ctx: click.Context, task: str, as_json: bool, **options: Unpack[_Options
 def _plan(ctx: click.Context, task: str, options: _Options) -> RunPlan:
     from plait.agents.config import AgentConfig
     from plait.cli.run_agent import RunPlan
+    from plait.client.config.read_policy import read_policy
     from plait.traces.recorder import hash_question
 
     choice = _choose(options["model"], options["engine"], look_for_ollama=not options["no_ollama"])
@@ -181,7 +179,7 @@ def _plan(ctx: click.Context, task: str, options: _Options) -> RunPlan:
             question_hash=hash_question(task),
             trace=options["trace"],
         ),
-        policy=_policy(options["policy"]),
+        policy=None if options["policy"] is None else read_policy(options["policy"]),
         result_budget=options["result_budget"],
         yes=options["yes"],
     )
@@ -218,14 +216,6 @@ def _configuration(
     if not servers and not session.has_configuration(ctx):
         return None
     return session.with_servers(session.read_configuration(ctx), servers)
-
-
-def _policy(file: str | None) -> object:
-    if file is None:
-        return None
-    from plait.client.config.read_policy import read_policy
-
-    return read_policy(file)
 
 
 def _print_head(plan: RunPlan) -> None:

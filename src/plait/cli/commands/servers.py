@@ -9,40 +9,21 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from plait.cli import session
+from plait.cli import session, terminal
 from plait.cli.click_classes import ExampleCommand
 from plait.cli.exits import Exit
 from plait.cli.options import json_option, server_arguments
-from plait.cli.query_servers import error_line, query_each
-from plait.cli.terminal import (
-    plain_table,
-    print_aside,
-    print_json,
-    print_rich,
-    print_text,
-    seconds_label,
-    visible,
-    wrapped,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
 
-    from plait.cli.session import Opened
     from plait.client.config.read import ClientConfig
     from plait.client.connections.status import Status
+    from plait.client.toolbox import Toolbox
     from plait.errors import PlaitError
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    plait servers                  every server of mcp.json
-    plait servers time files       only these
-    plait servers --no-connect     the configuration, without connecting
-    plait servers --json | jq -r '.[] | select(.state != "ready") | .name'
-    """,
-)
+@click.command(cls=ExampleCommand)
 @server_arguments
 @click.option("--no-connect", is_flag=True, help="Show the configuration; start nothing.")
 @json_option
@@ -51,25 +32,30 @@ def servers(ctx: click.Context, servers: tuple[str, ...], no_connect: bool, as_j
     """Connect to every server and show its status.
 
     Exits with code 3 if a server cannot be reached.
+
+    Examples:
+        plait servers                  every server of mcp.json
+        plait servers time files       only these
+        plait servers --no-connect     the configuration, without connecting
+        plait servers --json | jq -r '.[] | select(.state != "ready") | .name'
     """
     config = session.load_config(ctx, servers)
     if no_connect:
         if as_json:
-            print_json(configured_objects(config))
+            terminal.print_json(configured_objects(config))
         else:
-            print_rich(configured_table(config))
+            terminal.print_rich(configured_table(config))
         return
 
-    async def connect(opened: Opened) -> tuple[Mapping[str, PlaitError], Status]:
-        async with opened.connecting:
-            queried = await query_each(config.servers, opened.box.tools)
-        return queried.errors, opened.box.status()
+    async def connect(box: Toolbox) -> tuple[Mapping[str, PlaitError], Status]:
+        queried = await session.query_each(config.servers, box.tools)
+        return queried.errors, box.status()
 
-    errors, status = session.run_with(ctx, config, connect, show_progress=not as_json)
+    errors, status = session.run_in_toolbox(ctx, config, connect)
     if as_json:
-        print_json([server.to_dict() for server in status.servers.values()])
+        terminal.print_json([server.to_dict() for server in status.servers.values()])
     else:
-        print_rich(status_table(status, errors))
+        terminal.print_rich(status_table(status, errors))
         _print_reasons(errors)
     if errors:
         ctx.exit(Exit.UNREACHABLE)
@@ -77,7 +63,7 @@ def servers(ctx: click.Context, servers: tuple[str, ...], no_connect: bool, as_j
 
 def status_table(status: Status, failed: Container[str] = ()) -> Table:
     """Make a table of the status of every server."""
-    table = plain_table("", "server", "transport", "state", "protocol", "implementation")
+    table = terminal.plain_table("", "server", "transport", "state", "protocol", "implementation")
     table.add_column("tools", justify="right")
     table.add_column("connect", justify="right")
     for server in status.servers.values():
@@ -90,9 +76,9 @@ def status_table(status: Status, failed: Container[str] = ()) -> Table:
             server.transport,
             Text(server.state, "green" if ready else "red"),
             server.protocol_version or "–",
-            Text(visible(about) or "–"),
+            Text(terminal.visible(about) or "–"),
             "–" if server.tool_count is None else str(server.tool_count),
-            seconds_label(server.connect_seconds if ready else None),
+            terminal.seconds_label(server.connect_seconds if ready else None),
         )
     return table
 
@@ -103,18 +89,17 @@ def _print_reasons(errors: Mapping[str, PlaitError]) -> None:
         return
     click.echo()
     for name, error in errors.items():
-        print_text(wrapped(error_line(name, error), sys.stdout))
-    print_aside("hint", f"plait doctor {' '.join(errors)}", colour="cyan")
+        terminal.print_text(terminal.wrapped(session.error_line(name, error), sys.stdout))
+    terminal.print_aside("hint", f"plait doctor {' '.join(errors)}", colour="cyan")
 
 
 def configured_table(config: ClientConfig) -> Table:
     """Make a table of the configured servers, the disabled ones last."""
     from plait.cli.advice import target_of
-    from plait.client.config.servers import transport_of
 
-    table = plain_table("server", "transport", "target")
+    table = terminal.plain_table("server", "transport", "target")
     for name, server in config.servers.items():
-        table.add_row(Text(name, "bold"), transport_of(server), Text(target_of(server)))
+        table.add_row(Text(name, "bold"), server.transport, Text(target_of(server)))
     for name in config.disabled:
         table.add_row(Text(name, "dim"), "–", Text("disabled", "dim"))
     return table
@@ -123,12 +108,11 @@ def configured_table(config: ClientConfig) -> Table:
 def configured_objects(config: ClientConfig) -> list[dict[str, object]]:
     """Return the configured servers as JSON, without secrets."""
     from plait.cli.advice import target_of
-    from plait.client.config.servers import transport_of
 
     listed: list[dict[str, object]] = [
         {
             "name": name,
-            "transport": transport_of(server),
+            "transport": server.transport,
             "target": target_of(server),
             "disabled": False,
             "source": server.source or config.source,

@@ -4,60 +4,48 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from inspect import cleandoc
 from typing import TYPE_CHECKING
 
 import click
+from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from plait.cli import session
+from plait.cli import session, terminal
 from plait.cli.click_classes import ExampleCommand
 from plait.cli.options import json_option, server_arguments
-from plait.cli.terminal import (
-    console_for,
-    count_label,
-    print_heading,
-    print_json,
-    print_rich,
-    visible,
-)
 
 if TYPE_CHECKING:
     from plait.client.catalog.tool import Tool
 
 _PARAMETER_INDENT = 6
-
 _MARK_STYLES = {"read-only": "green", "idempotent": "green", "destructive": "yellow"}
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples=r"""
-    plait tools                    the tools of every server
-    plait tools time --full        with schemas
-    plait tools --json | jq -r '.[] | "\(.server) \(.name)"'
-    """,
-)
+@click.command(cls=ExampleCommand)
 @server_arguments
 @click.option("--full", is_flag=True, help="Show full descriptions, parameters and schemas.")
 @json_option
 @click.pass_context
 def tools(ctx: click.Context, servers: tuple[str, ...], full: bool, as_json: bool) -> None:
-    """List the tools of the servers.
+    r"""List the tools of the servers.
 
     A parameter with "?" is optional; one with "=" has that default.
     Exits with code 3 if a server cannot be reached.
+
+    Examples:
+        plait tools                    the tools of every server
+        plait tools time --full        with schemas
+        plait tools --json | jq -r '.[] | "\(.server) \(.name)"'
     """
-    queried = session.query_servers(
-        ctx,
-        session.load_config(ctx, servers),
-        lambda box, server: box.tools(server),
-        show_progress=not as_json,
-    )
+    config = session.load_config(ctx, servers)
+    queried = session.query_servers(ctx, config, lambda box, server: box.tools(server))
     if as_json:
-        print_json([tool_object(tool) for tools in queried.results.values() for tool in tools])
+        terminal.print_json(
+            [tool_object(tool) for tools in queried.results.values() for tool in tools]
+        )
     else:
         _print_tools(queried.results, full)
     session.exit_if_missing(ctx, queried)
@@ -71,15 +59,18 @@ def tool_object(tool: Tool) -> dict[str, object]:
 
 
 def _print_tools(tools_by_server: Mapping[str, Sequence[Tool]], full: bool) -> None:
-    width = console_for(sys.stdout).width
-    for number, (server, tools) in enumerate(tools_by_server.items()):
-        if number:
-            click.echo()
-        print_heading(server, count_label(len(tools), "tool"))
+    width = terminal.console_for(sys.stdout).width
+
+    def lines(tools: Sequence[Tool]) -> Iterator[RenderableType]:
         for tool in tools:
-            print_rich(signature_text(tool, width))
+            yield signature_text(tool, width)
             for line in _details(tool) if full else _summary(tool):
-                print_rich(Padding(Text(line, "dim"), (0, 0, 0, 6)))
+                yield Padding(Text(line, "dim"), (0, 0, 0, 6))
+
+    terminal.print_sections(
+        (server, terminal.count_label(len(tools), "tool"), lines(tools))
+        for server, tools in tools_by_server.items()
+    )
 
 
 def signature_text(tool: Tool, width: int) -> Text:
@@ -89,8 +80,8 @@ def signature_text(tool: Tool, width: int) -> Text:
     """
     from plait.cli.schemas import parameters_of
 
-    name = visible(tool.wire_name)
-    shown = [visible(str(parameter)) for parameter in parameters_of(tool.input_schema)]
+    name = terminal.visible(tool.wire_name)
+    shown = [terminal.visible(str(parameter)) for parameter in parameters_of(tool.input_schema)]
     pieces = [(f"{parameter}, ", "") for parameter in shown[:-1]]
     pieces.append((f"{shown[-1] if shown else ''})", ""))
     pieces.extend((f" [{mark}]", _MARK_STYLES[mark]) for mark in marks_of(tool))
@@ -117,17 +108,17 @@ def marks_of(tool: Tool) -> list[str]:
 def _summary(tool: Tool) -> Iterable[str]:
     lines = (line.strip() for line in tool.description.splitlines())
     first = next((line for line in lines if line), tool.title or "")
-    return [visible(first)] if first else []
+    return [terminal.visible(first)] if first else []
 
 
 def _details(tool: Tool) -> Iterable[str]:
     from plait.cli.schemas import parameters_of
 
-    yield from visible(cleandoc(tool.description)).splitlines()
+    yield from terminal.visible(cleandoc(tool.description)).splitlines()
     for parameter in parameters_of(tool.input_schema):
         if parameter.description:
-            yield visible(f"{parameter.name}: {parameter.description}")
+            yield terminal.visible(f"{parameter.name}: {parameter.description}")
     for label, schema in (("input", tool.input_schema), ("output", tool.output_schema)):
         if schema:
             yield f"{label} schema:"
-            yield visible(json.dumps(schema, indent=2, ensure_ascii=False))
+            yield terminal.visible(json.dumps(schema, indent=2, ensure_ascii=False))

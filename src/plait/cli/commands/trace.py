@@ -25,31 +25,28 @@ _run_option = click.option(
 )
 
 
-@click.group(
-    cls=ExampleGroup,
-    examples="""
-    plait trace list                      the runs in *.jsonl of this folder
-    plait trace show run.jsonl            the steps of a run
-    plait trace diff before.jsonl after.jsonl
-    """,
-)
+@click.group(cls=ExampleGroup)
 def trace() -> None:
-    """List, show and compare traces of agent runs."""
+    """List, show and compare traces of agent runs.
+
+    Examples:
+        plait trace list                      the runs in *.jsonl of this folder
+        plait trace show run.jsonl            the steps of a run
+        plait trace diff before.jsonl after.jsonl
+    """
 
 
-@trace.command(
-    name="list",
-    examples="""
-    plait trace list
-    plait trace list traces/ run.jsonl --json
-    """,
-)
+@trace.command(name="list")
 @click.argument("files", metavar="[FILE]…", nargs=-1, type=click.Path(exists=True))
 @json_option
 def list_runs(files: tuple[str, ...], as_json: bool) -> None:
     """List the runs in files, or in the *.jsonl files of folders; by default, of this folder.
 
     Files of a folder that are not traces are skipped.
+
+    Examples:
+        plait trace list
+        plait trace list traces/ run.jsonl --json
     """
     runs = [run for file in files or (".",) for run in _runs_at(Path(file))]
     if as_json:
@@ -63,12 +60,7 @@ def list_runs(files: tuple[str, ...], as_json: bool) -> None:
     print_rich(runs_table(runs, console_for(sys.stdout).width))
 
 
-@trace.command(
-    examples="""
-    plait trace show run.jsonl
-    plait trace show run.jsonl --run 3f2a --full
-    """,
-)
+@trace.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @_run_option
 @click.option("--full", is_flag=True, help="Show full texts, arguments and results.")
@@ -77,6 +69,10 @@ def show(file: str, run: str | None, full: bool, as_json: bool) -> None:
     """Show the steps of a run, with times and tokens.
 
     A run that was killed is shown up to its last event.
+
+    Examples:
+        plait trace show run.jsonl
+        plait trace show run.jsonl --run 3f2a --full
     """
     from plait.traces.file import read_trace
 
@@ -90,12 +86,7 @@ def show(file: str, run: str | None, full: bool, as_json: bool) -> None:
         print_rich(part)
 
 
-@trace.command(
-    examples="""
-    plait trace diff before.jsonl after.jsonl
-    plait trace diff runs.jsonl runs.jsonl --run 3f2a --other-run 9c1d
-    """,
-)
+@trace.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @click.argument("other", type=click.Path(exists=True, dir_okay=False))
 @_run_option
@@ -103,16 +94,15 @@ def show(file: str, run: str | None, full: bool, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def diff(
-    ctx: click.Context,
-    file: str,
-    other: str,
-    run: str | None,
-    other_run: str | None,
-    as_json: bool,
+    ctx: click.Context, file: str, other: str, run: str | None, other_run: str | None, as_json: bool
 ) -> None:
     """Compare the messages and tool calls of two runs, without ids, times and usage.
 
     Exits with code 1 if they differ.
+
+    Examples:
+        plait trace diff before.jsonl after.jsonl
+        plait trace diff runs.jsonl runs.jsonl --run 3f2a --other-run 9c1d
     """
     from plait.traces.compare import differences
     from plait.traces.file import read_trace
@@ -126,12 +116,7 @@ def diff(
         ctx.exit(Exit.TOOL_FAILED)
 
 
-@trace.command(
-    examples="""
-    plait trace export run.jsonl > run.md
-    plait trace export run.jsonl --format raw --output run.txt
-    """,
-)
+@trace.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @_run_option
 @click.option(
@@ -142,6 +127,10 @@ def export(file: str, run: str | None, kind: str, output: str | None) -> None:
     """Export a run as a document.
 
     "raw" is the plain text for graders; "messages", "events" and "metrics" are JSON.
+
+    Examples:
+        plait trace export run.jsonl > run.md
+        plait trace export run.jsonl --format raw --output run.txt
     """
     from plait.traces.file import read_trace
 

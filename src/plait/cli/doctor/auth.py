@@ -18,8 +18,7 @@ from plait.client.config.urls import is_private, public_url
 from plait.errors import AuthRequiredError, ConfigError, PlaitError
 
 if TYPE_CHECKING:
-    from plait.client.transports.auth.login import LoginStatus
-    from plait.client.transports.auth.probe import SignInProbe
+    from plait.client.transports.auth.login import LoginStatus, SignInProbe
 
 
 _SHORTEST = 6
@@ -34,7 +33,6 @@ class AuthSeen:
     """The time of the examination, in seconds since 1970."""
 
     login: LoginStatus | None = None
-
     facts: SignInProbe | None = None
     """The metadata of the server and its authorization server; `None` if not queried."""
 
@@ -55,8 +53,7 @@ async def look_at_auth(
 
     `error` is the connection error, and `written` the text of the configuration.
     """
-    from plait.client.transports.auth.login import login_file, login_status
-    from plait.client.transports.auth.probe import probe_sign_in
+    from plait.client.transports.auth.login import login_file, login_status, probe_sign_in
 
     if not isinstance(server, RemoteOptions):
         return None
@@ -117,12 +114,8 @@ def check_auth(examined: Examined) -> Iterator[Finding]:
     error = examined.error or examined.status.error
     refused = error is not None and error.kind == "auth"
     if auth.store_failure is not None:
-        yield examined.finding(
-            "error",
-            "login_unreadable",
-            auth.store_failure,
-            "repair or remove it, and sign in again",
-        )
+        fix = "repair or remove it, and sign in again"
+        yield examined.finding("error", "login_unreadable", auth.store_failure, fix)
     if auth.login is not None:
         # A connection error reports the same in more detail.
         findings = login_findings(auth.login, auth.at)
@@ -138,20 +131,20 @@ def check_auth(examined: Examined) -> Iterator[Finding]:
 def login_findings(login: LoginStatus, now: float) -> Iterator[Finding]:
     """Check the state of a login."""
     fix = f"plait auth login {login.server}"
+    ends_at = None if login.renewable else login.expires_at
     if login.grant == "client_credentials":
         return
     if not login.signed_in:
-        yield _finding(login, "error", "not_signed_in", "not signed in", fix)
-    elif login.renewable or login.expires_at is None:
-        yield _finding(login, "ok", "signed_in", f"signed in{_with(login)}")
-    elif login.expires_at <= now:
-        yield _finding(login, "error", "login_over", "the login has expired", fix)
-    elif login.expires_at - now < _LITTLE_SECONDS:
-        minutes = int((login.expires_at - now) // 60)
+        yield Finding(login.server, "error", "not_signed_in", "not signed in", fix)
+    elif ends_at is not None and ends_at <= now:
+        yield Finding(login.server, "error", "login_over", "the login has expired", fix)
+    elif ends_at is not None and ends_at - now < _LITTLE_SECONDS:
+        minutes = int((ends_at - now) // 60)
         text = f"the login expires in {minutes} min, and cannot be renewed automatically"
-        yield _finding(login, "warn", "login_ends", text, fix)
+        yield Finding(login.server, "warn", "login_ends", text, fix)
     else:
-        yield _finding(login, "ok", "signed_in", f"signed in{_with(login)}")
+        scopes = f" with {' '.join(login.scopes)}" if login.scopes else ""
+        yield Finding(login.server, "ok", "signed_in", f"signed in{scopes}")
 
 
 def _sign_in_findings(
@@ -185,9 +178,8 @@ def _scope_findings(examined: Examined, settings: OAuth, facts: SignInProbe) -> 
         fix = f"plait auth login {examined.name} --scope {shlex.quote(' '.join(missing))}"
         if login.grant == "client_credentials":
             fix = "grant them to the client"
-        yield examined.finding(
-            "warn", "scopes_missing", f"the login lacks {' '.join(missing)}", fix
-        )
+        text = f"the login lacks {' '.join(missing)}"
+        yield examined.finding("warn", "scopes_missing", text, fix)
 
 
 def _resource_findings(
@@ -218,21 +210,16 @@ def _issuer_findings(examined: Examined, settings: OAuth, facts: SignInProbe) ->
         others = ", ".join(map(public_url, named))
         text = f"its issuer is {others}, but issuer is set to {public_url(settings.issuer)}"
         yield examined.finding("error", "issuer_mismatch", text, 'correct "issuer", or remove it')
-    if (
-        facts.authorization_server
-        and facts.issuer
-        and not issuers_match(facts.authorization_server, facts.issuer)
-    ):
-        asked, issuer = public_url(facts.authorization_server), public_url(facts.issuer)
-        text = f"the authorization server {asked} has the issuer {issuer}"
+    server, issuer = facts.authorization_server, facts.issuer
+    if server and issuer and not issuers_match(server, issuer):
+        text = f"the authorization server {public_url(server)} has the issuer {public_url(issuer)}"
         fix = "correct its configuration; logins with another issuer are refused"
         yield examined.finding("error", "issuer_mismatch", text, fix)
     granted_by = login.issuer if login is not None else None
     if granted_by and named and not any(issuers_match(granted_by, one) for one in named):
         text = f"the login is from {public_url(granted_by)}, which the server no longer uses"
-        yield examined.finding(
-            "warn", "login_of_another", text, f"plait auth login {examined.name}"
-        )
+        fix = f"plait auth login {examined.name}"
+        yield examined.finding("warn", "login_of_another", text, fix)
     if facts.issuer is not None and not facts.pkce and settings.grant == "authorization_code":
         text = "the authorization server does not declare PKCE with S256"
         yield examined.finding("warn", "no_pkce", text, "contact its operators: MCP requires it")
@@ -256,13 +243,3 @@ def _exposure_findings(
         if not is_private(address):
             text = f"credentials are sent unencrypted to {public_url(address)}"
             yield examined.finding("warn", "plain_http", text, "use https")
-
-
-def _with(login: LoginStatus) -> str:
-    return f" with {' '.join(login.scopes)}" if login.scopes else ""
-
-
-def _finding(
-    login: LoginStatus, level: Level, code: str, message: str, fix: str | None = None
-) -> Finding:
-    return Finding(server=login.server, level=level, code=code, message=message, fix=fix)

@@ -74,11 +74,7 @@ class Cost:
             "tokens": self.tokens,
             "profile": self.profile or "default",
             "servers": {
-                server: {
-                    "tools": tools[server],
-                    "tokens": tokens,
-                    "backup": server in self.backups,
-                }
+                server: {"tools": tools[server], "tokens": tokens, "backup": server in self.backups}
                 for server, tokens in self.tokens_by_server().items()
             },
             "largest": [asdict(tool) for tool in self.largest],
@@ -106,7 +102,7 @@ def check_server_cost(server: str, survey: Survey, cost: Cost) -> Iterator[Findi
     if not offered:
         message = f"none of its {count_label(listed, 'tool')} is offered"
         fix = 'check "include" and "exclude"'
-        yield Finding(server=server, level="warn", code="none_offered", message=message, fix=fix)
+        yield Finding(server, "warn", "none_offered", message, fix)
         return
     message = (
         f"offers {share_label(offered, listed, 'tool')}, "
@@ -114,7 +110,7 @@ def check_server_cost(server: str, survey: Survey, cost: Cost) -> Iterator[Findi
     )
     if server in cost.backups:
         message += ", only as a backup"
-    yield Finding(server=server, level="ok", code="tokens", message=message)
+    yield Finding(server, "ok", "tokens", message)
 
 
 def check_cost(cost: Cost) -> Iterator[Finding]:
@@ -127,7 +123,7 @@ def check_cost(cost: Cost) -> Iterator[Finding]:
         f"in every request; largest: {largest}"
     )
     if cost.tokens <= MANY_TOKENS and len(cost.together) <= MANY_TOOLS:
-        yield Finding(server=None, level="ok", code="total_tokens", message=message)
+        yield Finding(None, "ok", "total_tokens", message)
         return
     offered = {tool.server for tool in cost.together}
     sums = cost.tokens_by_server()
@@ -137,4 +133,4 @@ def check_cost(cost: Cost) -> Iterator[Finding]:
         f'offer fewer tools with "include", "exclude" or "defer"; '
         f"start with {server}: {tools}, {tokens_label(sums[server])}"
     )
-    yield Finding(server=None, level="warn", code="many_tokens", message=message, fix=fix)
+    yield Finding(None, "warn", "many_tokens", message, fix)

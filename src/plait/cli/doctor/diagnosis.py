@@ -21,8 +21,7 @@ from plait.cli.doctor.schemas import check_schemas
 from plait.cli.doctor.survey import Survey, survey_of
 from plait.cli.terminal import count_label, some_of
 from plait.client.catalog.lock.drift import server_drift
-from plait.client.catalog.lock.entries import LockedServer, Lockfile
-from plait.client.catalog.lock.identity import identity_of
+from plait.client.catalog.lock.entries import LockedServer, Lockfile, identity_of
 from plait.client.config.read import ClientConfig
 
 
@@ -31,7 +30,6 @@ class Diagnosis:
     """The findings about a configuration, its servers, and their tools."""
 
     configuration: Sequence[Finding] = ()
-
     servers: Mapping[str, Sequence[Finding]]
     """By server, in the order of the configuration."""
 
@@ -61,7 +59,7 @@ def diagnose(
     survey = survey_of(config, examined, known)
     cost = cost_of(survey)
     about = [
-        *findings_from_problems(config.warnings, "warn", config.servers),
+        *findings_from_problems(config.warnings, "warn", list(config.servers)),
         *check_options(survey),
         *more,
         *check_policy(survey),
@@ -101,11 +99,7 @@ def check_lock(lockfile: Lockfile, examined: Sequence[Examined], folder: Path) -
             tools = count_label(len(server.listed), "tool")
             yield server.finding("ok", "locked", f"{tools} {verb} the lockfile")
             continue
-        headlines = [change.headline for change in drift]
-        yield server.finding(
-            "warn",
-            "drift",
-            f"differs from the lockfile: {some_of(headlines)}",
-            f"show the changes: plait lock --check {server.name}",
-            [Detail(text=change.text, tool=change.tool and change.where) for change in drift],
-        )
+        message = f"differs from the lockfile: {some_of([change.headline for change in drift])}"
+        fix = f"show the changes: plait lock --check {server.name}"
+        details = [Detail(text=change.text, tool=change.tool and change.where) for change in drift]
+        yield server.finding("warn", "drift", message, fix, details)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from plait.cli.advice import advice_for
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 Level = Literal["ok", "warn", "error"]
 
 _SLOW_CONNECT_SECONDS = 5.0
-
 _SLOW_ROUND_TRIP_SECONDS = 1.0
 """A slower ping delays every call noticeably."""
 
 _MODERN = "2026-07-28"
 """The first protocol version without a handshake; versions compare as text."""
 
+_INSTALLERS = frozenset({"npx", "uvx", "bunx"})
 _MOST_REPAIRED = 3
 """More notes than these are merged into one finding."""
 
@@ -43,7 +43,6 @@ class Detail:
     """One case of a finding."""
 
     text: str
-
     tool: str | None = None
     """The tool, as `server/tool`."""
 
@@ -54,7 +53,7 @@ class Detail:
     """The affected profiles, if the finding is about schemas."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One result of a check, with how to fix it."""
 
@@ -62,14 +61,11 @@ class Finding:
     """The server; `None` for the whole configuration."""
 
     level: Level
-
     code: str
     """A stable short name of the kind of finding: `refused`, `stdout_noise`."""
 
     message: str
-
     fix: str | None = None
-
     details: tuple[Detail, ...] = ()
     """Every case, if the message has only a count and an example."""
 
@@ -83,9 +79,7 @@ class Examined:
     """The examined facts of one server."""
 
     config: ServerConfig
-
     status: ServerStatus
-
     round_trips: Sequence[float] = ()
     """Seconds of each measured round trip."""
 
@@ -112,14 +106,7 @@ class Examined:
         details: Iterable[Detail] = (),
     ) -> Finding:
         """Make a finding about this server."""
-        return Finding(
-            server=self.name,
-            level=level,
-            code=code,
-            message=message,
-            fix=fix,
-            details=tuple(details),
-        )
+        return Finding(self.name, level, code, message, fix, tuple(details))
 
 
 def check_reach(examined: Examined) -> Iterator[Finding]:
@@ -146,11 +133,7 @@ def check_connect_time(examined: Examined) -> Iterator[Finding]:
     legacy = (examined.status.protocol_version or _MODERN) < _MODERN
     if legacy and examined.config.protocol == "auto":
         fix = 'skip the probe for the newer protocol: "protocol": "legacy"'
-    elif isinstance(examined.config, StdioServer) and examined.config.command in {
-        "npx",
-        "uvx",
-        "bunx",
-    }:
+    elif isinstance(examined.config, StdioServer) and examined.config.command in _INSTALLERS:
         command = examined.config.command
         fix = f"install the server and start it directly: {command} checks for updates"
     else:
@@ -173,12 +156,8 @@ def check_latency(examined: Examined) -> Iterator[Finding]:
         f"(median of {count_label(len(examined.round_trips), 'round trip')})"
     )
     if median > _SLOW_ROUND_TRIP_SECONDS:
-        yield examined.finding(
-            "warn",
-            "slow_answers",
-            message,
-            "every call takes at least this long: check the network and the load of the host",
-        )
+        fix = "every call takes at least this long: check the network and the load of the host"
+        yield examined.finding("warn", "slow_answers", message, fix)
     else:
         yield examined.finding("ok", "latency", message)
 
@@ -186,56 +165,41 @@ def check_latency(examined: Examined) -> Iterator[Finding]:
 def check_transport(examined: Examined) -> Iterator[Finding]:
     """Warn about an HTTP server that supports only the older SSE transport."""
     if isinstance(examined.config, HttpServer) and examined.status.transport == "sse":
-        yield examined.finding(
-            "warn",
-            "sse_only",
-            "supports only the older SSE transport, detected after a failed attempt",
-            'skip that attempt: "type": "sse"',
-        )
+        message = "supports only the older SSE transport, detected after a failed attempt"
+        yield examined.finding("warn", "sse_only", message, 'skip that attempt: "type": "sse"')
 
 
 def check_tools(examined: Examined) -> Iterator[Finding]:
     """Warn about a server without tools."""
     if examined.status.state == "ready" and examined.status.tool_count == 0:
-        yield examined.finding(
-            "warn", "no_tools", "has no tools", 'check "include" and "exclude", and its version'
-        )
+        fix = 'check "include" and "exclude", and its version'
+        yield examined.finding("warn", "no_tools", "has no tools", fix)
 
 
 def check_stdout(examined: Examined) -> Iterator[Finding]:
     """Warn about a process that writes other output to the protocol stream."""
     if examined.status.noise_lines:
         lines = count_label(examined.status.noise_lines, "line")
-        yield examined.finding(
-            "warn",
-            "stdout_noise",
-            f"wrote {lines} to stdout outside the protocol",
-            "write logs and banners to stderr: stdout is for the protocol",
-        )
-
-
-def check_left_out(examined: Examined) -> Iterator[Finding]:
-    """Report tools that cannot be used, because their definition is invalid."""
-    notes = [note for note in dict.fromkeys(examined.status.repaired) if _LEFT_OUT.search(note)]
-    if notes:
-        yield examined.finding(
-            "warn",
-            "left_out",
-            f"{count_label(len(notes), 'tool')} skipped: {_some(notes)}",
-            "update the server, or report it to its authors",
-            [Detail(text=note) for note in notes],
-        )
+        message = f"wrote {lines} to stdout outside the protocol"
+        fix = "write logs and banners to stderr: stdout is for the protocol"
+        yield examined.finding("warn", "stdout_noise", message, fix)
 
 
 def check_repaired(examined: Examined) -> Iterator[Finding]:
-    """Report responses that violate the protocol and were repaired."""
-    notes = [note for note in dict.fromkeys(examined.status.repaired) if not _LEFT_OUT.search(note)]
+    """Report invalid tools that were left out, and other violations of the protocol."""
+    notes = list(dict.fromkeys(examined.status.repaired))
+    left_out = [note for note in notes if _LEFT_OUT.search(note)]
+    repaired = [note for note in notes if note not in left_out]
     fix = "update the server, or report it to its authors"
-    if len(notes) > _MOST_REPAIRED:
-        details = [Detail(text=note) for note in notes]
-        yield examined.finding("warn", "repaired", f"repaired: {_some(notes)}", fix, details)
+    if left_out:
+        message = f"{count_label(len(left_out), 'tool')} skipped: {_some(left_out)}"
+        details = [Detail(text=note) for note in left_out]
+        yield examined.finding("warn", "left_out", message, fix, details)
+    if len(repaired) > _MOST_REPAIRED:
+        details = [Detail(text=note) for note in repaired]
+        yield examined.finding("warn", "repaired", f"repaired: {_some(repaired)}", fix, details)
         return
-    for note in notes:
+    for note in repaired:
         yield examined.finding("warn", "repaired", f"repaired: {note}", fix)
 
 
@@ -252,13 +216,9 @@ def check_hidden(examined: Examined) -> Iterator[Finding]:
     ]
     if details:
         names = list(dict.fromkeys(str(detail.tool) for detail in details))
-        yield examined.finding(
-            "warn",
-            "hidden_characters",
-            f"hidden characters in the texts of {_some(names)}",
-            "plait lock shows them; models get the texts without them",
-            details,
-        )
+        message = f"hidden characters in the texts of {_some(names)}"
+        fix = "plait lock shows them; models get the texts without them"
+        yield examined.finding("warn", "hidden_characters", message, fix, details)
 
 
 def check_stderr(examined: Examined) -> Iterator[Finding]:
@@ -277,7 +237,6 @@ CHECKS: tuple[Check, ...] = (
     check_transport,
     check_tools,
     check_stdout,
-    check_left_out,
     check_repaired,
     check_hidden,
     check_stderr,
@@ -291,27 +250,21 @@ def findings_for(examined: Examined, checks: Iterable[Check] = CHECKS) -> list[F
 
 
 def findings_from_problems(
-    problems: Iterable[Problem], level: Level, servers: Iterable[str] = ()
-) -> list[Finding]:
+    problems: Iterable[Problem], level: Level, servers: Sequence[str] = ()
+) -> Iterator[Finding]:
     """Convert problems of a configuration to findings about their servers."""
-    names = list(servers)
-    return [
-        Finding(
-            server=_server_in(problem.path, names),
-            level=level,
-            code=problem.code,
-            message=f"{problem.path}: {problem.message}" if problem.path else problem.message,
-            fix=problem.suggestion,
-        )
-        for problem in problems
-    ]
+    for problem in problems:
+        message = f"{problem.path}: {problem.message}" if problem.path else problem.message
+        server = _server_in(problem.path, servers)
+        yield Finding(server, level, problem.code, message, problem.suggestion)
 
 
-def findings_from_config_error(error: ConfigError) -> list[Finding]:
-    """Convert a configuration error to findings."""
-    if error.problems:
-        return findings_from_problems(error.problems, "error")
-    return [Finding(server=None, level="error", code="config", message=error.message)]
+def findings_from_config_error(error: ConfigError, server: str | None = None) -> list[Finding]:
+    """Convert a configuration error to findings about a server, or the whole configuration."""
+    if not error.problems:
+        return [Finding(server, "error", "config", error.message)]
+    findings = findings_from_problems(error.problems, "error")
+    return [replace(finding, server=server) for finding in findings]
 
 
 def _server_in(path: str, servers: Sequence[str]) -> str | None:

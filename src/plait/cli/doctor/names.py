@@ -27,7 +27,7 @@ def check_names(survey: Survey) -> Iterator[Finding]:
         yield _collision(servers, names, survey)
     if not clashes and len({tool.server for tool in tools}) > 1:
         message = "no tool names conflict"
-        yield Finding(server=None, level="ok", code="names", message=message)
+        yield Finding(None, "ok", "names", message)
     clashing = {tool.full_name for claimants in clashes.values() for tool in claimants}
     renamed = [tool for tool in tools if tool.full_name not in clashing and _is_changed(tool)]
     if renamed:
@@ -37,27 +37,22 @@ def check_names(survey: Survey) -> Iterator[Finding]:
 def _collision(servers: Sequence[str], clashes: Sequence[Clash], survey: Survey) -> Finding:
     refused = survey.catalog_options.names.on_collision == "error"
     _, claimants = clashes[0]
-    outcome = (
-        '"on_collision" forbids that'
-        if refused
-        else f"they become {some_of([tool.name for tool in claimants])}"
-    )
-    return Finding(
-        server=None,
-        level="error" if refused else "warn",
-        code="collision",
-        message=f"{_claim(servers, [name for name, _ in clashes])}: {outcome}",
-        fix=_advice(survey, refused=refused),
-        details=tuple(
-            Detail(
-                tool=tool.full_name,
-                name=None if refused else tool.name,
-                text=f"wants the name {name}" if refused else f"becomes {tool.name}",
-            )
-            for name, several in clashes
-            for tool in several
-        ),
-    )
+    claim = _claim(servers, [name for name, _ in clashes])
+    fix = _advice(survey, refused=refused)
+    tools = [(name, tool) for name, several in clashes for tool in several]
+    if refused:
+        details = [
+            Detail(tool=tool.full_name, text=f"wants the name {name}") for name, tool in tools
+        ]
+        message = f'{claim}: "on_collision" forbids that'
+        return Finding(None, "error", "collision", message, fix, tuple(details))
+    message = f"{claim}: they become {some_of([tool.name for tool in claimants])}"
+    details = tuple(_becomes(tool) for _, tool in tools)
+    return Finding(None, "warn", "collision", message, fix, details)
+
+
+def _becomes(tool: Tool) -> Detail:
+    return Detail(tool=tool.full_name, name=tool.name, text=f"becomes {tool.name}")
 
 
 def _claim(servers: Sequence[str], names: Sequence[str]) -> str:
@@ -90,14 +85,5 @@ def _own_name(tool: Tool) -> str:
 
 def _renaming(tools: Sequence[Tool]) -> Finding:
     changes = [f"{_own_name(tool)} → {tool.name}" for tool in tools]
-    noun = count_label(len(tools), "name")
-    return Finding(
-        server=None,
-        level="ok",
-        code="renamed",
-        message=f"{noun} changed for models: {some_of(changes)}",
-        details=tuple(
-            Detail(tool=tool.full_name, name=tool.name, text=f"becomes {tool.name}")
-            for tool in tools
-        ),
-    )
+    message = f"{count_label(len(tools), 'name')} changed for models: {some_of(changes)}"
+    return Finding(None, "ok", "renamed", message, details=tuple(map(_becomes, tools)))

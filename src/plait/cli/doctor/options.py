@@ -68,13 +68,9 @@ def _strangers(setting: str, patterns: Any, survey: Survey) -> Iterator[Finding]
 
 
 def _unknown(server: str | None, setting: str, name: str, guess: str | None) -> Finding:
-    return Finding(
-        server=server,
-        level="warn",
-        code=f"unknown_{setting}",
-        message=f'"{setting}" names {name}, but there is no such tool',
-        fix=guess or "correct or remove it; plait tools lists the names",
-    )
+    message = f'"{setting}" names {name}, but there is no such tool'
+    fix = guess or "correct or remove it; plait tools lists the names"
+    return Finding(server, "warn", f"unknown_{setting}", message, fix)
 
 
 def _texts(patterns: Any) -> list[str]:
@@ -105,14 +101,9 @@ def _overrides(survey: Survey) -> Iterator[Finding]:
         ]
         if problems:
             more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-            yield Finding(
-                server=name,
-                level="warn",
-                code="override_problem",
-                message=f"{problems[0].tool}: {problems[0].text}{more}",
-                fix='correct "tool_overrides"',
-                details=tuple(problems),
-            )
+            message = f"{problems[0].tool}: {problems[0].text}{more}"
+            fix = 'correct "tool_overrides"'
+            yield Finding(name, "warn", "override_problem", message, fix, tuple(problems))
 
 
 def _fallbacks(survey: Survey) -> Iterator[Finding]:
@@ -136,7 +127,7 @@ def _missing_server(name: str, survey: Survey) -> tuple[str, str]:
 
 def _bad_fallback(message: str, fix: str) -> Finding:
     text = f'"fallbacks": {message}'
-    return Finding(server=None, level="error", code="fallback", message=text, fix=fix)
+    return Finding(None, "error", "fallback", text, fix)
 
 
 def _gaps(server: str, backup: str, survey: Survey) -> Iterator[Finding]:
@@ -146,16 +137,11 @@ def _gaps(server: str, backup: str, survey: Survey) -> Iterator[Finding]:
     if missing:
         names = some_of([tool.wire_name for tool in missing])
         share = f"{len(missing)} of {count_label(len(survey.offered[server]), 'tool')}"
-        yield Finding(
-            server=None,
-            level="warn",
-            code="fallback_gap",
-            message=f'"fallbacks": {backup} lacks {share} of {server}: {names}',
-            fix="calls of these tools fail with the server; use a backup that has them",
-            details=tuple(
-                Detail(tool=tool.full_name, text=f"{backup} has no such tool") for tool in missing
-            ),
-        )
+        message = f'"fallbacks": {backup} lacks {share} of {server}: {names}'
+        fix = "calls of these tools fail with the server; use a backup that has them"
+        text = f"{backup} has no such tool"
+        details = tuple(Detail(tool=tool.full_name, text=text) for tool in missing)
+        yield Finding(None, "warn", "fallback_gap", message, fix, details)
 
 
 def check_policy(survey: Survey) -> Iterator[Finding]:
@@ -164,11 +150,7 @@ def check_policy(survey: Survey) -> Iterator[Finding]:
     if not isinstance(policy, Policy) or not survey.covers(survey.known):
         return
     tools = [tool for listed in survey.offered.values() for tool in listed]
+    fix = "correct, move or remove it; plait policy check shows the verdicts"
     for number, problem in policy.idle_rules(tools):
-        yield Finding(
-            server=None,
-            level="warn",
-            code="policy_rule",
-            message=f"rule {number} of {policy.title} ({policy.rules[number - 1]}): {problem}",
-            fix="correct, move or remove it; plait policy check shows the verdicts",
-        )
+        message = f"rule {number} of {policy.title} ({policy.rules[number - 1]}): {problem}"
+        yield Finding(None, "warn", "policy_rule", message, fix)

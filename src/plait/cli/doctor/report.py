@@ -16,9 +16,7 @@ from plait.cli.doctor.findings import Detail, Examined, Finding
 from plait.cli.terminal import count_label, print_rich, visible
 
 _MARKS: Final = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "error": ("✗", "red")}
-
 _REMARK: Final = ("·", "dim")
-
 _REMARKS: Final = ("schema_", "stderr", "renamed")
 """Prefixes of the codes of neutral findings."""
 

@@ -40,7 +40,6 @@ class Survey:
     """The valid options of the client."""
 
     catalog_options: CatalogOptions = field(default_factory=CatalogOptions)
-
     listed: ByServer = field(default_factory=dict[str, tuple[Tool, ...]])
     """The tools as listed by the servers."""
 
@@ -119,7 +118,7 @@ def _filter_for(
     try:
         return catalog_options.filter_for(server)
     except ConfigError as error:
-        refusals += [replace(finding, server=name) for finding in findings_from_config_error(error)]
+        refusals += findings_from_config_error(error, name)
         return ToolFilter()
 
 
@@ -132,9 +131,7 @@ def _changed(tool: Tool, catalog_options: CatalogOptions, refusals: list[Finding
     try:
         return apply_override(tool, override)
     except ConfigError as error:
-        refusals += [
-            replace(finding, server=tool.server) for finding in findings_from_config_error(error)
-        ]
+        refusals += findings_from_config_error(error, tool.server)
         return tool
 
 

@@ -19,19 +19,14 @@ class ApprovalRequest:
     """A call that a policy wants a person to approve."""
 
     server: str
-
     tool: str
     """The wire name."""
-
     arguments: Mapping[str, Any] = field(repr=False)
     """What the server would get, without what is hidden from the model."""
-
     annotations: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The annotations of the tool that are set, in snake_case."""
-
     reason: str
     """The rule that requires approval, and its reason."""
-
     instead_of: str | None = None
     """The server that failed, if this one is its fallback."""
 
@@ -46,10 +41,8 @@ class Approval:
     """A person's decision about a call."""
 
     decision: Decision
-
     args: Mapping[str, Any] | None = field(default=None, repr=False)
     """The arguments to call with instead, for `edit`."""
-
     message: str | None = None
     """The reason for a `reject`; the model reads it."""
 

@@ -27,15 +27,11 @@ from plait.client.catalog.validation import (
 
 _MOST_PROBLEMS = 5
 """Models do not correct more at once."""
-
 _MOST_OPTIONS = 10
-
 _MOST_ROUNDS = 8
 """How deep JSON in JSON strings is parsed."""
-
 _MOST_ATTEMPTS = 2_000
 """Bounds the alternatives tried for one call, which recursive schemas multiply."""
-
 _FIRST_INEXACT = 2**53
 """From here on a float represents several integers."""
 
@@ -82,7 +78,6 @@ class Prepared:
     arguments: dict[str, Any] = field(repr=False)
     changes: tuple[str, ...] = ()
     """What was repaired, or why they are not checked."""
-
     problems: tuple[str, ...] = ()
     """What the model must correct, in sentences for the model."""
 

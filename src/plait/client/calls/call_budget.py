@@ -29,11 +29,7 @@ class RunCounter:
         self._lock = threading.Lock()
 
     def add(self, call: ToolCall) -> None:
-        """Count a call.
-
-        Raises:
-            BudgetExceededError: The budget is used up.
-        """
+        """Count a call, or raise `BudgetExceededError` if the budget is used up."""
         patterns = self._patterns(call)
         with self._lock:
             if self._budget.calls is not None and self._calls >= self._budget.calls:
@@ -64,7 +60,8 @@ def _exceeded(call: ToolCall, allowed: str) -> BudgetExceededError:
     )
 
 
-_blocks: ContextVar[tuple[RunCounter, ...]] = ContextVar("plait_run_budgets", default=())
+run_budgets: ContextVar[tuple[RunCounter, ...]] = ContextVar("plait_run_budgets", default=())
+"""The budgets of the `run_budget` blocks around a call."""
 
 
 @contextlib.contextmanager
@@ -77,11 +74,11 @@ def run_budget(
     of a client the block is one run, unless a framework names another. Nested blocks all count.
     """
     counter = RunCounter(CallBudget(calls=calls, tools=dict(tools or {})))
-    token = _blocks.set((*_blocks.get(), counter))
+    token = run_budgets.set((*run_budgets.get(), counter))
     try:
         yield
     finally:
-        _blocks.reset(token)
+        run_budgets.reset(token)
 
 
 class RunCounters:
@@ -93,16 +90,12 @@ class RunCounters:
         self._lock = threading.Lock()
 
     def counted(self, call: ToolCall) -> AbstractContextManager[None]:
-        """Count the call that the block makes.
-
-        Raises:
-            BudgetExceededError: The budget is used up, and the call must not be made.
-        """
+        """Count the call that the block makes, or raise `BudgetExceededError` instead."""
         counters = self._counters(call)
         return _counted(counters, call) if counters else contextlib.nullcontext()
 
     def _counters(self, call: ToolCall) -> list[RunCounter]:
-        blocks = _blocks.get()
+        blocks = run_budgets.get()
         if self._budget is None:
             return list(blocks)
         identity = call.run or RunIdentity()

@@ -9,23 +9,25 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from mcp.client import ClientRequestContext, ClientSession
-from mcp.client.session import ElicitationFnT
 from mcp_types import ElicitRequestFormParams, ElicitRequestParams, ElicitResult, ErrorData
 from mcp_types import LoggingMessageNotificationParams as LogMessage
 
 from plait.client.calls.sampling import SamplingRequest, SamplingResult
-from plait.client.calls.tool_call import ToolCall
-from plait.client.connections.deadline import Deadline
-from plait.client.connections.loop_bridge import LoopBridge
+
+if TYPE_CHECKING:
+    from mcp.client import ClientRequestContext, ClientSession
+    from mcp.client.session import ElicitationFnT
+
+    from plait.client.calls.tool_call import ToolCall
+    from plait.client.connections.deadline import Deadline
+    from plait.client.connections.loop_bridge import LoopBridge
 
 logger = logging.getLogger("plait.client.calls")
 
 _ANSWER_TIMEOUT_SECONDS = 600.0
 """How long a user may take to answer an elicitation request."""
-
 T = TypeVar("T", ElicitResult, ElicitResult | ErrorData)
 
 Sample = Callable[[str, SamplingRequest], Coroutine[Any, Any, SamplingResult | ErrorData]]
@@ -41,6 +43,8 @@ class ActiveCall:
     on_log: Callable[[LogMessage], None] | None = None
     on_elicitation: ElicitationFnT | None = None
     sample: Sample | None = None
+    on_progress: Sequence[Callable[[float, float | None, str | None], None]] = ()
+    """The callbacks of the call and of the client."""
     sampling_requests: int = 0
     """How many sampling requests the server has made during this call."""
     pausing: bool = False
@@ -69,7 +73,9 @@ _current: ContextVar[ActiveCall | None] = ContextVar("plait_active_call", defaul
 class CallRouter:
     """Holds the calls in progress; lives in the loop that owns the connections."""
 
-    def __init__(self) -> None:
+    def __init__(self, has_direct_calls: Callable[[ClientSession], bool] | None = None) -> None:
+        """Take what says whether a session has direct calls, which this class does not know."""
+        self._has_direct_calls = has_direct_calls
         self._active: list[ActiveCall] = []
         self._changed = asyncio.Event()
         self._unassigned: Counter[ClientSession] = Counter()
@@ -135,6 +141,8 @@ class CallRouter:
         try:
             while True:
                 here = [call for call in self._active if call.session is session]
+                if self._has_direct_calls is not None and self._has_direct_calls(session):
+                    return None  # it may belong to one of those
                 running = [call for call in here if not call.answering] or here
                 if len(running) <= 1:
                     return running[0] if running else None

@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from mcp_types import LoggingMessageNotificationParams
 
-from plait.client.calls.tool_call import OnProgress
+if TYPE_CHECKING:
+    from plait.client.calls.tool_call import OnProgress
 
 T = TypeVar("T")
 
@@ -32,19 +33,16 @@ OnAnyProgress = Callable[[float, float | None, str | None, CallbackContext], Awa
 """Gets progress, total and message of any call, and which call it is."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class ServerCallbacks:
     """Callbacks for server notifications; each may be sync or async."""
 
     on_message: OnNotification | None = None
     """A log message that no callback of a call takes."""
-
     on_initialized: OnNotification | None = None
     """A session was opened, the first one or a later one; the params are `ServerInfo`."""
-
     on_cancelled: OnNotification | None = None
     """A server cancelled a request of its own."""
-
     on_tools_list_changed: OnNotification | None = None
     on_prompts_list_changed: OnNotification | None = None
     on_resources_list_changed: OnNotification | None = None

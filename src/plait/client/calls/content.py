@@ -19,7 +19,6 @@ from plait.client.transports.repair import ORIGINAL
 from plait.traces.messages.from_mcp import resource_line
 
 NOTHING = "The tool returned nothing."
-
 NO_DETAILS = "The tool reported an error without details."
 
 ResourceContents = types.TextResourceContents | types.BlobResourceContents
@@ -35,16 +34,12 @@ class ContentPart:
     """One block of a result, and what a model reads of it."""
 
     sent: types.ContentBlock
-
     shown: types.ContentBlock | None
     """The block for the model; `None` for a blank text."""
-
     original: Any | None = None
     """The JSON that the server sent, where the block is a repaired version of it."""
-
     sanitized: bool = False
     """Whether characters were removed or escaped."""
-
     unread: bool = False
     """Whether only the URI of an embedded resource was sent; the model reads a line about it."""
 
@@ -96,9 +91,8 @@ def sanitized_block(block: types.ContentBlock) -> types.ContentBlock:
             return _sanitized(block, *names, *(() if is_web_address(block.uri) else ("uri",)))
         case types.EmbeddedResource():
             resource = _sanitized(block.resource, "text", "uri")
-            if resource is block.resource:
-                return block
-            return block.model_copy(update={"resource": resource})
+            changed = resource is not block.resource
+            return block.model_copy(update={"resource": resource}) if changed else block
         case _:
             return block
 
@@ -166,22 +160,19 @@ def repeats(texts: Sequence[str], structured: Any) -> bool:
     """
     if _repeat_value(texts, structured):
         return True
-    if not isinstance(structured, dict):
-        return False
-    wrapped = cast("dict[str, Any]", structured)
+    wrapped = cast("dict[str, Any]", structured) if isinstance(structured, dict) else {}
     return wrapped.keys() == {"result"} and _repeat_value(texts, wrapped["result"])
 
 
 def _repeat_value(texts: Sequence[str], value: Any) -> bool:
-    if any(_is_same(text, value) for text in texts):
+    if any(is_same(text, value) for text in texts):
         return True
-    if not isinstance(value, list):
-        return False
-    items = cast("list[Any]", value)
-    return len(items) == len(texts) > 0 and all(map(_is_same, texts, items))
+    items = cast("list[Any]", value) if isinstance(value, list) else []
+    return len(items) == len(texts) > 0 and all(map(is_same, texts, items))
 
 
-def _is_same(text: str, value: Any) -> bool:
+def is_same(text: str, value: Any) -> bool:
+    """Return whether a text is a value, or its JSON."""
     try:
         if isinstance(value, str | int | float) and text == str(value):
             return True
@@ -220,13 +211,13 @@ def data_of(block: types.ContentBlock) -> str:
 
 def _own_texts(content: Iterable[types.ContentBlock]) -> list[str]:
     """Return the texts of the tool, without those that quote an unreadable block."""
-    texts: list[str] = []
-    for block in content:
-        if isinstance(block, types.TextContent) and block.text.strip():
-            original = original_of(block)
-            if original is None or field_of(original, "text") == block.text:
-                texts.append(block.text)
-    return texts
+    return [
+        block.text
+        for block in content
+        if isinstance(block, types.TextContent)
+        and block.text.strip()
+        and field_of(original_of(block) or {"text": block.text}, "text") == block.text
+    ]
 
 
 def original_of(block: types.ContentBlock) -> Any | None:
@@ -239,9 +230,8 @@ def original_of(block: types.ContentBlock) -> Any | None:
 
 def is_unread(block: types.ContentBlock) -> bool:
     """Return whether the block is an embedded resource of which the server sent only the URI."""
-    if not isinstance(block, types.ResourceLink):
-        return False
-    return field_of((block.meta or {}).get(ORIGINAL), "type") == "resource"
+    is_link = isinstance(block, types.ResourceLink)
+    return is_link and field_of(original_of(block), "type") == "resource"
 
 
 def field_of(value: object, name: str) -> object:

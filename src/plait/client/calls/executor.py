@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from mcp import Client
 from mcp_types import LOG_LEVEL_META_KEY, CallToolResult, LoggingLevel, RequestParamsMeta
 
 from plait.client.calls.arguments import argument_error_text, prepare_arguments
@@ -20,28 +20,25 @@ from plait.client.calls.outcome import ToolResult, output_schema_notes
 from plait.client.calls.paused_calls import PausedCall, PausedCalls
 from plait.client.calls.policy_check import PolicyCheck
 from plait.client.calls.result_cache import ResultCache, ResultCaching
-from plait.client.calls.tool_call import ToolCall, call_deadline, within_run
+from plait.client.calls.tool_call import FirstAttempt, ToolCall, call_deadline, within_run
 from plait.client.catalog.catalog import ToolCatalog, not_offered
-from plait.client.catalog.tool import Tool
 from plait.client.catalog.validation import prepare
-from plait.client.config.budgets import CallBudget
-from plait.client.connections.connection import Answer, ServerConnection
-from plait.client.connections.deadline import Deadline
-from plait.client.connections.loop_bridge import LoopBridge
 from plait.client.connections.operations import call_tool, is_modern
-from plait.client.connections.pool import ConnectionPool
 from plait.client.connections.retry import ATTEMPTS, may_retry, pause_before_retry
-from plait.errors import (
-    ConnectionLostError,
-    InvalidArgumentsError,
-    PlaitError,
-    ToolNotFoundError,
-)
+from plait.errors import ConnectionLostError, InvalidArgumentsError, PlaitError, ToolNotFoundError
 from plait.traces.observer import CallTool, Observer, observe
 
-logger = logging.getLogger("plait.client.calls")
+if TYPE_CHECKING:
+    from mcp import Client
 
-_SendProgress = Callable[[float, float | None, str | None], None]
+    from plait.client.catalog.tool import Tool
+    from plait.client.config.budgets import CallBudget
+    from plait.client.connections.connection import Answer, ServerConnection
+    from plait.client.connections.deadline import Deadline
+    from plait.client.connections.loop_bridge import LoopBridge
+    from plait.client.connections.pool import ConnectionPool
+
+logger = logging.getLogger("plait.client.calls")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,15 +75,27 @@ class ToolExecutor:
         self._pool = pool
         self._catalog = catalog
         self._bridge = bridge
-        self._settings = settings or CallSettings()
-        caching = self._settings.result_caching
+        self.settings = settings or CallSettings()
+        caching = self.settings.result_caching
         self.results = None if caching is None else ResultCache(caching)
         self.log_level: LoggingLevel | None = None
         """The lowest level of log messages that servers send during calls."""
         self.router = router or CallRouter()
         self._sample = sample
         self._paused_calls = PausedCalls(pool)
-        self._runs = RunCounters(self._settings.call_budget)
+        self._runs = RunCounters(self.settings.call_budget)
+
+    def may_be_direct(self) -> bool:
+        """Return whether calls need nothing that only this class does."""
+        settings = self.settings
+        return (
+            self.log_level is None
+            and self._sample is None
+            and self.results is None
+            and settings.call_budget is None
+            and settings.on_progress is None
+            and not settings.observers
+        )
 
     async def run(self, call: ToolCall) -> ToolResult:
         """Make the call, and retry it where that cannot run it twice.
@@ -117,11 +126,7 @@ class ToolExecutor:
     async def run_instead(
         self, call: ToolCall, error: PlaitError, tool: Tool | None = None
     ) -> ToolResult:
-        """Make a failed call on the fallback server.
-
-        Raises:
-            PlaitError: The first error, if there is no fallback server or it may not be used.
-        """
+        """Make a failed call on the fallback server, or raise its error if there is none."""
         fallback = await self._fallback_call(call, tool, error)
         if fallback is None:
             raise error
@@ -146,26 +151,28 @@ class ToolExecutor:
                 self.results.forget(call.server)
 
     async def _run_attempts(self, call: ToolCall, tool: Tool | None) -> ToolResult:
-        client_wide = progress_callback(self._settings.on_progress, call.server, call.tool)
-        callbacks = [each for each in (call.on_progress, client_wide) if each is not None]
-        progress = tuple(self._bridge.bind_callback(each) for each in callbacks)
         active = ActiveCall.of(call, self._bridge, self._sample)
+        client_wide = progress_callback(self.settings.on_progress, call.server, call.tool)
+        callbacks = [each for each in (call.on_progress, client_wide) if each is not None]
+        active.on_progress = tuple(self._bridge.bind_callback(each) for each in callbacks)
         began = time.perf_counter()
         attempt = 0
+        first = call.first
         while True:
             attempt += 1
             try:
                 with observe(
-                    self._settings.observers,
+                    self.settings.observers,
                     CallTool(server=call.server, tool=call.tool, attempt=attempt),
                 ):
-                    answer = await self._bridge.run(self._attempt, call, tool, progress, active)
+                    answer = await self._bridge.run(self._attempt, call, tool, active, first)
             except PlaitError as error:
                 pause = self._pause_before_retry(call, tool, error, attempt, began)
                 if pause is None:
                     raise
                 logger.info("calling %s again after: %s", call.where, error)
                 await asyncio.sleep(pause)
+                first = None
                 continue
             notes = () if tool is None else await output_schema_notes(tool, answer.value)
             for note in notes:
@@ -183,20 +190,24 @@ class ToolExecutor:
         self,
         call: ToolCall,
         tool: Tool | None,
-        progress: Sequence[_SendProgress],
         active: ActiveCall,
+        first: FirstAttempt | None = None,
     ) -> Answer[CallToolResult]:
-        """Make one attempt, in the loop that owns the connections."""
+        """Make one attempt, in the loop that owns the connections; `first` is already made."""
         connection = self._pool.connection(call.server, call.access)
         deadline = self._deadline(call, connection)
+        if first is not None:
+            if first.request.fault is not None:
+                raise connection.failure_of(first.session, first.request, deadline, call.tool)
+            return await self._send(call, tool, connection, deadline, active, first)
 
         if call.pause is None or not await self._elicits_during_calls(call, connection):
-            return await self._send(call, tool, connection, deadline, progress, active)
+            return await self._send(call, tool, connection, deadline, active)
 
         async def send(paused: PausedCall) -> Answer[CallToolResult]:
             active.on_elicitation, active.pausing = paused.ask, True
             bare = replace(call, input_answers=None, pause=None)
-            return await self._send(bare, tool, connection, deadline, progress, active)
+            return await self._send(bare, tool, connection, deadline, active)
 
         return await self._paused_calls.run(call, send, idempotent=_is_idempotent(tool))
 
@@ -212,8 +223,8 @@ class ToolExecutor:
         tool: Tool | None,
         connection: ServerConnection,
         deadline: Deadline,
-        progress_callbacks: Sequence[_SendProgress],
         active: ActiveCall,
+        first: FirstAttempt | None = None,
     ) -> Answer[CallToolResult]:
         approved = None
         if self._catalog.is_guarded:
@@ -221,7 +232,7 @@ class ToolExecutor:
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             deadline.extend()
-            for callback in progress_callbacks:
+            for callback in active.on_progress:
                 callback(progress, total, message)
 
         async def operation(client: Client) -> CallToolResult:
@@ -242,6 +253,7 @@ class ToolExecutor:
                     meta=meta,
                     answers=call.input_answers,
                     hand_back=call.pause is not None,
+                    first=None if first is None else first.request,
                 )
 
         return await connection.request(operation, deadline, method="tools/call", tool=call.tool)
@@ -256,7 +268,7 @@ class ToolExecutor:
         return pause_before_retry(error, limit - (time.perf_counter() - began))
 
     def _deadline(self, call: ToolCall, connection: ServerConnection) -> Deadline:
-        return call_deadline(call, connection.server.timeouts, self._settings.default_seconds)
+        return call_deadline(call, connection.server.timeouts, self.settings.default_seconds)
 
     def _check_offered(self, call: ToolCall) -> None:
         reason = self._catalog.refusal(call.server, call.tool, call.access)
@@ -266,16 +278,16 @@ class ToolExecutor:
     async def _permitted(self, call: ToolCall, tool: Tool | None) -> ToolCall:
         """Return the call with valid arguments, if the policy permits it."""
         call = await self._with_valid_arguments(call, tool)
-        permitted = await self._settings.policy_check.permit(call, tool)
+        permitted = await self.settings.policy_check.permit(call, tool)
         if permitted is call:
             return call
         # The repair of arguments that a person edited must not lead to a call that is denied.
         repaired = await self._with_valid_arguments(permitted, tool)
-        self._settings.policy_check.check(repaired, tool)
+        self.settings.policy_check.check(repaired, tool)
         return repaired
 
     async def _with_valid_arguments(self, call: ToolCall, tool: Tool | None) -> ToolCall:
-        if tool is None or not self._settings.validate_arguments:
+        if tool is None or not self.settings.validate_arguments:
             return call
         validator = await prepare(tool.wire_schema)
         prepared = prepare_arguments(validator, call.arguments, tool=tool.name)
@@ -292,14 +304,14 @@ class ToolExecutor:
         self, call: ToolCall, tool: Tool | None, error: PlaitError
     ) -> ToolCall | None:
         """Return the call to make on the fallback server, if there is one and it may be used."""
-        server = self._settings.fallbacks.get(call.server)
+        server = self.settings.fallbacks.get(call.server)
         if server is None or not may_fall_back(error, idempotent=_is_idempotent(tool)):
             return None
-        before_fallback = self._settings.before_fallback
+        before_fallback = self.settings.before_fallback
         if before_fallback is not None and await resolve(before_fallback(error, call)) is False:
             return None
         # The credentials are for the first server only.
-        return replace(call, server=server, access=None, instead_of=call.server)
+        return replace(call, server=server, access=None, instead_of=call.server, first=None)
 
     async def _run_fallback(self, call: ToolCall, error: PlaitError) -> ToolResult:
         """Make the call on the fallback server; if that fails too, raise the first error."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Self, cast
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import mcp_types as types
 
-from plait.client.catalog.tool import Tool
 from plait.client.catalog.validation import prepare
 from plait.client.transports.repair import ORIGINAL
+
+if TYPE_CHECKING:
+    from plait.client.catalog.tool import Tool
 
 FULL_RESULT = "plait/full_result"
 """The key, in artifacts and `_meta`, of the handle of the full result."""
@@ -49,9 +51,9 @@ class ToolResult:
         tool: str,
         result: types.CallToolResult,
         *,
-        attempts: int,
-        notes: tuple[str, ...],
-        seconds: float,
+        attempts: int = 1,
+        notes: tuple[str, ...] = (),
+        seconds: float = 0.0,
     ) -> Self:
         """Convert from the SDK's result."""
         return cls(
@@ -87,21 +89,16 @@ class ToolResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to JSON data, with the content in wire format."""
-        data: dict[str, Any] = {
-            "server": self.server,
-            "tool": self.tool,
-            "is_error": self.is_error,
-            "content": [
-                block.model_dump(by_alias=True, exclude_none=True, mode="json")
-                for block in self.content
-            ],
-            "structured_content": self.structured_content,
-            "meta": None if self.meta is None else dict(self.meta),
-            "attempts": self.attempts,
-            "notes": list(self.notes),
-            "seconds": round(self.seconds, 6),
-        }
-        return data if self.full_result is None else {**data, "full_result": self.full_result}
+        data = {item.name: getattr(self, item.name) for item in fields(self)}
+        data["content"] = [
+            block.model_dump(by_alias=True, exclude_none=True, mode="json")
+            for block in self.content
+        ]
+        data["meta"] = None if self.meta is None else dict(self.meta)
+        data |= {"notes": list(self.notes), "seconds": round(self.seconds, 6)}
+        if self.full_result is None:
+            del data["full_result"]
+        return data
 
 
 async def output_schema_notes(tool: Tool, result: types.CallToolResult) -> tuple[str, ...]:

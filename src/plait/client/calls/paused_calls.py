@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 from weakref import WeakKeyDictionary
 
 from cachetools import LRUCache
-from mcp.client import ClientRequestContext
 from mcp_types import (
     CallToolResult,
     ElicitRequest,
@@ -18,21 +17,22 @@ from mcp_types import (
     InputResponse,
 )
 
-from plait.client.calls.tool_call import ToolCall
 from plait.client.connections.connection import Answer, ServerConnection
-from plait.client.connections.operations import InputAnswers
-from plait.client.connections.pool import ConnectionPool
 from plait.errors import ClientClosedError, InputNeededError, OutcomeUnknownError, PlaitError
+
+if TYPE_CHECKING:
+    from mcp.client import ClientRequestContext
+
+    from plait.client.calls.tool_call import ToolCall
+    from plait.client.connections.operations import InputAnswers
+    from plait.client.connections.pool import ConnectionPool
 
 ANSWER_TIMEOUT_SECONDS = 600.0
 """How long an elicitation request waits for its answer before it is cancelled."""
-
 _TURN_TIMEOUT_SECONDS = 10.0
 """How long a call waits for another one that may or may not elicit."""
-
 _MOST_REMEMBERED = 128
 """For how many calls that failed after an elicitation the answers are remembered."""
-
 _KEY = "question"
 """The key of an elicitation request; there is only one per round."""
 
@@ -74,7 +74,11 @@ class PausedCall:
         """Make the call and keep its result; a call that may elicit waits for its turn."""
         self._task = asyncio.current_task()
         try:
-            await self._take_turn(turn, turn_timeout)
+            if turn is not None:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(turn_timeout):
+                        await turn.acquire()
+                        self._turn = turn
             answer = await send(self)
         except PlaitError as error:
             self._fail(error)
@@ -109,12 +113,7 @@ class PausedCall:
             return ElicitResult(action="cancel")
 
     async def outcome(self, responses: InputAnswers | None) -> Answer[CallToolResult]:
-        """Wait for the result, or for the elicitation request after those that are answered.
-
-        Raises:
-            InputNeededError: The server sent an elicitation request.
-            PlaitError: The call failed.
-        """
+        """Wait for the result, or raise `InputNeededError` for the next elicitation request."""
         number = 0
         if responses is not None:
             number = int(responses.request_state or 0) + 1
@@ -137,13 +136,6 @@ class PausedCall:
             self._known[number] = answer
         elif not self._answers[number].done():
             self._answers[number].set_result(answer)
-
-    async def _take_turn(self, turn: asyncio.Lock | None, turn_timeout: float | None) -> None:
-        if turn is not None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(turn_timeout):
-                    await turn.acquire()
-                    self._turn = turn
 
     def _release_turn(self) -> None:
         turn, self._turn = self._turn, None

@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plait.client.calls.approval import Approval, ApprovalRequest, OnApproval
 from plait.client.calls.callbacks import resolve
-from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.tool import Tool
 from plait.client.config.policy import Policy, PolicyDecision
 from plait.errors import ConfigError, PermissionDeniedError
+
+if TYPE_CHECKING:
+    from plait.client.calls.tool_call import ToolCall
 
 logger = logging.getLogger("plait.client.calls")
 
@@ -38,11 +40,7 @@ class PolicyCheck:
         return self.policy.decide(facts, call.arguments)
 
     async def permit(self, call: ToolCall, tool: Tool | None) -> ToolCall:
-        """Return the call as it may be made; an approver may have changed its arguments.
-
-        Raises:
-            PermissionDeniedError: It must not be made.
-        """
+        """Return the call as it may be made, perhaps edited, or raise `PermissionDeniedError`."""
         if self.policy is None:
             return call
         decision = self.check(call, tool)
@@ -54,11 +52,7 @@ class PolicyCheck:
         return approved
 
     def check(self, call: ToolCall, tool: Tool | None) -> PolicyDecision:
-        """Return the decision about a call that is not denied.
-
-        Raises:
-            PermissionDeniedError: It is denied.
-        """
+        """Return the decision about a call, or raise `PermissionDeniedError` if it is denied."""
         decision = self.decide(call, tool)
         if decision.verdict == "deny":
             text = f"this call is denied by {decision.reason}. {_NOT_SENT} Do without it."

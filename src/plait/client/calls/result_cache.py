@@ -7,16 +7,18 @@ import threading
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from cachetools import TLRUCache
 
 from plait._support.clock import Clock, SystemClock
 from plait.client.calls.outcome import ToolResult
-from plait.client.calls.tool_call import ToolCall
-from plait.client.catalog.tool import Tool
 from plait.client.config.budgets import value_by_tool
 from plait.errors import ConfigError
+
+if TYPE_CHECKING:
+    from plait.client.calls.tool_call import ToolCall
+    from plait.client.catalog.tool import Tool
 
 _Key = tuple[str, str, str, str]
 _Entry = tuple[float, ToolResult]
@@ -34,11 +36,7 @@ class ResultCaching:
 
     @classmethod
     def of(cls, value: object) -> ResultCaching | None:
-        """Read `True`, seconds, seconds per tool, or the settings themselves.
-
-        Raises:
-            ConfigError: It is something else.
-        """
+        """Read `True`, seconds, seconds per tool, or the settings; else raise `ConfigError`."""
         match value:
             case None | False:
                 return None

@@ -31,31 +31,22 @@ class Sampling:
 
     model: Any = field(kw_only=False, repr=False)
     """A function of the server's name and its request; frameworks also accept their chat models."""
-
     servers: Sequence[str] | None = None
     """The servers that may use the model, by name or glob; `None` means all."""
-
     max_tokens: int = 1024
     """The longest reply; a larger limit in a request is reduced to this."""
-
     max_calls_per_call: int = 10
     """Requests during one tool call."""
-
     max_calls_per_minute: int = 30
     """Requests of all servers of this client together."""
-
     max_input_bytes: int = 256_000
     """The size of one request, images included."""
-
     timeout_seconds: float = 60.0
     """The timeout of the model; that of the tool call holds too."""
-
     approve: ApproveSampling | None = None
     """Approves each request before the model gets it."""
-
     allow_tools: bool = False
     """Whether requests may contain tools, which the server runs."""
-
     outside_calls: bool = False
     """Whether a server may use the model while none of its tools is being called."""
 
@@ -72,11 +63,7 @@ class Sampling:
 
     @classmethod
     def of(cls, value: object) -> Sampling | None:
-        """Read a model, the settings themselves, or a mapping of them, as in a file.
-
-        Raises:
-            ConfigError: It is something else.
-        """
+        """Read a model, settings, or a mapping of them as in a file; else raise `ConfigError`."""
         match value:
             case None | False:
                 return None

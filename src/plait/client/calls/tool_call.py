@@ -9,18 +9,24 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Hash
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mcp.client.session import ElicitationFnT
 from mcp_types import LoggingMessageNotificationParams
 
-from plait.client.calls.approval import OnApproval
 from plait.client.config.budgets import value_by_tool
-from plait.client.config.timing import Timeouts
-from plait.client.connections.credentials import CallerCredentials
 from plait.client.connections.deadline import Deadline
-from plait.client.connections.operations import InputAnswers
 from plait.errors import PlaitError, RunDeadlineError
+
+if TYPE_CHECKING:
+    from mcp.client.session import ElicitationFnT
+
+    from plait.client.calls.approval import OnApproval
+    from plait.client.catalog.tool import Tool
+    from plait.client.config.timing import Timeouts
+    from plait.client.connections.credentials import CallerCredentials
+    from plait.client.connections.operations import InputAnswers
+    from plait.client.connections.session import Session
+    from plait.client.transports.wire import PendingRequest
 
 OnProgress = Callable[[float, float | None, str | None], Awaitable[None] | None]
 """Gets progress, total and message of each progress notification."""
@@ -32,7 +38,8 @@ _CALL_SECONDS = 60.0
 _LONGEST_FACTOR = 10
 """How far progress may extend a call, in multiples of its timeout."""
 
-_run_ends_at: ContextVar[float | None] = ContextVar("plait_run_ends_at", default=None)
+run_ends_at: ContextVar[float | None] = ContextVar("plait_run_ends_at", default=None)
+"""The deadline that `run_deadline` sets, on the monotonic clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +58,23 @@ class RunIdentity:
 
     key: Hashable | None = None
     """Unique to the calls of one run; `None` if it is not known."""
-
     thread: str | None = None
     """The conversation of the run."""
-
     turn: str | None = None
     """The input of the run; a run resumed after an interrupt has the same."""
-
     resumed: bool = False
     """Whether the run is known to resume the last one of its conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class FirstAttempt:
+    """The first attempt of a call, which was made directly."""
+
+    tool: Tool
+    session: Session
+    request: PendingRequest
+    began: float
+    """When it was made, on the monotonic clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,33 +84,43 @@ class ToolCall:
     server: str
     tool: str
     """The wire name."""
-
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     timeout_seconds: float | None = None
     on_progress: OnProgress | None = None
     on_log: OnCallLog | None = None
     on_elicitation: ElicitationFnT | None = None
     """Answers elicitation requests during the call."""
-
     on_approval: OnApproval | None = None
     """Requests approval if the policy says so, instead of the client's own callback."""
-
     instead_of: str | None = None
     """The server that failed, if this one is its fallback."""
-
     input_answers: InputAnswers | None = field(default=None, repr=False)
     """Answers to the input requests of the server when this call was made before."""
-
     pause: Pause | None = None
     """If set, an elicitation request ends the call with `InputNeededError`."""
-
     access: CallerCredentials | None = field(default=None, repr=False)
     """Credentials for this call, in addition to the server's own."""
-
     ends_at: float | None = None
     """The monotonic time at which the run ends."""
-
     run: RunIdentity | None = field(default=None, repr=False)
+    first: FirstAttempt | None = field(default=None, repr=False)
+    """The first attempt, if it was already made."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the call has no callbacks, credentials and limits of its own."""
+        return (
+            self.timeout_seconds is None
+            and self.on_progress is None
+            and self.on_log is None
+            and self.on_elicitation is None
+            and self.on_approval is None
+            and self.input_answers is None
+            and self.pause is None
+            and self.access is None
+            and self.ends_at is None
+            and self.first is None
+        )
 
     @property
     def where(self) -> str:
@@ -104,7 +129,7 @@ class ToolCall:
 
     def run_seconds_left(self) -> float | None:
         """Return the seconds until the run's deadline, or `None` if it has none."""
-        ends = [end for end in (self.ends_at, _run_ends_at.get()) if end is not None]
+        ends = [end for end in (self.ends_at, run_ends_at.get()) if end is not None]
         return min(ends) - time.monotonic() if ends else None
 
 
@@ -116,20 +141,16 @@ def run_deadline(seconds: float) -> Generator[None]:
     is started afterwards. Of nested blocks, the earliest deadline counts.
     """
     ends_at = time.monotonic() + seconds
-    outer = _run_ends_at.get()
-    token = _run_ends_at.set(ends_at if outer is None else min(outer, ends_at))
+    outer = run_ends_at.get()
+    token = run_ends_at.set(ends_at if outer is None else min(outer, ends_at))
     try:
         yield
     finally:
-        _run_ends_at.reset(token)
+        run_ends_at.reset(token)
 
 
 def within_run(call: ToolCall) -> AbstractAsyncContextManager[None]:
-    """Cancel the block at the deadline of the run.
-
-    Raises:
-        RunDeadlineError: The deadline has passed.
-    """
+    """Cancel the block at the deadline of the run, with `RunDeadlineError`."""
     left = call.run_seconds_left()
     return contextlib.nullcontext() if left is None else _within(left, call)
 

@@ -6,29 +6,34 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from plait._support.clock import Clock, SystemClock
 from plait._support.gather import gather_outcomes
-from plait.client.catalog.disk_cache import ListCache
 from plait.client.catalog.filters import ToolFilter
 from plait.client.catalog.listing import Listing, ToolLister
-from plait.client.catalog.lock.drift import Drift
 from plait.client.catalog.lock.guard import LockReport
 from plait.client.catalog.names import collisions, with_public_names
 from plait.client.catalog.options import CatalogOptions
 from plait.client.catalog.overrides import override_for, override_problems
 from plait.client.catalog.tool import Tool
-from plait.client.config.servers import ServerConfig
-from plait.client.connections.change_listener import ChangeListener
-from plait.client.connections.connection import ServerConnection
 from plait.client.connections.credentials import CallerCredentials
-from plait.client.connections.pool import ConnectionPool
 from plait.errors import ListTimeoutError, PermissionDeniedError, PlaitError, ProtocolError
+
+if TYPE_CHECKING:
+    from plait.client.catalog.disk_cache import ListCache
+    from plait.client.catalog.lock.drift import Drift
+    from plait.client.config.servers import ServerConfig
+    from plait.client.connections.change_listener import ChangeListener
+    from plait.client.connections.connection import ServerConnection
+    from plait.client.connections.pool import ConnectionPool
 
 logger = logging.getLogger("plait.client.catalog")
 
 _MAX_PRIVATE_LISTS = 256
 """Cached lists for individual credentials."""
+
+_Access = CallerCredentials | None
 
 _Key = tuple[str, str]
 """A server, and the key of the credentials used to list its tools."""
@@ -63,6 +68,8 @@ class ToolCatalog:
         self._listings: dict[_Key, Listing] = {}
         self._outdated: dict[_Key, Listing] = {}
         """Lists from before a server announced a change; good enough for annotations."""
+        self.lists = (self._listings, self._outdated)
+        """The cached lists by server and credentials; current ones first."""
         self._sources: dict[_Key, ServerConnection] = {}
         """The connection of each list, which is valid as long as its session."""
         self._locks: dict[_Key, asyncio.Lock] = {}
@@ -115,7 +122,7 @@ class ToolCatalog:
         ]
 
     async def tools_of(
-        self, server: str, *, refresh: bool = False, access: CallerCredentials | None = None
+        self, server: str, *, refresh: bool = False, access: _Access = None
     ) -> tuple[Tool, ...]:
         """List the offered tools of one server, from the cache while it is valid."""
         listing = await self._listing(server, access, refresh=refresh)
@@ -125,16 +132,16 @@ class ToolCatalog:
         return self._offered(server, listing)
 
     def _offered(self, server: str, listing: Listing) -> tuple[Tool, ...]:
-        filtered = self._filter(server)
+        filtered, lock = self._filter(server), listing.lock_check
+        if filtered.is_open and not lock.blocks:
+            return tuple(listing.tools.values())
         return tuple(
             tool
             for name, tool in listing.tools.items()
-            if listing.lock_check.refusal(name) is None and filtered.offers(listing.original[name])
+            if lock.refusal(name) is None and filtered.offers(listing.original[name])
         )
 
-    async def recall(
-        self, server: str, wire_name: str, access: CallerCredentials | None = None
-    ) -> Tool | None:
+    async def recall(self, server: str, wire_name: str, access: _Access = None) -> Tool | None:
         """Return a cached tool; the server lists its tools only if it never did here.
 
         Raises:
@@ -152,9 +159,7 @@ class ToolCatalog:
                 listing = self._outdated[key] = Listing({}, {}, generation)
         return listing.tools.get(wire_name)
 
-    def known(
-        self, server: str, wire_name: str, access: CallerCredentials | None = None
-    ) -> Tool | None:
+    def known(self, server: str, wire_name: str, access: _Access = None) -> Tool | None:
         """Return a cached tool, from any thread.
 
         A list from disk does not count: the server may have changed since.
@@ -165,9 +170,7 @@ class ToolCatalog:
     def _remembered(self, key: _Key) -> Listing | None:
         return self._listings.get(key) or self._outdated.get(key)
 
-    def refusal(
-        self, server: str, wire_name: str, access: CallerCredentials | None = None
-    ) -> str | None:
+    def refusal(self, server: str, wire_name: str, access: _Access = None) -> str | None:
         """Return why a tool is not offered, or `None` if it is, from any thread."""
         listing = self._remembered(_key(server, access))
         tool = None if listing is None else listing.original.get(wire_name)
@@ -181,9 +184,7 @@ class ToolCatalog:
         """Whether every call is checked against the lockfile."""
         return self.options.lock is not None and self.options.lock.mode == "block"
 
-    async def approve(
-        self, server: str, wire_name: str, access: CallerCredentials | None = None
-    ) -> int:
+    async def approve(self, server: str, wire_name: str, access: _Access = None) -> int:
         """Check a tool against the lockfile, as listed in the session of the call.
 
         Returns the generation of that session; another session may run another program.
@@ -252,7 +253,7 @@ class ToolCatalog:
     async def _listing(
         self,
         server: str,
-        access: CallerCredentials | None,
+        access: _Access,
         *,
         refresh: bool = False,
         live: bool = False,
@@ -318,7 +319,7 @@ class ToolCatalog:
             self._warn_once(f"{drift.server}: {drift.text}{kept_back}")
         if server.include is not None:
             self._warn_unknown(ToolFilter.of(include=server.include), tools)
-        for tool in tools:
+        for tool in tools if self.options.overrides else ():
             override = override_for(self.options.overrides, tool)
             for problem in override_problems(tool, override) if override else ():
                 self._warn_once(f"{tool.full_name}: {problem}")
@@ -350,5 +351,5 @@ def not_offered(server: str, tool: str, reason: str) -> PermissionDeniedError:
     return PermissionDeniedError(text, server=server, tool=tool)
 
 
-def _key(server: str, access: CallerCredentials | None) -> _Key:
+def _key(server: str, access: _Access) -> _Key:
     return server, "" if access is None else access.key

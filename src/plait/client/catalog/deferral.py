@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from plait.client.catalog.filters import ToolFilter
 from plait.client.catalog.schemas import Profile, schema_for_provider
 from plait.client.catalog.search import ToolIndex
-from plait.client.catalog.tool import Tool
-from plait.client.config.deferral import Deferral
-from plait.client.config.servers import ServerConfig
+
+if TYPE_CHECKING:
+    from plait.client.catalog.tool import Tool
+    from plait.client.config.deferral import Deferral
+    from plait.client.config.servers import ServerConfig
 
 TokenCounter = Callable[[str], int]
 """Counts the tokens of a text."""
@@ -100,16 +102,21 @@ class DeferralPlan:
 
     def index(self, tools: Sequence[Tool]) -> ToolIndex:
         """Return a search index of these tools; the last one is reused while they stay the same."""
-        before = self._index
-        if before is not None and _same_tools(before.tools, tools):
-            return before
-        self._index = made = ToolIndex(tools)
-        return made
+        known = self._index
+        if (
+            known is None
+            or len(known.tools) != len(tools)
+            or not all(map(_same_tool, known.tools, tools))
+        ):
+            self._index = known = ToolIndex(tools)
+        return known
 
     def _is_chosen(self, tool: Tool) -> bool:
         own = self._server_setting(tool)
         deferral = self._common if own is None else own
-        return deferral is not None and _matches(deferral.tools, tool)
+        if deferral is None:
+            return False
+        return deferral.tools is None or ToolFilter.of(include=deferral.tools).offers(tool)
 
     def _server_setting(self, tool: Tool) -> Deferral | None:
         server = self._servers.get(tool.server)
@@ -123,14 +130,6 @@ class DeferralPlan:
         tokens = tokens_of(tool, counter=self._counter)
         self._tokens[tool.full_name] = (tool, tokens)
         return tokens
-
-
-def _matches(patterns: tuple[Any, ...] | None, tool: Tool) -> bool:
-    return patterns is None or ToolFilter.of(include=patterns).offers(tool)
-
-
-def _same_tools(some: Sequence[Tool], others: Sequence[Tool]) -> bool:
-    return len(some) == len(others) and all(map(_same_tool, some, others))
 
 
 def _same_tool(one: Tool, other: Tool) -> bool:

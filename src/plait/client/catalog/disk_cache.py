@@ -13,51 +13,30 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Any, Final, NotRequired, assert_never
+from typing import Any, Final
 
-import mcp_types as types
 from pydantic import TypeAdapter, ValidationError
-from typing_extensions import TypedDict
 
 from plait._support.encodings import encoded_forms
 from plait._support.files import write_atomically
 from plait._support.redact import Redactor
+from plait._support.sanitize import is_clean_body
 from plait._support.threads import in_thread
 from plait._version import __version__
 from plait.client.config.secrets import secret_values
-from plait.client.config.servers import (
-    HttpServer,
-    InProcessServer,
-    ServerConfig,
-    SseServer,
-    StdioServer,
-    WebSocketServer,
-    transport_of,
-)
+from plait.client.config.servers import RemoteOptions, ServerConfig, StdioServer
 from plait.client.config.urls import public_url
 from plait.client.connections.operations import ToolList
+from plait.client.transports.tool_rows import checked_row, may_mirror
 
 logger = logging.getLogger("plait.client.catalog")
 
 _DEFAULT_TTL_SECONDS: Final = 7 * 24 * 3600.0
 """The TTL of a list if the server declares none."""
-
 _OTHERS_MAY_WRITE: Final = 0o022
-
-
-class _Document(TypedDict):
-    plait: str
-    saved_at: float
-    ttl_seconds: NotRequired[float | None]
-    public: bool
-    identity: NotRequired[dict[str, str] | None]
-    notes: list[str]
-    tools: list[types.Tool]
-
-
-_DOCUMENT: Final = TypeAdapter(_Document)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +49,42 @@ class StoredList:
     """What had to be repaired in it."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Document:
+    plait: str
+    saved_at: float
+    stored: StoredList
+
+
+@cache
+def _document() -> TypeAdapter[_Document]:
+    """Return what reads and writes documents; most clients have none."""
+    return TypeAdapter(_Document)
+
+
 def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
     """Return the cache folder: `$PLAIT_CACHE_DIR`, or the user's cache."""
     known = os.environ if environ is None else environ
     if named := known.get("PLAIT_CACHE_DIR"):
         return Path(named).expanduser()
-    base = known.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "plait"
+    return Path(known.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "plait"
+
+
+def _read_document(body: bytes) -> _Document:
+    """Read a stored list; its tools are checked like those of a server.
+
+    Raises:
+        ValidationError: It is not valid.
+    """
+    document = _document().validate_json(body)
+    stored = document.stored
+    listed = replace(
+        stored.listed,
+        tools=tuple(map(checked_row, stored.listed.tools)),
+        clean=is_clean_body(body),
+        may_mirror=may_mirror(body),
+    )
+    return replace(document, stored=replace(stored, listed=listed))
 
 
 class ListCache:
@@ -121,34 +129,23 @@ class ListCache:
                 if os.name == "posix" and not _is_ours(os.fstat(file.fileno())):
                     logger.warning("%s is writable by others, and is not used", path)
                     return None
-                kept = _DOCUMENT.validate_json(file.read())
+                kept = _read_document(file.read())
         except FileNotFoundError:
             return None
         except (OSError, ValidationError) as error:
             logger.debug("%s cannot be used: %s", path, type(error).__name__)
             return None
-        hint = kept.get("ttl_seconds")
-        ttls = (ttl_seconds, hint, _DEFAULT_TTL_SECONDS)
+        ttls = (ttl_seconds, kept.stored.listed.ttl_seconds, _DEFAULT_TTL_SECONDS)
         max_age = next(ttl for ttl in ttls if ttl is not None)
-        age = self._now() - kept["saved_at"]
-        if kept["plait"] != __version__ or not 0 <= age < max_age:
-            return None
-        listed = ToolList(tuple(kept["tools"]), hint, kept["public"])
-        return StoredList(listed, kept.get("identity"), tuple(kept["notes"]))
+        is_fresh = 0 <= self._now() - kept.saved_at < max_age
+        return kept.stored if is_fresh and kept.plait == __version__ else None
 
     def _save(self, name: str, server: ServerConfig, stored: StoredList) -> None:
-        document = _Document(
-            plait=__version__,
-            saved_at=self._now(),
-            ttl_seconds=stored.listed.ttl_seconds,
-            public=stored.listed.public,
-            identity=None if stored.identity is None else dict(stored.identity),
-            notes=list(stored.notes),
-            tools=list(stored.listed.tools),
-        )
+        document = _Document(__version__, self._now(), stored)
         try:
-            text = _DOCUMENT.dump_json(document, by_alias=True, exclude_none=True).decode()
-            if _mentions(text, secret_values(server)):
+            text = _document().dump_json(document, by_alias=True, exclude_none=True).decode()
+            secrets = secret_values(server)
+            if any(form in text for one in secrets for form in (one, *encoded_forms(one)) if form):
                 logger.debug("the list of %s holds a secret, and is not stored", name)
                 self._drop(name, server)
                 return
@@ -166,22 +163,17 @@ class ListCache:
 def _fingerprint(name: str, server: ServerConfig) -> dict[str, Any]:
     """Describe a server without its secrets, including the versions of its program files."""
     redact = Redactor(secret_values(server))
-    details: dict[str, Any] = {"name": name, "transport": transport_of(server)}
-    match server:
-        case StdioServer():
-            words = [server.command, *server.args]
-            details["words"] = [redact(word) for word in words]
-            details["folder"] = server.cwd or str(Path.cwd())
-            details["env"] = {key: redact(text) for key, text in sorted(server.fixed_env.items())}
-            details["files"] = list(_files(words, server.cwd))
-        case HttpServer() | SseServer() | WebSocketServer():
-            details["url"] = public_url(server.url)
-            if not callable(server.headers):
-                details["headers"] = sorted(key.lower() for key in server.headers)
-        case InProcessServer():
-            pass
-        case _:
-            assert_never(server)
+    details: dict[str, Any] = {"name": name, "transport": server.transport}
+    if isinstance(server, StdioServer):
+        words = [server.command, *server.args]
+        details["words"] = [redact(word) for word in words]
+        details["folder"] = server.cwd or str(Path.cwd())
+        details["env"] = {key: redact(text) for key, text in sorted(server.fixed_env.items())}
+        details["files"] = list(_files(words, server.cwd))
+    elif isinstance(server, RemoteOptions):
+        details["url"] = public_url(server.url)
+        if not callable(server.headers):
+            details["headers"] = sorted(key.lower() for key in server.headers)
     return details
 
 
@@ -195,12 +187,6 @@ def _files(words: Iterable[str], folder: str | None) -> Iterable[tuple[str, int,
             if place.is_file():
                 facts = place.stat()
                 yield path, facts.st_mtime_ns, facts.st_size
-
-
-def _mentions(text: str, secrets: Iterable[str]) -> bool:
-    return any(
-        form in text for secret in secrets for form in {secret, *encoded_forms(secret)} if form
-    )
 
 
 def _is_ours(facts: os.stat_result) -> bool:

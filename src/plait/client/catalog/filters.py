@@ -45,11 +45,9 @@ class ToolFilter:
 
     include: tuple[ToolPattern, ...] | None = None
     """Tools to offer; `None` is every tool, an empty tuple none."""
-
     exclude: tuple[ToolPattern, ...] = ()
     predicate: Matches | None = None
     """Called last; a tool for which it fails is not offered."""
-
     _included: Matches | None = field(init=False, repr=False, compare=False)
     _excluded: Matches = field(init=False, repr=False, compare=False)
     _agreed: Matches | None = field(init=False, repr=False, compare=False)
@@ -67,16 +65,17 @@ class ToolFilter:
 
     @classmethod
     def of(cls, include: Any = None, exclude: Any = (), tool_filter: Any = None) -> Self:
-        """Create a filter from a user's settings: one pattern, a list of them, or `None`.
-
-        Raises:
-            ConfigError: A pattern is invalid.
-        """
+        """Create a filter from a user's settings: one pattern, a list of them, or `None`."""
         return cls(
             None if include is None else _patterns(include, "include"),
             () if exclude is None else _patterns(exclude, "exclude"),
             tool_filter,
         )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether every tool is offered."""
+        return self.include is None and not self.exclude and self.predicate is None
 
     def offers(self, tool: Tool) -> bool:
         """Return whether the tool is offered."""
@@ -172,10 +171,8 @@ def _regex(text: str, setting: str) -> Matches:
     try:
         return _search(re.compile(text.removeprefix(_REGEX)))
     except re.error as error:
-        raise ConfigError(
-            f"{setting}: {_quoted(text)} is not a regular expression: {error} "
-            '(without "re:" it is a name or a glob)'
-        ) from error
+        reason = f'is not a regular expression: {error} (without "re:" it is a name or a glob)'
+        raise ConfigError(f"{setting}: {_quoted(text)} {reason}") from error
 
 
 def _search(regex: re.Pattern[str]) -> Matches:
@@ -219,9 +216,10 @@ def _known_trait(name: str, written: str, setting: str) -> Trait:
 
 def _function(function: object, setting: str) -> Matches:
     if not callable(function):
-        raise ConfigError(
-            f"{setting}: expected {_expected(setting)}, found {describe(function)}",
-        )
+        expected = "a name, a glob, a regular expression, annotations or a function"
+        if setting == "tool_filter":
+            expected = "a function that gets the tool"
+        raise ConfigError(f"{setting}: expected {expected}, found {describe(function)}")
     if inspect.iscoroutinefunction(function):
         raise ConfigError(f"{setting}: the function must answer at once (write def, not async def)")
 
@@ -234,12 +232,6 @@ def _function(function: object, setting: str) -> Matches:
         return bool(answer)
 
     return matches
-
-
-def _expected(setting: str) -> str:
-    if setting == "tool_filter":
-        return "a function that gets the tool"
-    return "a name, a glob, a regular expression, annotations or a function"
 
 
 def _is_plain(text: str) -> bool:

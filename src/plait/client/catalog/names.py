@@ -6,12 +6,14 @@ import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, count
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from plait.client.catalog.tool import Tool
 from plait.errors import ConfigError
+
+if TYPE_CHECKING:
+    from plait.client.catalog.tool import Tool
 
 _LONGEST = 64
 _HASH_CHARACTERS = 8
@@ -25,10 +27,8 @@ class NamePolicy:
 
     separator: Literal["", "_", "__"] = ""
     """What joins the server's name to the tool's; empty leaves the server out."""
-
     extra: str = ""
     """Put in front of every name, with `__` after it."""
-
     on_collision: Literal["prefix", "error"] = "prefix"
     """On a name collision: add the server's name, or raise an error."""
 
@@ -47,9 +47,15 @@ def with_public_names(
     policy = policy or NamePolicy()
     listed = list(tools)
     preferred = [_preferred_name(tool, policy) for tool in listed]
+    unique = set(preferred)
+    if len(unique) == len(listed) and unique.isdisjoint(taken):
+        return [tool.renamed(name) for tool, name in zip(listed, preferred, strict=True)]
     if policy.on_collision == "error":
         _reject_collisions(listed, preferred, taken)
-    clear = [_clear_name(tool, policy) for tool in listed]
+    clear = [
+        legal_name(f"{_extra(policy)}{tool.server}{_CLEAR_SEPARATOR}{_own_name(tool)}")
+        for tool in listed
+    ]
     names: dict[int, str] = {}
     for candidates in (preferred, clear):
         names |= _unique_names(candidates, names, {*taken, *names.values()})
@@ -58,7 +64,7 @@ def with_public_names(
     for index in sorted(nameless, key=lambda index: _identity(listed[index])):
         names[index] = _hashed_name(clear[index], listed[index], used)
         used.add(names[index])
-    return [replace(tool, name=names[index]) for index, tool in enumerate(listed)]
+    return [tool.renamed(names[index]) for index, tool in enumerate(listed)]
 
 
 def collisions(
@@ -67,6 +73,8 @@ def collisions(
     """Find colliding names; one tool that is listed twice does not count."""
     listed = list(tools)
     preferred = [_preferred_name(tool, policy or NamePolicy()) for tool in listed]
+    if len(set(preferred)) == len(preferred):
+        return {}
     return {
         name: claimants
         for name, claimants in _claims(listed, preferred).items()
@@ -84,10 +92,6 @@ def _preferred_name(tool: Tool, policy: NamePolicy) -> str:
     renamed = tool.override is not None and tool.override.name is not None
     prefix = "" if renamed or not policy.separator else f"{tool.server}{policy.separator}"
     return legal_name(f"{_extra(policy)}{prefix}{_own_name(tool)}")
-
-
-def _clear_name(tool: Tool, policy: NamePolicy) -> str:
-    return legal_name(f"{_extra(policy)}{tool.server}{_CLEAR_SEPARATOR}{_own_name(tool)}")
 
 
 def _own_name(tool: Tool) -> str:
@@ -147,3 +151,10 @@ def _hashed_name(name: str, tool: Tool, used: Collection[str]) -> str:
 def _marked(name: str, identity: str) -> str:
     digest = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{name[: _LONGEST - _HASH_CHARACTERS - 1]}_{digest[:_HASH_CHARACTERS]}"
+
+
+def free_name(name: str, taken: Collection[str]) -> str:
+    """Return the name, with a prefix if another tool has it."""
+    while name in taken:
+        name = f"mcp_{name}"
+    return name

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from plait.client.catalog.filters import ToolFilter
-from plait.client.catalog.lock.guard import ToolLock
 from plait.client.catalog.names import NamePolicy
 from plait.client.catalog.overrides import ToolOverride
-from plait.client.config.deferral import Deferral
 from plait.client.config.servers import InProcessServer, ServerConfig
+
+if TYPE_CHECKING:
+    from plait.client.catalog.lock.guard import ToolLock
+    from plait.client.config.deferral import Deferral
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, cast
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, cast
 
 from plait._support.suggestions import did_you_mean, nearest
-from plait.client.catalog.tool import Tool
 from plait.client.config.key_table import Key, KeyTable, read_table
 from plait.client.config.policy import TRAITS, trait_named
 from plait.client.config.problems import Location, Problems
@@ -22,20 +21,18 @@ from plait.client.config.value_types import read_bool
 from plait.client.config.variables import Variables
 from plait.errors import ConfigError
 
+if TYPE_CHECKING:
+    from plait.client.catalog.tool import Tool
+
 Schema = Mapping[str, Any]
 
 ORIGINAL = "{description}"
 """Placeholder for the original in a replacement text."""
-
 _BRANCHES = ("allOf", "anyOf", "oneOf")
 _CONDITION = ("if", "then", "else")
 _SERVER_SIDE_KEYWORDS = (
-    "not",
-    "dependentRequired",
-    "dependentSchemas",
-    "dependencies",
-    "examples",
-    "default",
+    *("not", "dependentRequired", "dependentSchemas", "dependencies"),
+    *("examples", "default"),
 )
 """Removed if they mention a changed argument; the server still checks them."""
 
@@ -46,13 +43,10 @@ class ArgumentOverride:
 
     hide: bool = False
     """Whether the model does not see it, and cannot set it."""
-
     value: Any = field(default=UNSET, repr=False)
     """Sent with every call, and hidden: a constant, or a function of the call's context."""
-
     default: Any = field(default=UNSET, repr=False)
     """Sent if the model omits the argument: a constant, or a function as for `value`."""
-
     description: str | None = None
     name: str | None = None
     """Its name for the model."""
@@ -90,27 +84,25 @@ def required_arguments(schema: Schema) -> dict[str, None]:
     return names
 
 
-def takes_argument(schema: Schema, name: str) -> bool:
-    """Return whether a server may accept the argument: it is declared, or others are allowed."""
+def _takes_argument(schema: Schema, name: str) -> bool:
     named = name in declared_arguments(schema) or name in required_arguments(schema)
     return named or "$ref" in schema or bool(schema.get("additionalProperties"))
 
 
-def shown_names(schema: Schema, arguments: Arguments) -> dict[str, str]:
+def _shown_names(schema: Schema, arguments: Arguments) -> dict[str, str]:
     """Map each visible argument to its name for the model."""
     return {
-        name: shown_name(name, arguments)
+        name: _shown_name(name, arguments)
         for name in declared_arguments(schema)
         if not _rule(name, arguments).hidden
     }
 
 
-def shown_name(name: str, arguments: Arguments) -> str:
-    """Return the name of an argument for the model."""
+def _shown_name(name: str, arguments: Arguments) -> str:
     return _rule(name, arguments).name or name
 
 
-def shown_schema(schema: Schema, arguments: Arguments) -> Schema:
+def _shown_schema(schema: Schema, arguments: Arguments) -> Schema:
     """Return the schema that the model sees, which may be less strict than the server's.
 
     Without changes, the same object is returned.
@@ -132,7 +124,7 @@ def _with_rules(schema: Schema, rules: Arguments) -> dict[str, Any]:
     changed_schema = dict(schema)
     if "properties" in schema:
         changed_schema["properties"] = {
-            shown_name(name, rules): _shown_property(inner, _rule(name, rules))
+            _shown_name(name, rules): _shown_property(inner, _rule(name, rules))
             for name, inner in _schema(schema["properties"]).items()
             if not _rule(name, rules).hidden
         }
@@ -140,12 +132,11 @@ def _with_rules(schema: Schema, rules: Arguments) -> dict[str, Any]:
         changed_schema["required"] = _still_required(_strings(schema["required"]), rules)
         if not changed_schema["required"]:
             del changed_schema["required"]
+    dropped = [word for word in _SERVER_SIDE_KEYWORDS if _mentions(schema.get(word), changed)]
     if any(_mentions(schema.get(keyword), changed) for keyword in _CONDITION):
-        _drop(changed_schema, _CONDITION)
-    _drop(
-        changed_schema,
-        (word for word in _SERVER_SIDE_KEYWORDS if _mentions(schema.get(word), changed)),
-    )
+        dropped += _CONDITION
+    for keyword in dropped:
+        changed_schema.pop(keyword, None)
     for keyword in _BRANCHES:
         if isinstance(schema.get(keyword), list):
             changed_schema[keyword] = [
@@ -165,7 +156,7 @@ def _shown_property(inner: object, rule: ArgumentOverride) -> object:
     shown = dict(_schema(inner))
     if rule.description is not None:
         original = str(shown.get("description", ""))
-        shown["description"] = replaced_text(rule.description, original)
+        shown["description"] = rule.description.replace(ORIGINAL, original)
     if rule.default is not UNSET:
         shown.pop("default", None)
         if not callable(rule.default):
@@ -173,14 +164,9 @@ def _shown_property(inner: object, rule: ArgumentOverride) -> object:
     return shown
 
 
-def replaced_text(text: str, original: str) -> str:
-    """Return a replacement text with its placeholder filled in."""
-    return text.replace(ORIGINAL, original)
-
-
 def _still_required(required: Iterable[str], rules: Arguments) -> list[str]:
     return [
-        shown_name(name, rules)
+        _shown_name(name, rules)
         for name in required
         if not (_rule(name, rules).hidden or _rule(name, rules).filled_in)
     ]
@@ -207,11 +193,6 @@ def _inner_schemas(schema: Schema, keywords: Iterable[str]) -> Iterator[Schema]:
         yield from (cast("Schema", member) for member in members if isinstance(member, Mapping))
 
 
-def _drop(schema: dict[str, Any], keywords: Iterable[str]) -> None:
-    for keyword in keywords:
-        schema.pop(keyword, None)
-
-
 def _rule(name: str, rules: Arguments) -> ArgumentOverride:
     return rules.get(name, _UNCHANGED)
 
@@ -234,17 +215,13 @@ class ToolOverride:
 
     name: str | None = None
     """Used without the server's prefix, but made valid and unique."""
-
     description: str | None = None
     """`{description}` in it is replaced by the original."""
-
     title: str | None = None
     arguments: Mapping[str, ArgumentOverride] = field(default_factory=dict[str, ArgumentOverride])
     """By the server's argument names."""
-
     annotations: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Annotations that replace the server's; `None` removes one."""
-
     input_schema: Mapping[str, Any] | None = None
     """Replaces the server's schema for the model; `arguments` are applied to it."""
 
@@ -271,7 +248,7 @@ def apply_override(tool: Tool, override: ToolOverride) -> Tool:
     _check_names(tool, override)
     description = tool.description
     if override.description is not None:
-        description = replaced_text(override.description, tool.description)
+        description = override.description.replace(ORIGINAL, tool.description)
     hints = {_hint_name(name): value for name, value in override.annotations.items()}
     merged = {**tool.annotations, **hints}
     return replace(
@@ -279,7 +256,7 @@ def apply_override(tool: Tool, override: ToolOverride) -> Tool:
         name=tool.name if override.name is None else override.name,
         title=tool.title if override.title is None else override.title,
         description=description,
-        input_schema=shown_schema(_base_schema(tool, override), override.arguments),
+        input_schema=_shown_schema(_base_schema(tool, override), override.arguments),
         annotations={name: value for name, value in merged.items() if value is not None},
         override=override,
     )
@@ -318,16 +295,11 @@ async def complete_arguments(
         return dict(arguments)
     wire_names = _wire_names(tool, override)
     hidden = {name for name, rule in override.arguments.items() if rule.hidden}
-    completed = {
-        name: value
-        for name, value in arguments.items()
-        if name not in wire_names and name not in hidden
-    }
-    for name, value in arguments.items():
-        if name in wire_names:
-            completed[wire_names[name]] = value
+    known = wire_names.keys() | hidden
+    completed = {name: value for name, value in arguments.items() if name not in known}
+    completed |= {wire_names[name]: arguments[name] for name in arguments if name in wire_names}
     for name, rule in override.arguments.items():
-        if name in completed or not rule.filled_in or not takes_argument(tool.wire_schema, name):
+        if name in completed or not rule.filled_in or not _takes_argument(tool.wire_schema, name):
             continue
         value = rule.default if rule.value is UNSET else rule.value
         completed[name] = await _resolved(value, context)
@@ -340,7 +312,7 @@ def _base_schema(tool: Tool, override: ToolOverride) -> Mapping[str, Any]:
 
 def _wire_names(tool: Tool, override: ToolOverride) -> dict[str, str]:
     """Map the names that the model uses to those of the server."""
-    shown = shown_names(_base_schema(tool, override), override.arguments)
+    shown = _shown_names(_base_schema(tool, override), override.arguments)
     names = {name: wire_name for wire_name, name in shown.items()}
     if override.input_schema is not None:
         # A schema of the user's own may be written with the new names.
@@ -365,7 +337,7 @@ def _check_hidden(tool: Tool, override: ToolOverride) -> None:
 
 
 def _check_names(tool: Tool, override: ToolOverride) -> None:
-    shown = shown_names(_base_schema(tool, override), override.arguments)
+    shown = _shown_names(_base_schema(tool, override), override.arguments)
     for name, times in Counter(shown.values()).items():
         if times > 1:
             claimants = ", ".join(f'"{one}"' for one, other in shown.items() if other == name)
@@ -405,8 +377,7 @@ def read_overrides(overrides: Mapping[str, Any]) -> Mapping[str, ToolOverride]:
     """
     problems = Problems()
     # Variables were replaced when the configuration was read.
-    variables = Variables(environ={}, folder=Path(), home=Path())
-    raw = RawValue(overrides, Location(problems, path="tool_overrides"), variables)
+    raw = RawValue(overrides, Location(problems, path="tool_overrides"), Variables.of({}))
     checked: dict[str, ToolOverride] = {}
     with suppress(RejectedError):
         checked = raw.read_entries(_read_tool, "an object of overrides, by tool")
@@ -465,34 +436,30 @@ def _read_name(raw: RawValue) -> str:
     return text
 
 
-def _read_schema(raw: RawValue) -> Mapping[str, Any]:
+def _read_schema(raw: RawValue) -> object:
     raw.entries("a JSON schema")
-    return cast("Mapping[str, Any]", raw.value)
-
-
-def _read_any(raw: RawValue) -> object:
     return raw.value
 
 
 _ARGUMENT_KEYS = KeyTable(
     [
-        Key("hide", read_bool, "hide"),
-        Key("value", _read_any, "value", takes_null=True),
-        Key("default", _read_any, "default", takes_null=True),
-        Key("description", _read_text, "description"),
-        Key("name", _read_name, "name"),
+        Key("hide", read_bool),
+        Key("value", attrgetter("value"), takes_null=True),
+        Key("default", attrgetter("value"), takes_null=True),
+        Key("description", _read_text),
+        Key("name", _read_name),
     ],
     noun="changed argument",
 )
 
 _TOOL_KEYS = KeyTable(
     [
-        Key("name", _read_name, "name"),
-        Key("description", _read_text, "description"),
-        Key("title", _read_text, "title"),
-        Key("arguments", _read_arguments, "arguments"),
-        Key("annotations", _read_annotations, "annotations"),
-        Key("input_schema", _read_schema, "input_schema"),
+        Key("name", _read_name),
+        Key("description", _read_text),
+        Key("title", _read_text),
+        Key("arguments", _read_arguments),
+        Key("annotations", _read_annotations),
+        Key("input_schema", _read_schema),
     ],
     noun="tool override",
 )

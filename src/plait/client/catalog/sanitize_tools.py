@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
 from plait._support.sanitize import escaped, is_clean_json, sanitize_text
-from plait.client.catalog.tool import Tool
+from plait.client.catalog.schemas.values import is_list, is_mapping
+
+if TYPE_CHECKING:
+    from plait.client.catalog.tool import Tool
+
+_FIELDS = {
+    "title": "title",
+    "description": "description",
+    "input_schema": "arguments",
+    "output_schema": "result",
+    "annotations": "annotations",
+}
+"""The fields with texts, and what notes call them."""
 
 
 def sanitize_tool(tool: Tool) -> tuple[Tool, tuple[str, ...]]:
@@ -20,18 +32,10 @@ def sanitize_tool(tool: Tool) -> tuple[Tool, tuple[str, ...]]:
         return tool, ()
     notes: list[str] = []
     changes: dict[str, Any] = {}
-    for field in ("title", "description"):
-        text = getattr(tool, field)
-        if text and (clean := sanitize_text(text)) != text:
+    for field, label in _FIELDS.items():
+        value = getattr(tool, field)
+        if (clean := _sanitized(value, label, notes)) is not value:
             changes[field] = clean
-            notes.append(_note(field))
-    for field, label in (("input_schema", "arguments"), ("output_schema", "result")):
-        schema = getattr(tool, field)
-        if schema is not None and (clean := _cleaned(schema, label, notes)) is not schema:
-            changes[field] = clean
-    hints = _cleaned(tool.annotations, "annotations", notes)
-    if hints is not tool.annotations:
-        changes["annotations"] = hints
     if sanitize_text(tool.wire_name) != tool.wire_name:
         notes.append(_note("name"))
     if not changes:
@@ -39,7 +43,7 @@ def sanitize_tool(tool: Tool) -> tuple[Tool, tuple[str, ...]]:
     return replace(tool, **changes, wire_schema=tool.wire_schema), tuple(notes)
 
 
-def _cleaned(value: Any, place: str, notes: list[str]) -> Any:
+def _sanitized(value: Any, place: str, notes: list[str]) -> Any:
     """Return the value with sanitized texts, or the same object if nothing changes."""
     if isinstance(value, str):
         clean = sanitize_text(value)
@@ -47,18 +51,15 @@ def _cleaned(value: Any, place: str, notes: list[str]) -> Any:
             return value
         notes.append(_note(place))
         return clean
-    if isinstance(value, Mapping):
-        entries = cast("Mapping[str, Any]", value)
+    if is_mapping(value):
         made = {
-            _key(key, entries, place, notes): _cleaned(one, _at(place, key), notes)
-            for key, one in entries.items()
+            _key(key, value, place, notes): _sanitized(one, _at(place, key), notes)
+            for key, one in value.items()
         }
-        same = all(made.get(key) is one for key, one in entries.items())
-        return entries if same else made
-    if isinstance(value, list):
-        items = cast("list[Any]", value)
-        kept = [_cleaned(one, place, notes) for one in items]
-        return items if all(a is b for a, b in zip(kept, items, strict=True)) else kept
+        return value if all(made.get(key) is one for key, one in value.items()) else made
+    if is_list(value):
+        kept = [_sanitized(one, place, notes) for one in value]
+        return value if all(a is b for a, b in zip(kept, value, strict=True)) else kept
     return value
 
 
@@ -77,4 +78,4 @@ def _at(place: str, key: str) -> str:
 
 
 def _note(place: str) -> str:
-    return f"{place}: hidden or acting characters were made harmless"
+    return f"{place}: invisible or control characters were sanitized"

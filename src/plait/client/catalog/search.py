@@ -9,13 +9,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
-from plait.client.catalog.tool import Tool
+from plait.client.catalog.schemas.values import as_list, is_mapping
+
+if TYPE_CHECKING:
+    from plait.client.catalog.tool import Tool
 
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+|\d+")
 """A word, also inside of `camelCase`, `snake_case` and `HTTPServer`."""
-
 _FILE: Final = re.compile(r"(?<!\S)[\w*/.-]*(?:\w\w|\*)\.[a-z][a-z0-9]{1,3}\b", re.IGNORECASE)
 """The name of a file, or a pattern of such names."""
 
@@ -29,44 +31,19 @@ up us use used uses using want was we were what which who whom why will with wou
 
 _STOP_WORDS: Final = frozenset(_STOP_WORD_TEXT.split())
 
-_GROUPS: Final = (
-    "add append insert put",
-    "add plus sum total",
-    "all complete entire everything full whole",
-    "allow permit",
-    "archive compress zip",
-    "begin execute launch run start trigger",
-    "big large size",
-    "cancel end stop",
-    "change edit modify replace update",
-    "compare diff difference",
-    "connect link relate relationship",
-    "copy duplicate",
-    "create creation make new",
-    "current now today",
-    "date day time when",
-    "delete drop erase forget remove",
-    "detail info information metadata",
-    "dir directory folder",
-    "display list show view",
-    "email mail",
-    "env environment",
-    "fetch get load open read retrieve view",
-    "find locate lookup query search where",
-    "history log",
-    "image photo picture",
-    "many multiple several",
-    "message text",
-    "move rename",
-    "nested recursive subdirectory subfolder",
-    "permission right",
-    "repo repository",
-    "record remember save store write",
-    "send post submit",
-    "state status",
-    "switch toggle",
-)
-"""Synonyms; a word may be in several groups."""
+_SYNONYMS_TEXT: Final = """
+add append insert put, add plus sum total, all complete entire everything full whole,
+allow permit, archive compress zip, begin execute launch run start trigger, big large size,
+cancel end stop, change edit modify replace update, compare diff difference,
+connect link relate relationship, copy duplicate, create creation make new, current now today,
+date day time when, delete drop erase forget remove, detail info information metadata,
+dir directory folder, display list show view, email mail, env environment,
+fetch get load open read retrieve view, find locate lookup query search where, history log,
+image photo picture, many multiple several, message text, move rename,
+nested recursive subdirectory subfolder, permission right, repo repository,
+record remember save store write, send post submit, state status, switch toggle
+"""
+"""Groups of synonyms; a word may be in several."""
 
 
 def words_of(text: str) -> list[str]:
@@ -97,7 +74,7 @@ def stem(word: str) -> str:
 @lru_cache(maxsize=1)
 def _synonyms() -> dict[str, frozenset[str]]:
     synonyms: dict[str, frozenset[str]] = {}
-    for group in _GROUPS:
+    for group in _SYNONYMS_TEXT.split(","):
         members = frozenset(map(stem, group.split()))
         for word in members:
             synonyms[word] = synonyms.get(word, frozenset()) | members
@@ -124,11 +101,9 @@ _WEIGHTS: Final[Mapping[Field, float]] = {
 
 _SIMILAR: Final = 0.7
 """The weight of a synonym relative to the word itself."""
-
 _SATURATION: Final = 1.2
 _LENGTH: Final = 0.5
 """The k1 and b of BM25F; texts about tools are short, so their length matters less."""
-
 _MOST_LEVELS: Final = 4
 _LEAST_PART: Final = 3
 
@@ -148,7 +123,7 @@ class ToolIndex:
         self.tools = tuple(tools)
         fields = [_words_by_field(tool) for tool in self.tools]
         usual: dict[Field, float] = {
-            name: _mean(len(one[name]) for one in fields) for name in _WEIGHTS
+            name: sum(len(one[name]) for one in fields) / (len(fields) or 1) for name in _WEIGHTS
         }
         self._counts = [_weighted(one, usual) for one in fields]
         self._spread = Counter(word for counts in self._counts for word in counts)
@@ -233,37 +208,24 @@ def _weighted(
     return counts
 
 
-def _mean(numbers: Iterable[int]) -> float:
-    some = list(numbers)
-    return sum(some) / len(some) if some else 0.0
-
-
-def _parameter_texts(schema: Any, levels: int) -> Iterator[tuple[str, Field]]:
+def _parameter_texts(schema: object, levels: int) -> Iterator[tuple[str, Field]]:
     """Yield the names, descriptions and choices of parameters, also those inside of others."""
-    if levels == 0 or not isinstance(schema, Mapping):
+    if levels == 0 or not is_mapping(schema):
         return
-    node = cast("Mapping[str, Any]", schema)
-    properties = node.get("properties")
-    if isinstance(properties, Mapping):
-        for name, inner in cast("Mapping[str, Any]", properties).items():
-            yield str(name), "parameters"
-            yield from _texts_of(inner)
-            yield from _parameter_texts(inner, levels - 1)
-    yield from _parameter_texts(node.get("items"), levels - 1)
+    properties = schema.get("properties")
+    for name, inner in properties.items() if is_mapping(properties) else ():
+        yield str(name), "parameters"
+        yield from _texts_of(inner)
+        yield from _parameter_texts(inner, levels - 1)
+    yield from _parameter_texts(schema.get("items"), levels - 1)
     for key in ("anyOf", "oneOf", "allOf"):
-        members = node.get(key)
-        for member in cast("list[Any]", members) if isinstance(members, list) else ():
+        for member in as_list(schema.get(key)):
             yield from _texts_of(member)
             yield from _parameter_texts(member, levels - 1)
 
 
-def _texts_of(schema: Any) -> Iterator[tuple[str, Field]]:
-    if not isinstance(schema, Mapping):
-        return
-    node = cast("Mapping[str, Any]", schema)
-    if isinstance(text := node.get("description"), str):
-        yield text, "parameter_texts"
-    choices = node.get("enum")
-    for choice in cast("list[Any]", choices) if isinstance(choices, list) else ():
-        if isinstance(choice, str):
-            yield choice, "parameter_texts"
+def _texts_of(schema: object) -> Iterator[tuple[str, Field]]:
+    if is_mapping(schema):
+        for text in (schema.get("description"), *as_list(schema.get("enum"))):
+            if isinstance(text, str):
+                yield text, "parameter_texts"

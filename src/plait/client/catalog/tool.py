@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, Self
 
-import mcp_types as types
-from mcp.shared.inbound import x_mcp_header_map
-
-from plait.client.config.policy import Trait
-
 if TYPE_CHECKING:
+    import mcp_types as types
+
     from plait.client.catalog.overrides import ToolOverride
+    from plait.client.catalog.schemas import Profile
+    from plait.client.config.policy import Trait
+    from plait.client.transports.tool_rows import Row
 
 _SAME: Final[dict[str, Any]] = {}
 """Marks a missing `wire_schema`, compared by identity."""
+
+_SHARED: Final = "shared"
+"""The key of a schema that is not a copy; no profile has this name."""
+
+_HINTS: Final = (
+    ("title", "title"),
+    ("readOnlyHint", "read_only_hint"),
+    ("destructiveHint", "destructive_hint"),
+    ("idempotentHint", "idempotent_hint"),
+    ("openWorldHint", "open_world_hint"),
+)
+"""The annotations of a listed tool, and what they are called here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,29 +38,27 @@ class Tool:
     server: str
     wire_name: str
     """The server's name for it."""
-
     name: str
     """The public name: valid for every model provider, and unique."""
-
     title: str | None = None
     description: str = ""
     input_schema: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The schema for callers: the listed one, unless an override changes it."""
-
     wire_schema: Mapping[str, Any] = field(default_factory=lambda: _SAME, repr=False)
     """The listed schema, which the server checks arguments against; by default `input_schema`."""
-
     output_schema: Mapping[str, Any] | None = None
     annotations: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The server's hints, in snake_case."""
-
     meta: Mapping[str, Any] | None = None
     icons: tuple[Mapping[str, Any], ...] = ()
     mirrors_arguments: bool = False
     """Whether some of its arguments must be sent as HTTP headers too (`x-mcp-header`)."""
-
     override: ToolOverride | None = None
     """The override that was applied, which completes arguments."""
+    schemas: dict[str, dict[str, Any] | None] = field(
+        default_factory=dict[str, dict[str, Any] | None], init=False, repr=False, compare=False
+    )
+    """`input_schema` for families of models, made on first use."""
 
     def __post_init__(self) -> None:
         if self.wire_schema is _SAME:
@@ -89,50 +99,84 @@ class Tool:
         """Whether the server declares that repeating a call has no further effect."""
         return self.read_only or self.annotations.get("idempotent_hint") is True
 
+    def schema_for(self, profile: Profile | None) -> dict[str, Any]:
+        """Return `input_schema` for a family of models; the same object every time."""
+        profile = profile or "default"
+        if (known := self.schemas.get(profile)) is not None:
+            return known
+        from plait.client.catalog.schemas import schema_for_provider  # noqa: PLC0415  # many modules
+
+        made = schema_for_provider(self.input_schema, profile).schema
+        return self.schemas.setdefault(profile, made) or made
+
+    def shared_schema(self) -> dict[str, Any] | None:
+        """Return the schema for models of no special family, if it is `input_schema` itself.
+
+        Whoever gets it must not change it.
+        """
+        if _SHARED not in self.schemas:
+            from plait.client.catalog.schemas import shared_if_plain  # noqa: PLC0415  # many modules
+
+            self.schemas[_SHARED] = shared_if_plain(self.input_schema)
+        return self.schemas[_SHARED]
+
     def has_trait(self, trait: Trait) -> bool:
         """Return whether a trait holds, with defaults for missing hints."""
-        match trait:
-            case "read_only":
-                return self.read_only
-            case "destructive":
-                return self.destructive
-            case "idempotent":
-                return self.idempotent
-            case "open_world":
-                return self.open_world
+        return bool(getattr(self, trait))
 
     @classmethod
     def from_mcp(cls, server: str, tool: types.Tool) -> Self:
-        """Convert a listed tool; its public name is its wire name."""
-        hints = tool.annotations.model_dump(exclude_none=True) if tool.annotations else {}
+        """Convert a tool of the SDK; its public name is its wire name."""
+        from plait.client.transports.tool_rows import row_of  # noqa: PLC0415  # imports its types
+
+        return cls.from_row(server, row_of(tool))
+
+    @classmethod
+    def from_row(cls, server: str, row: Row, *, may_mirror: bool = True) -> Self:
+        """Convert a listed tool; without `may_mirror`, it surely mirrors no arguments."""
+        listed: Mapping[str, Any] = row.get("annotations") or {}
+        hints = {key: value for name, key in _HINTS if (value := listed.get(name)) is not None}
+        name, schema = row["name"], row["inputSchema"]
+        if may_mirror:
+            from plait.client.transports.tool_rows import mirrors_arguments  # noqa: PLC0415  # as above
+
+            may_mirror = mirrors_arguments(schema)
         return cls(
             server=server,
-            wire_name=tool.name,
-            name=tool.name,
-            title=tool.title or hints.get("title"),
-            description=tool.description or "",
-            input_schema=tool.input_schema,
-            output_schema=tool.output_schema,
+            wire_name=name,
+            name=name,
+            title=row.get("title") or hints.get("title"),
+            description=row.get("description") or "",
+            input_schema=schema,
+            wire_schema=schema,
+            output_schema=row.get("outputSchema"),
             annotations=hints,
-            meta=tool.meta,
-            icons=tuple(
-                icon.model_dump(by_alias=True, exclude_none=True, mode="json")
-                for icon in tool.icons or ()
-            ),
-            mirrors_arguments=bool(x_mcp_header_map(tool.input_schema)),
+            meta=row.get("_meta"),
+            icons=tuple(row.get("icons") or ()),
+            mirrors_arguments=may_mirror,
         )
+
+    def renamed(self, name: str) -> Tool:
+        """Return the tool under another public name."""
+        if name == self.name:
+            return self
+        copy = object.__new__(Tool)
+        for field_name in _FIELDS:
+            object.__setattr__(copy, field_name, getattr(self, field_name))
+        object.__setattr__(copy, "name", name)
+        return copy
 
     def to_dict(self) -> dict[str, Any]:
         """Return the tool as plain data."""
+        plain = ("server", "name", "wire_name", "title", "description")
         return {
-            "server": self.server,
-            "name": self.name,
-            "wire_name": self.wire_name,
-            "title": self.title,
-            "description": self.description,
+            **{name: getattr(self, name) for name in plain},
             "input_schema": dict(self.input_schema),
             "output_schema": None if self.output_schema is None else dict(self.output_schema),
             "annotations": dict(self.annotations),
             "meta": None if self.meta is None else dict(self.meta),
             "icons": [dict(icon) for icon in self.icons],
         }
+
+
+_FIELDS: Final = tuple(item.name for item in fields(Tool))

@@ -27,7 +27,6 @@ Test = Callable[[Any], bool]
 """Returns true if a value is certainly valid; false means unknown."""
 
 _PLAIN_NAME = re.compile(r"[\w$@-]{1,60}")
-
 _MAX_SCHEMAS = 256
 """Enough for the tools of a dozen servers."""
 
@@ -56,14 +55,11 @@ class Violation:
     path: Path
     keyword: str
     """The rule, such as `type`; empty where the schema is `false`."""
-
     expected: Any
     """The value of the keyword."""
-
     value: Any = field(repr=False)
     schema: Any = field(repr=False)
     """The part of the schema that contains the rule."""
-
     branches: tuple[tuple[Violation, ...], ...] = ()
     """For `anyOf` and `oneOf`: why each alternative fails, with paths from `value` on."""
 
@@ -75,7 +71,6 @@ class SchemaValidator:
     schema: Any = None
     broken: str | None = None
     """Why the schema could not be compiled."""
-
     _rules: Any = field(default=None, repr=False)
     _quick: Test | None = field(default=None, repr=False)
 
@@ -150,6 +145,11 @@ def validator_for_schema(schema: Mapping[str, Any]) -> SchemaValidator:
 def is_prepared(schema: Mapping[str, Any]) -> bool:
     """Return whether the validator of a schema is ready without blocking."""
     return _known(schema) is not None
+
+
+def validator_if_prepared(schema: Mapping[str, Any]) -> SchemaValidator | None:
+    """Return the validator of a schema if it is ready without blocking."""
+    return _known(schema)
 
 
 async def prepare(schema: Mapping[str, Any]) -> SchemaValidator:
@@ -297,7 +297,7 @@ def _test_of(schema: Any, known: Container[str]) -> Test | None:
     `known` are the keywords of the dialect.
     """
     if not isinstance(schema, dict):
-        return _always if schema is True else None
+        return (lambda _: True) if schema is True else None
     tests: list[Test] = []
     for keyword, expected in cast("dict[str, Any]", schema).items():
         # An unknown keyword is no rule, and formats are not checked.
@@ -346,10 +346,6 @@ def _test_of_rule(
             )
         case _:
             return None
-
-
-def _always(_value: object) -> bool:
-    return True
 
 
 def _keeps_all(tests: list[Test], value: object) -> bool:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TypeVar
 
 from plait.client.config.key_table import Key, KeyTable, read_table
@@ -13,12 +14,13 @@ from plait.client.config.raw_value import RawValue, as_mapping
 from plait.client.config.value_types import read_seconds, read_whole_number
 
 T = TypeVar("T")
-
 _BYTES_PER_TOKEN = 4
 """The estimated size of a token."""
-
 _MIN_TOKENS = 250
 """A smaller result would have room only for the note that it is cut."""
+
+_read_tokens = partial(read_whole_number, minimum=_MIN_TOKENS)
+_read_calls = partial(read_whole_number, minimum=0)
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(B|kB|KB|MB|GB)?")
 _UNITS = {None: 1, "B": 1, "kB": 1_000, "KB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}
@@ -53,13 +55,10 @@ class ResultBudget:
 
     default: Limit | None = None
     """`None` uses the client's limit; on the client it means no limit."""
-
     tools: Mapping[str, Limit] = field(default_factory=dict[str, Limit])
     """By `tool`, `server/tool` or glob; exact names win over globs, then the first match."""
-
     keep_seconds: float = 1800.0
     """How long a full result is kept after it was last read."""
-
     keep_bytes: int = 256_000_000
     """Total size kept; the least recently read results are dropped first."""
 
@@ -70,7 +69,6 @@ class CallBudget:
 
     calls: int | None = None
     """In total; `None` is no limit."""
-
     tools: Mapping[str, int] = field(default_factory=dict[str, int])
     """By `tool`, `server/tool` or glob; the calls of all matching tools are added up."""
 
@@ -136,10 +134,6 @@ def _read_limit(raw: RawValue) -> Limit:
     return Limit(tokens=_read_tokens(raw))
 
 
-def _read_tokens(raw: RawValue) -> int:
-    return read_whole_number(raw, minimum=_MIN_TOKENS)
-
-
 def _read_size(raw: RawValue) -> int:
     """Read bytes: a number, or a text such as `200kB`."""
     if isinstance(raw.value, str):
@@ -151,10 +145,6 @@ def _read_size(raw: RawValue) -> int:
     return read_whole_number(raw, minimum=_MIN_TOKENS * _BYTES_PER_TOKEN)
 
 
-def _read_calls(raw: RawValue) -> int:
-    return read_whole_number(raw, minimum=0)
-
-
 def _read_limits(raw: RawValue) -> dict[str, Limit]:
     return raw.read_entries(_read_limit, "an object of tool names and limits")
 
@@ -163,26 +153,20 @@ def _read_calls_by_tool(raw: RawValue) -> dict[str, int]:
     return raw.read_entries(_read_calls, "an object of tool names and numbers of calls")
 
 
-_LIMIT_KEYS = KeyTable(
-    (Key("tokens", _read_tokens, "tokens"), Key("bytes", _read_size, "bytes")), noun="limit"
-)
+_SIZE_KEYS = (Key("tokens", _read_tokens), Key("bytes", _read_size))
+_LIMIT_KEYS = KeyTable(_SIZE_KEYS, noun="limit")
 
 _RESULT_KEYS = KeyTable(
     (
-        Key("tokens", _read_tokens, "tokens"),
-        Key("bytes", _read_size, "bytes"),
-        Key("default", _read_limit, "default"),
-        Key("tools", _read_limits, "tools"),
-        Key("keep_seconds", read_seconds, "keep_seconds", unit="seconds"),
-        Key("keep_bytes", _read_size, "keep_bytes"),
+        *_SIZE_KEYS,
+        Key("default", _read_limit),
+        Key("tools", _read_limits),
+        Key("keep_seconds", read_seconds, unit="seconds"),
+        Key("keep_bytes", _read_size),
     ),
     noun="result budget",
 )
 
 _CALL_KEYS = KeyTable(
-    (
-        Key("calls", _read_calls, "calls"),
-        Key("tools", _read_calls_by_tool, "tools"),
-    ),
-    noun="call budget",
+    (Key("calls", _read_calls), Key("tools", _read_calls_by_tool)), noun="call budget"
 )

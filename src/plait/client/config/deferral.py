@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from plait.client.config.raw_value import RawValue
 from plait.client.config.value_types import read_count, read_patterns
+
+if TYPE_CHECKING:
+    from plait.client.config.raw_value import RawValue
 
 AUTO_TOKENS: Final = 10_000
 """`auto` defers tools above this size: a twentieth of a usual context window."""
@@ -18,10 +20,8 @@ class Deferral:
 
     tools: tuple[object, ...] | None = None
     """Patterns as in `include`; `None` is all tools, an empty tuple none."""
-
     over_tokens: int | None = None
     """Defer only if the tools take more tokens than this; `None` is always."""
-
     native: bool = False
     """Whether to use the tool search of the model's provider, if it has one."""
 
@@ -32,7 +32,6 @@ class Deferral:
 
 
 NO_DEFERRAL: Final = Deferral(tools=())
-
 _WORDS: Final = {"auto": Deferral(over_tokens=AUTO_TOKENS), "native": Deferral(native=True)}
 
 

@@ -34,12 +34,16 @@ def load_document(source: object, problems: Problems, base: Path | None = None) 
     text = os.fspath(cast("str | os.PathLike[str]", source))
     if _reject_other_text(text, Location(problems)):
         return None
-    path = Path(text)
-    if path.parts[:1] == ("~",):
-        path = path.expanduser()
+    path = user_path(text)
     location = Location(problems, file=str(path))
     value = _load_file(path, location)
     return None if value is None else Document(value, location, base or workspace_of(path))
+
+
+def user_path(text: str) -> Path:
+    """Return a path, with `~` replaced by the user's home, but not `~name`."""
+    path = Path(text)
+    return path.expanduser() if path.parts[:1] == ("~",) else path
 
 
 def workspace_of(path: Path) -> Path:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from plait.client.config.document import read_json_file
 from plait.client.config.problems import Location, Problems
 from plait.client.config.raw_value import as_list, as_mapping
-from plait.errors import Problem
+
+if TYPE_CHECKING:
+    from plait.errors import Problem
 
 RawServer = dict[str, object]
 """A server as it was written, its variables not replaced."""
@@ -21,12 +24,10 @@ class EditorConfig:
 
     editor: str
     """The display name of the program."""
-
     path: Path
     servers: dict[str, RawServer] = field(default_factory=dict[str, RawServer], repr=False)
     inputs: tuple[RawServer, ...] = field(default=(), repr=False)
     """Values to prompt for, as VS Code writes them."""
-
     problems: tuple[Problem, ...] = ()
     """Why the file could not be read."""
 
@@ -64,12 +65,10 @@ def _candidates(home: Path, cwd: Path, environ: Mapping[str, str]) -> Iterator[t
 
 def _application_folders(home: Path, environ: Mapping[str, str]) -> tuple[Path, ...]:
     """Return the folders of application settings on macOS, Linux and Windows."""
-    linux = environ.get("XDG_CONFIG_HOME")
-    windows = environ.get("APPDATA")
     return (
         home / "Library" / "Application Support",
-        Path(linux) if linux else home / ".config",
-        Path(windows) if windows else home / "AppData" / "Roaming",
+        Path(environ.get("XDG_CONFIG_HOME") or home / ".config"),
+        Path(environ.get("APPDATA") or home / "AppData" / "Roaming"),
     )
 
 
@@ -84,13 +83,15 @@ def _read(editor: str, path: Path, cwd: Path) -> EditorConfig:
         settings.get("servers"),
         *_project_lists(entries, cwd),
     )
-    servers: dict[str, RawServer] = {}
-    for listed in lists:
-        servers.update(_raw_servers(listed))
     return EditorConfig(
         editor=editor,
         path=path,
-        servers=servers,
+        servers={
+            name: _raw(entry)
+            for listed in lists
+            for name, entry in (as_mapping(listed) or {}).items()
+            if isinstance(name, str) and as_mapping(entry) is not None
+        },
         inputs=tuple(_raw(entry) for entry in inputs if as_mapping(entry) is not None),
         problems=tuple(problems.errors),
     )
@@ -101,15 +102,6 @@ def _project_lists(entries: Mapping[str, object], cwd: Path) -> Iterator[object]
     for folder, project in (as_mapping(entries.get("projects")) or {}).items():
         if isinstance(folder, str) and cwd.is_relative_to(folder):
             yield (as_mapping(project) or {}).get("mcpServers")
-
-
-def _raw_servers(value: object) -> dict[str, RawServer]:
-    entries = as_mapping(value) or {}
-    return {
-        name: _raw(entry)
-        for name, entry in entries.items()
-        if isinstance(name, str) and as_mapping(entry) is not None
-    }
 
 
 def _raw(value: object) -> RawServer:

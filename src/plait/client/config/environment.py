@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from plait.client.config.servers import StdioServer
+if TYPE_CHECKING:
+    from plait.client.config.servers import StdioServer
 
 _POSIX_NAMES: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 
@@ -37,7 +38,8 @@ def child_environment(
     inherited = {
         name: value
         for name, value in environ.items()
-        if not _is_function(value)
+        # An exported shell function could run code in the child.
+        if not value.startswith("()")
         and (_matches(name.upper(), _USUAL_NAMES) or _matches(name, exact, any_case=windows))
     }
     return {**inherited, **server.fixed_env}
@@ -47,8 +49,3 @@ def _matches(name: str, patterns: Iterable[str], *, any_case: bool = False) -> b
     if any_case:
         return _matches(name.upper(), [pattern.upper() for pattern in patterns])
     return any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
-def _is_function(value: str) -> bool:
-    """Return whether the value is an exported shell function, which could run code in the child."""
-    return value.startswith("()")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from plait._support.redact import looks_secret
 from plait._support.suggestions import nearest
 from plait.client.config.keys import CLIENT_KEYS, SERVER_LISTS
-from plait.client.config.problems import Location
 from plait.client.config.raw_value import as_list, as_mapping, describe
 from plait.client.config.variables import InputRequest
+
+if TYPE_CHECKING:
+    from plait.client.config.problems import Location
 
 _APPLICATION_FILES = ("settings.json", ".claude.json", "claude_desktop_config.json")
 """Files that hold more than servers, so that unknown keys are not mistakes."""
@@ -23,7 +26,6 @@ class ConfigLayout:
     servers: Mapping[object, object]
     location: Location
     """The location of the servers."""
-
     options: Mapping[object, object] = field(default_factory=dict[object, object])
     inputs: Mapping[str, InputRequest] = field(default_factory=dict[str, InputRequest])
 
@@ -39,7 +41,10 @@ def find_layout(value: object, location: Location) -> ConfigLayout | None:
     if settings is not None and "servers" in settings and not is_server_entry(settings):
         return _whole(settings, location.at("mcp"), options={})
     if any(name in entries and not is_server_entry(entries[name]) for name in SERVER_LISTS):
-        return _whole(entries, location, options=_options_of(entries, location))
+        options = entries
+        if location.file is not None and location.file.endswith(_APPLICATION_FILES):
+            options = {key: entries[key] for key in entries if key in CLIENT_KEYS.spellings}
+        return _whole(entries, location, options)
     return _servers_only(entries, location)
 
 
@@ -72,12 +77,6 @@ def _whole(
     if not servers:
         servers_location.error("no_servers", "there are no servers", 'add {"name": {"command": …}}')
     return ConfigLayout(servers, servers_location, options, inputs)
-
-
-def _options_of(entries: Mapping[object, object], location: Location) -> Mapping[object, object]:
-    if location.file is None or not location.file.endswith(_APPLICATION_FILES):
-        return entries
-    return {key: value for key, value in entries.items() if key in CLIENT_KEYS.spellings}
 
 
 def _servers_only(entries: Mapping[object, object], location: Location) -> ConfigLayout | None:

@@ -10,7 +10,6 @@ _STRING_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DO
 _STRING_OR_LAST_COMMA = re.compile(r'"(?:\\.|[^"\\\n])*"|,(?=\s*[}\]])')
 _PIECE = re.compile(r'"(?:\\.|[^"\\])*"?|[{}\[\],:]|\s+|[^\s{}\[\],:"]+')
 _VALUE_FOLLOWS = re.compile(r'\s*:\s*["{\[\w-]')
-
 _LONGEST_LINE = 80
 """The part of an invalid line that is shown."""
 
@@ -62,8 +61,11 @@ def parse_jsonc(text: str) -> JsonDocument:
             repeated.extend(name for name in entries if names.count(name) > 1)
         return entries
 
+    # Blanks keep the positions of errors.
+    plain = _STRING_OR_COMMENT.sub(_blank_unless_string, text)
+    plain = _STRING_OR_LAST_COMMA.sub(_blank_unless_string, plain)
     try:
-        value = json.loads(_plain_json(text), object_pairs_hook=object_from)
+        value = json.loads(plain, object_pairs_hook=object_from)
     except json.JSONDecodeError as error:
         raise _syntax_error(text, error) from None
     except (RecursionError, ValueError):
@@ -79,12 +81,6 @@ def decode_text(data: bytes) -> str:
         UnicodeDecodeError: The encoding is another one.
     """
     return data.decode(json.detect_encoding(data)).removeprefix("\ufeff")
-
-
-def _plain_json(text: str) -> str:
-    """Blank out comments and trailing commas, so that positions stay the same."""
-    without_comments = _STRING_OR_COMMENT.sub(_blank_unless_string, text)
-    return _STRING_OR_LAST_COMMA.sub(_blank_unless_string, without_comments)
 
 
 def _blank_unless_string(match: re.Match[str]) -> str:

@@ -17,25 +17,30 @@ class Key:
 
     name: str
     """In snake_case; camelCase is accepted too."""
-
     read: Reader
-    target: str
-    """The field that takes the value; `timeouts.x` is a field of `timeouts`."""
-
+    field: str = ""
+    """The field that takes the value, by default the name; `timeouts.x` is one of `timeouts`."""
     aliases: tuple[str, ...] = ()
-    """Other names of the key."""
-
     unit: Unit | None = None
     """The unit of a number; without one, the spelling decides (see `unit_of`)."""
-
     takes_null: bool = False
     """Whether null means something other than the default."""
+
+    @property
+    def target(self) -> str:
+        """The field that takes the value."""
+        return self.field or self.name
 
     @property
     def spellings(self) -> frozenset[str]:
         """All spellings of the key."""
         names = (self.name, *self.aliases)
         return frozenset(names) | {camel_case(name) for name in names}
+
+
+def keys_with(read: Reader, *names: str) -> Iterable[Key]:
+    """Create keys with the same reader."""
+    return (Key(name, read) for name in names)
 
 
 class KeyTable:
@@ -48,16 +53,19 @@ class KeyTable:
         noun: str,
         ignored: Iterable[str] = (),
         misplaced: Mapping[str, str] | None = None,
+        strict: bool = False,
     ) -> None:
         """Index the keys by spelling.
 
         `noun` names the object in messages, `ignored` keys belong to other programs, and
-        `misplaced` keys are known but have no meaning here, each with the reason.
+        `misplaced` keys are known but have no meaning here, each with the reason. If `strict`, an
+        unknown key is an error in files too.
         """
         self.noun = noun
         self.ignored = frozenset(ignored)
         self._keys = {spelling: key for key in keys for spelling in key.spellings}
         self._misplaced = misplaced or {}
+        self._strict = strict
 
     @property
     def spellings(self) -> frozenset[str]:
@@ -72,8 +80,12 @@ class KeyTable:
         """Record that a key has no meaning in this object."""
         reason = self._misplaced.get(spelling)
         if reason is None:
-            message = f"is not a key of a {self.noun}"
-            entry.location.flag("unknown_key", message, did_you_mean(spelling, self._keys))
+            message, hint = f"is not a key of a {self.noun}", did_you_mean(spelling, self._keys)
+            if self._strict:
+                hint = hint or f"known are {', '.join(sorted(self._keys))}"
+                entry.location.error("unknown_key", message, hint)
+            else:
+                entry.location.flag("unknown_key", message, hint)
         elif entry.value:
             entry.location.flag("misplaced_key", reason, "remove it")
 
@@ -81,10 +93,9 @@ class KeyTable:
 def read_table(
     raw: RawValue, table: KeyTable, expected: str = "an object", suggestion: str | None = None
 ) -> dict[str, Any]:
-    """Read the values of an object by target field, recording problems and skipping those values.
+    """Read the values of an object by target field, leaving out rejected ones.
 
-    Raises:
-        RejectedError: The value is not an object; `expected` and `suggestion` say what it is.
+    A value that is not an object is rejected with `expected` and `suggestion`.
     """
     values: dict[str, Any] = {}
     written: dict[str, str] = {}
@@ -109,11 +120,7 @@ def read_table(
 def read_valid_table(
     raw: RawValue, table: KeyTable, expected: str = "an object", suggestion: str | None = None
 ) -> dict[str, Any]:
-    """Read the values of an object by target field.
-
-    Raises:
-        RejectedError: The value is not an object, or a value in it was rejected.
-    """
+    """Read the values of an object by target field; reject the object if one is rejected."""
     known = len(raw.location.problems.errors)
     values = read_table(raw, table, expected, suggestion)
     if len(raw.location.problems.errors) > known:

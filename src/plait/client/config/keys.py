@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from plait.client.config.budgets import read_call_budget, read_result_budget
 from plait.client.config.deferral import read_deferral, read_server_deferral
-from plait.client.config.key_table import Key, KeyTable
+from plait.client.config.key_table import Key, KeyTable, keys_with
 from plait.client.config.oauth import read_auth
-from plait.client.config.raw_value import Reader
+from plait.client.config.raw_value import RawValue
 from plait.client.config.read_policy import policy_from_raw
-from plait.client.config.servers import TransportName
 from plait.client.config.value_types import (
     function_or,
     one_of,
-    read_any_text,
     read_bool,
     read_count,
     read_data,
@@ -39,28 +37,22 @@ from plait.client.config.value_types import (
     read_texts,
 )
 
+if TYPE_CHECKING:
+    from plait.client.config.servers import TransportName
+
 _LEGACY_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 """Negotiated in the handshake, so a configuration cannot choose one."""
+_LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
-_LOG_LEVELS = (
-    *("debug", "info", "notice", "warning"),
-    *("error", "critical", "alert", "emergency"),
+_PROTOCOL = one_of(
+    *("auto", "legacy", "2026-07-28"),
+    aliases={"modern": "2026-07-28"},
+    hints=dict.fromkeys(_LEGACY_VERSIONS, 'write "legacy"'),
 )
 
 _SHARED = (
-    Key("required", read_bool, "required"),
-    Key(
-        "protocol",
-        one_of(
-            "auto",
-            "legacy",
-            "2026-07-28",
-            aliases={"modern": "2026-07-28"},
-            hints=dict.fromkeys(_LEGACY_VERSIONS, 'write "legacy"'),
-        ),
-        "protocol",
-        ("protocol_era",),
-    ),
+    *keys_with(read_bool, "required", "sampling", "trust_instructions"),
+    Key("protocol", _PROTOCOL, aliases=("protocol_era",)),
     Key("connect_timeout", read_seconds, "timeouts.connect_seconds"),
     Key("list_timeout", read_seconds, "timeouts.list_seconds"),
     Key("read_timeout", read_seconds, "timeouts.read_seconds"),
@@ -68,64 +60,53 @@ _SHARED = (
     Key("default_tool_timeout", read_optional_seconds, "timeouts.call_seconds"),
     Key("tool_timeouts", read_seconds_by_tool, "timeouts.tool_seconds"),
     Key("max_call_seconds", read_seconds, "timeouts.longest_call_seconds", unit="seconds"),
-    Key("reconnect", read_reconnect, "reconnect", ("restart",)),
+    Key("reconnect", read_reconnect, aliases=("restart",)),
     Key("idle_timeout", read_idle_seconds, "idle_seconds", takes_null=True),
-    Key("max_concurrency", read_count, "max_concurrency"),
-    Key("scope", one_of("client", "thread"), "scope"),
-    Key("include", read_patterns, "include"),
-    Key("exclude", read_patterns, "exclude"),
-    Key("output_handling", read_output_handling, "output_handling"),
-    Key("sampling", read_bool, "sampling"),
-    Key("trust_instructions", read_bool, "trust_instructions"),
-    Key("result_budget", read_result_budget, "result_budget"),
-    Key("defer", read_server_deferral, "defer"),
+    Key("max_concurrency", read_count),
+    Key("scope", one_of("client", "thread")),
+    *keys_with(read_patterns, "include", "exclude"),
+    Key("output_handling", read_output_handling),
+    Key("result_budget", read_result_budget),
+    Key("defer", read_server_deferral),
     Key("session_kwargs", read_data_map, "client_options", ("client_options",)),
 )
 
 _STDIO = (
-    Key("command", read_text, "command"),
-    Key("args", read_texts, "args"),
-    Key("env", read_env, "env"),
-    Key("env_file", read_text, "env_file"),
-    Key("inherit_env", read_inherit_env, "inherit_env"),
-    Key("cwd", read_text, "cwd"),
-    Key("encoding", read_encoding, "encoding"),
-    Key(
-        "encoding_error_handler",
-        one_of("strict", "ignore", "replace"),
-        "encoding_error_handler",
-    ),
-    Key("stderr", one_of("pipe", "inherit", "ignore", "overlapped"), "stderr"),
+    *keys_with(read_text, "command", "env_file", "cwd"),
+    Key("args", read_texts),
+    Key("env", read_env),
+    Key("inherit_env", read_inherit_env),
+    Key("encoding", read_encoding),
+    Key("encoding_error_handler", one_of("strict", "ignore", "replace")),
+    Key("stderr", one_of("pipe", "inherit", "ignore", "overlapped")),
 )
 
 _REMOTE = (
-    Key("url", read_text, "url"),
-    Key("headers", read_headers, "headers"),
-    Key("auth", read_auth, "auth", ("auth_provider",)),
+    Key("url", read_text),
+    Key("headers", read_headers),
+    Key("auth", read_auth, aliases=("auth_provider",)),
 )
 
 _EXCHANGES = (
     Key("timeout", read_seconds, "exchange_seconds"),
     Key("sse_read_timeout", read_seconds, "stream_read_seconds"),
-    Key("max_sse_event_size", read_count, "max_sse_event_size", ("maxSSEEventSize",)),
+    Key("max_sse_event_size", read_count, aliases=("maxSSEEventSize",)),
     Key("httpx_client_factory", read_function, "http_client_factory", ("http_client_factory",)),
 )
 
 _STREAMABLE = (
-    Key("automatic_sse_fallback", read_bool, "automatic_sse_fallback", ("automaticSSEFallback",)),
-    Key("terminate_on_close", read_bool, "terminate_on_close"),
+    Key("automatic_sse_fallback", read_bool, aliases=("automaticSSEFallback",)),
+    Key("terminate_on_close", read_bool),
 )
 
 _CALLS = (Key("timeout", read_optional_seconds, "timeouts.call_seconds"),)
-
-_IN_PROCESS = (Key("server", read_object, "server"),)
 
 _KEYS: Final[dict[TransportName, tuple[Key, ...]]] = {
     "stdio": (*_SHARED, *_STDIO, *_CALLS),
     "http": (*_SHARED, *_REMOTE, *_EXCHANGES, *_STREAMABLE),
     "sse": (*_SHARED, *_REMOTE, *_EXCHANGES),
     "websocket": (*_SHARED, *_REMOTE, *_CALLS),
-    "in-process": (*_SHARED, *_IN_PROCESS, *_CALLS),
+    "in-process": (*_SHARED, Key("server", read_object), *_CALLS),
 }
 
 STRUCTURE_KEYS = frozenset({"transport", "type", "disabled", "enabled"})
@@ -138,69 +119,45 @@ EDITOR_KEYS = frozenset(
 )
 """Keys of a server that belong to other programs, and do not restrict anything."""
 
-_OPTION_READERS: Final[dict[str, Reader]] = {
-    "include": read_patterns,
-    "exclude": read_patterns,
-    "tool_filter": read_function,
-    "tool_overrides": read_data_map,
-    "tool_name_prefix": read_bool,
-    "prefix_tool_name_with_server_name": read_bool,
-    "additional_tool_name_prefix": read_any_text,
-    "on_collision": one_of("prefix", "error"),
-    "throw_on_load_error": read_bool,
-    "defer": read_deferral,
-    "lockfile": read_lockfile_path,
-    "lock": one_of("off", "warn", "block"),
-    "sanitize": read_bool,
-    "cache": read_data,
-    "default_tool_timeout": read_optional_seconds,
-    "tool_timeouts": read_seconds_by_tool,
-    "validate_arguments": read_bool,
-    "policy": policy_from_raw,
-    "on_approval": read_function,
-    "fallbacks": read_text_map,
-    "before_fallback": read_function,
-    "result_cache": read_data,
-    "result_budget": read_result_budget,
-    "token_counter": read_function,
-    "call_budget": read_call_budget,
-    "on_connection_error": function_or(one_of("throw", "ignore")),
-    "on_message": read_function,
-    "on_progress": read_function,
-    "on_initialized": read_function,
-    "on_tools_list_changed": read_function,
-    "on_prompts_list_changed": read_function,
-    "on_resources_list_changed": read_function,
-    "on_resources_updated": read_function,
-    "on_cancelled": read_function,
-    "on_roots_list_changed": read_function,
-    "log_level": one_of(*_LOG_LEVELS),
-    "client_info": read_data,
-    "roots": read_data,
-    "observers": read_data,
-    "profile": one_of("default", "openai", "openai_strict", "anthropic", "gemini"),
-    "resources_as_tools": read_bool,
-    "tool_interceptors": read_data,
-    "before_tool_call": read_function,
-    "after_tool_call": read_function,
-    "handle_tool_errors": read_data,
-    "on_auth_error": one_of("interrupt", "raise"),
-    "output_handling": read_output_handling,
-    "use_standard_content_blocks": read_bool,
-    "callbacks": read_data,
-    "sampling": read_data,
-}
-"""A reader for every option in `ClientOptions` and `LangChainOptions`; a test compares them."""
-
 SERVER_LISTS = ("mcpServers", "mcp_servers", "servers")
 """The keys that hold the servers in a configuration."""
 
 CLIENT_KEYS = KeyTable(
-    (Key(name, read, name) for name, read in _OPTION_READERS.items()),
+    (
+        *keys_with(read_bool, "tool_name_prefix", "prefix_tool_name_with_server_name"),
+        *keys_with(read_bool, "throw_on_load_error", "sanitize", "validate_arguments"),
+        *keys_with(read_bool, "resources_as_tools", "use_standard_content_blocks"),
+        *keys_with(read_patterns, "include", "exclude"),
+        *keys_with(read_data, "cache", "result_cache", "client_info", "roots", "observers"),
+        *keys_with(read_data, "tool_interceptors", "handle_tool_errors", "callbacks", "sampling"),
+        *keys_with(read_function, "tool_filter", "on_approval", "before_fallback", "token_counter"),
+        *keys_with(read_function, "before_tool_call", "after_tool_call", "on_message"),
+        *keys_with(read_function, "on_progress", "on_initialized", "on_cancelled"),
+        *keys_with(read_function, "on_tools_list_changed", "on_prompts_list_changed"),
+        *keys_with(read_function, "on_resources_list_changed", "on_resources_updated"),
+        *keys_with(read_function, "on_roots_list_changed"),
+        Key("tool_overrides", read_data_map),
+        Key("additional_tool_name_prefix", RawValue.text),
+        Key("on_collision", one_of("prefix", "error")),
+        Key("defer", read_deferral),
+        Key("lockfile", read_lockfile_path),
+        Key("lock", one_of("off", "warn", "block")),
+        Key("default_tool_timeout", read_optional_seconds),
+        Key("tool_timeouts", read_seconds_by_tool),
+        Key("policy", policy_from_raw),
+        Key("fallbacks", read_text_map),
+        Key("result_budget", read_result_budget),
+        Key("call_budget", read_call_budget),
+        Key("on_connection_error", function_or(one_of("throw", "ignore"))),
+        Key("log_level", one_of(*_LOG_LEVELS)),
+        Key("profile", one_of("default", "openai", "openai_strict", "anthropic", "gemini")),
+        Key("on_auth_error", one_of("interrupt", "raise")),
+        Key("output_handling", read_output_handling),
+    ),
     noun="client",
     ignored=(*SERVER_LISTS, "inputs", "$schema", "version", "_comment"),
 )
-"""The options of a client, in a file or passed to its constructor."""
+"""Every option in `ClientOptions` and `LangChainOptions`; a test compares them."""
 
 
 @cache
@@ -210,20 +167,15 @@ def server_keys(transport: TransportName | None) -> KeyTable:
         spelling: key for keys in _KEYS.values() for key in keys for spelling in key.spellings
     }
     keys = _KEYS[transport] if transport else everywhere.values()
+    article = "an" if transport == "in-process" else "a"
     return KeyTable(
         keys,
         noun="server",
         ignored=STRUCTURE_KEYS | EDITOR_KEYS,
-        misplaced={
-            spelling: f"has no meaning on {_named(transport)} server" for spelling in everywhere
-        },
+        misplaced=dict.fromkeys(everywhere, f"has no meaning on {article} {transport} server"),
     )
 
 
 def known_spellings() -> frozenset[str]:
     """Return every key that a configuration may have."""
     return server_keys(None).spellings | CLIENT_KEYS.spellings | STRUCTURE_KEYS | set(SERVER_LISTS)
-
-
-def _named(transport: TransportName | None) -> str:
-    return f"an {transport}" if transport == "in-process" else f"a {transport}"

@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from plait.client.config.document import user_path
+from plait.client.config.variables import home_of
 from plait.errors import ConfigError, Problem
 
 ENVIRONMENT_VARIABLE = "PLAIT_CONFIG"
@@ -44,23 +46,13 @@ def config_places(
 ) -> tuple[Path, ...]:
     """Return the default paths of a configuration, in order."""
     folder = Path.cwd() if cwd is None else cwd
-    return (
-        folder / "mcp.json",
-        folder / ".mcp.json",
-        user_config_folder(os.environ if environ is None else environ) / "mcp.json",
-    )
-
-
-def user_config_folder(environ: Mapping[str, str]) -> Path:
-    """Return the folder for this user's own configuration."""
-    base = environ.get("XDG_CONFIG_HOME")
-    return (Path(base) if base else _home(environ) / ".config") / "plait"
+    known = os.environ if environ is None else environ
+    user = Path(known.get("XDG_CONFIG_HOME") or home_of(known) / ".config")
+    return folder / "mcp.json", folder / ".mcp.json", user / "plait" / "mcp.json"
 
 
 def _existing(name: str, how: str) -> Path:
-    path = Path(name)
-    if path.parts[:1] == ("~",):
-        path = path.expanduser()
+    path = user_path(name)
     if path.is_file():
         return path
     reason = "is a folder" if path.is_dir() else "does not exist"
@@ -74,11 +66,6 @@ def _error(file: str | None, message: str, suggestion: str) -> ConfigError:
     return ConfigError.from_problems([problem])
 
 
-def _home(environ: Mapping[str, str]) -> Path:
-    named = environ.get("HOME") or environ.get("USERPROFILE")
-    return Path(named) if named else Path.home()
-
-
 def _short(path: Path, environ: Mapping[str, str]) -> str:
-    home = _home(environ)
+    home = home_of(environ)
     return f"~/{path.relative_to(home).as_posix()}" if path.is_relative_to(home) else str(path)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
-from plait.client.config.key_table import Key, KeyTable, read_valid_table
+from plait.client.config.key_table import Key, KeyTable, keys_with, read_valid_table
 from plait.client.config.raw_value import RawValue, as_mapping
 from plait.client.config.urls import LOOPBACK
 from plait.client.config.value_types import one_of, read_count, read_object, read_text, read_texts
@@ -16,11 +16,8 @@ from plait.errors import ConfigError
 Grant = Literal["authorization_code", "client_credentials"]
 
 CLIENT_AUTH_METHODS: Final = ("client_secret_basic", "client_secret_post", "none")
-
 STORE_NAMES: Final = ("file", "keyring", "memory")
-
 _LAST_PORT: Final = 65535
-
 _REDIRECT_METHODS: Final = ("redirect_to_authorization", "redirectToAuthorization")
 """Names of the method of a provider object that redirects a person."""
 
@@ -35,58 +32,41 @@ class OAuth:
 
     grant: Grant = "authorization_code"
     """A person signs in in a browser, or the program has its own credentials."""
-
     client_id: str | None = None
     """The ID of a client that was registered by hand; `None` registers one."""
-
     client_secret: str | None = field(default=None, repr=False)
     scopes: Sequence[str] = ()
     """Scopes to request, besides those the server names."""
-
     client_metadata_url: str | None = None
     """The `https` URL of a client metadata document, instead of registration."""
-
     client_name: str = "plait"
     """The name that people see when they sign in."""
-
     client_metadata: Mapping[str, Any] | None = None
     """Further client metadata for the registration, with the protocol's keys."""
-
     redirect_port: int | None = None
     """The local port to which the browser returns; `None` uses a free one."""
-
     redirect_uri: str | None = None
     """The full redirect URI, if a port is not enough."""
-
     issuer: str | None = None
     """The only authorization server to use; by default the one the server names."""
-
     private_key: str | None = field(default=None, repr=False)
     """A PEM key that signs the client's requests, instead of a secret."""
-
     private_key_file: str | None = None
     key_id: str | None = None
     """The ID of the key, if the client has several."""
-
     algorithm: str = "RS256"
     token_endpoint_auth_method: str | None = None
     """How a client with a secret authenticates."""
-
     user: str = ""
     """The user of the login, if several people share an account."""
-
     store: Any = "file"
     """Where tokens are stored: `file`, `keyring`, `memory`, or a `TokenStore`."""
-
     on_redirect: Callable[[str], Any] | None = field(default=None, repr=False)
     """Called with the authorization URL instead of opening a browser; sync or async."""
-
     on_callback: Callable[[], Any] | None = field(default=None, repr=False)
     """Returns the redirect URL with the code, or the code; sync or async."""
-
     interactive: bool = False
     """Whether a browser may be opened for a login; otherwise connecting fails at once."""
-
     wait_seconds: float = 300.0
     """Time for a person to sign in."""
 
@@ -123,25 +103,22 @@ def person_seconds(auth: object) -> float:
 def _contradiction(settings: OAuth) -> str | None:
     """Describe the first contradiction, if there is one."""
     keys = [key for key in (settings.private_key, settings.private_key_file) if key]
-    if settings.grant == "client_credentials":
-        if not settings.client_id:
-            return "client_credentials needs a client_id"
-        if not settings.client_secret and not keys:
-            return "client_credentials needs a client_secret or a private_key"
-        if settings.client_secret and keys:
-            return "set a client_secret or a private_key, not both"
-    elif keys:
-        return "a private_key is only used by client_credentials"
-    if len(keys) > 1:
-        return "set a private_key or a private_key_file, not both"
-    if settings.client_secret and not settings.client_id:
-        return "a client_secret needs its client_id"
-    if settings.on_callback is not None and settings.on_redirect is None:
-        return "on_callback needs on_redirect, which shows the authorization URL"
-    return _invalid_url(settings)
+    secret, own = settings.client_secret, settings.grant == "client_credentials"
+    unseen = settings.on_callback is not None and settings.on_redirect is None
+    contradictions = {
+        "client_credentials needs a client_id": own and not settings.client_id,
+        "client_credentials needs a client_secret or a private_key": own and not (secret or keys),
+        "set a client_secret or a private_key, not both": own and secret and keys,
+        "a private_key is only used by client_credentials": keys and not own,
+        "set a private_key or a private_key_file, not both": len(keys) > 1,
+        "a client_secret needs its client_id": secret and not settings.client_id,
+        "on_callback needs on_redirect, which shows the authorization URL": unseen,
+    }
+    first = next((text for text, is_true in contradictions.items() if is_true), None)
+    return first or _invalid_address(settings)
 
 
-def _invalid_url(settings: OAuth) -> str | None:
+def _invalid_address(settings: OAuth) -> str | None:
     if settings.redirect_port is not None and not 0 <= settings.redirect_port <= _LAST_PORT:
         return f"redirect_port must be from 0 to {_LAST_PORT}"
     if settings.issuer and urlsplit(settings.issuer).scheme not in {"http", "https"}:
@@ -152,9 +129,8 @@ def _invalid_url(settings: OAuth) -> str | None:
     if settings.redirect_uri and settings.on_callback is None:
         address = urlsplit(settings.redirect_uri)
         if address.scheme != "http" or address.hostname not in LOOPBACK or not address.port:
-            return (
-                "redirect_uri must be http://127.0.0.1:PORT/…, unless on_callback takes the answer"
-            )
+            uri = "http://127.0.0.1:PORT/…"
+            return f"redirect_uri must be {uri}, unless on_callback takes the answer"
     return None
 
 
@@ -170,26 +146,14 @@ def _read_store(raw: RawValue) -> object:
 
 OAUTH_KEYS = KeyTable(
     keys=(
-        Key("grant", one_of("authorization_code", "client_credentials"), "grant", ("grant_type",)),
-        Key("client_id", read_text, "client_id"),
-        Key("client_secret", read_text, "client_secret"),
-        Key("scopes", _read_scopes, "scopes", ("scope",)),
-        Key("client_metadata_url", read_text, "client_metadata_url"),
-        Key("client_name", read_text, "client_name"),
-        Key("redirect_port", read_count, "redirect_port"),
-        Key("redirect_uri", read_text, "redirect_uri"),
-        Key("issuer", read_text, "issuer"),
-        Key("private_key", read_text, "private_key"),
-        Key("private_key_file", read_text, "private_key_file"),
-        Key("key_id", read_text, "key_id"),
-        Key("algorithm", read_text, "algorithm"),
-        Key(
-            "token_endpoint_auth_method",
-            one_of(*CLIENT_AUTH_METHODS),
-            "token_endpoint_auth_method",
-        ),
-        Key("user", read_text, "user"),
-        Key("store", _read_store, "store"),
+        Key("grant", one_of("authorization_code", "client_credentials"), aliases=("grant_type",)),
+        *keys_with(read_text, "client_id", "client_secret", "client_metadata_url", "client_name"),
+        *keys_with(read_text, "redirect_uri", "issuer", "user"),
+        *keys_with(read_text, "private_key", "private_key_file", "key_id", "algorithm"),
+        Key("scopes", _read_scopes, aliases=("scope",)),
+        Key("redirect_port", read_count),
+        Key("token_endpoint_auth_method", one_of(*CLIENT_AUTH_METHODS)),
+        Key("store", _read_store),
     ),
     noun="oauth",
     ignored=("type",),

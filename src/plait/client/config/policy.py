@@ -12,26 +12,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import PurePath
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, get_args
 
 from plait._support.suggestions import did_you_mean
 from plait.client.config.raw_value import UNSET, as_list, as_mapping
 from plait.errors import ConfigError
 
 Verdict = Literal["allow", "ask", "deny"]
-"""What happens to a call: it is sent, a person is asked first, or it is refused."""
+"""What happens to a call: it is sent, it needs approval, or it is refused."""
 
-VERDICTS: Final[tuple[Verdict, ...]] = ("allow", "ask", "deny")
+VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
 
 Trait = Literal["read_only", "destructive", "idempotent", "open_world"]
 """A property of a tool that its server can declare in annotations."""
 
-TRAITS: Final[tuple[Trait, ...]] = ("read_only", "destructive", "idempotent", "open_world")
-
-_ONLY_DENIED: Final[frozenset[Verdict]] = frozenset({"deny"})
-
+TRAITS: Final[tuple[Trait, ...]] = get_args(Trait)
 _NOT = re.compile(r"^(!\s*|not[\s_-]+)", re.IGNORECASE)
-
 _SLASHES = re.compile(r"[\\/]+")
 
 
@@ -64,18 +60,14 @@ class PolicyRule:
     do: Verdict
     tool: str | Sequence[str] | None = None
     """Names or globs, of which one must match; one with a slash means `server/tool`."""
-
     server: str | Sequence[str] | None = None
     """Names or globs of servers, of which one must match."""
-
     annotation: str | Sequence[str] | None = None
     """Such as `read-only` or `not destructive`; all of them must hold."""
-
     when: Mapping[str, str | Sequence[str]] | None = None
     """Globs for arguments, by name or by JSON pointer (`/filter/path`); all must match."""
-
     reason: str | None = None
-    """Shown to the person who is asked, or to the model whose call is refused."""
+    """Shown to the person who approves, or to the model whose call is refused."""
 
     def __post_init__(self) -> None:
         if self.do not in VERDICTS:
@@ -99,7 +91,10 @@ class PolicyRule:
         return (
             (not servers or any(_matches_glob(tool.server, pattern) for pattern in servers))
             and (not tools or any(_matches_name(tool, pattern) for pattern in tools))
-            and all(_has_annotation(tool, word) for word in _as_sequence(self.annotation))
+            and all(
+                signed is not None and tool.has_trait(signed[0]) is signed[1]
+                for signed in map(signed_trait, _as_sequence(self.annotation))
+            )
         )
 
     def matches_arguments(self, arguments: Mapping[str, Any]) -> bool:
@@ -131,10 +126,8 @@ class PolicyDecision:
     verdict: Verdict
     reason: str
     """Which rule decided, and why it exists, in words."""
-
     rule: PolicyRule | None = None
     """The rule that decided; `None` is the policy's default."""
-
     number: int | None = None
     """The rule's position, counted from 1."""
 
@@ -146,10 +139,8 @@ class Policy:
     rules: Sequence[PolicyRule] = ()
     default: Verdict = "ask"
     """The verdict for calls that match no rule."""
-
     hide_denied: bool = True
     """Whether tools that are denied with any arguments are left out of lists."""
-
     source: str | None = None
     """The file it was read from."""
 
@@ -179,7 +170,7 @@ class Policy:
 
     def hides(self, tool: PolicyTool) -> bool:
         """Return whether a tool is left out of lists, because every call of it is denied."""
-        return self.hide_denied and self.verdicts(tool) == _ONLY_DENIED
+        return self.hide_denied and all(verdict == "deny" for verdict in self.verdicts(tool))
 
     def idle_rules(self, tools: Iterable[PolicyTool]) -> list[tuple[int, str]]:
         """List the rules that decide about none of these tools: their numbers, and why."""
@@ -268,11 +259,6 @@ def _forms(text: str, strict: bool) -> set[str]:
     if strict and ".." not in _SLASHES.split(text):
         return {text}
     return {text, posixpath.normpath(_SLASHES.sub("/", text))}
-
-
-def _has_annotation(tool: PolicyTool, written: str) -> bool:
-    signed = signed_trait(written)
-    return signed is not None and tool.has_trait(signed[0]) is signed[1]
 
 
 def _matches_name(tool: PolicyTool, pattern: str) -> bool:

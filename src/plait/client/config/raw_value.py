@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import Enum, auto
 from pathlib import Path
-from typing import Final, Literal, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Literal, NoReturn, TypeVar, cast
 
-from plait.client.config.problems import Location
-from plait.client.config.variables import Variables
+if TYPE_CHECKING:
+    from plait.client.config.problems import Location
+    from plait.client.config.variables import Variables
 
 T = TypeVar("T")
 
@@ -49,11 +50,7 @@ class RawValue:
         return replace(self, value=value, location=self.location.at(step))
 
     def reject(self, code: str, message: str, suggestion: str | None = None) -> NoReturn:
-        """Record why the value cannot be used.
-
-        Raises:
-            RejectedError: Always.
-        """
+        """Record why the value cannot be used, and raise `RejectedError`."""
         self.location.error(code, message, suggestion)
         raise RejectedError
 
@@ -137,10 +134,7 @@ class RawValue:
 
 
 Reader = Callable[[RawValue], object]
-"""Checks a value and returns what to store; `UNSET` keeps the default.
-
-Raises `RejectedError` after recording why the value cannot be used.
-"""
+"""Checks a value and returns what to store; `UNSET` keeps the default."""
 
 
 def as_mapping(value: object) -> Mapping[object, object] | None:
@@ -158,10 +152,8 @@ def as_list(value: object) -> Sequence[object] | None:
 def describe(value: object) -> str:
     """Name the type of a value in words that fit JSON and Python, without showing the value."""
     match value:
-        case None:
-            return "null"
-        case bool():
-            return "true" if value else "false"
+        case None | bool():
+            return json.dumps(value)
         case int() | float():
             return "a number"
         case str():

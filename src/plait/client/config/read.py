@@ -8,18 +8,20 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
-from plait.client.config.document import Document, load_document
+from plait.client.config.document import load_document
 from plait.client.config.file_layouts import ConfigLayout, find_layout
 from plait.client.config.key_table import read_table
 from plait.client.config.keys import CLIENT_KEYS
 from plait.client.config.problems import Location, Problems
 from plait.client.config.raw_value import RawValue, RejectedError, describe
 from plait.client.config.read_server import is_disabled, read_server
-from plait.client.config.servers import ServerConfig
 from plait.client.config.variables import Ask, InputRequest, Variables
-from plait.errors import Problem
+
+if TYPE_CHECKING:
+    from plait.client.config.servers import ServerConfig
+    from plait.errors import Problem
 
 __all__ = ["Ask", "ClientConfig", "ConfigSource", "InputRequest", "read_config"]
 
@@ -33,13 +35,10 @@ class ClientConfig:
     servers: Mapping[str, ServerConfig]
     disabled: tuple[str, ...] = ()
     """Servers that are configured but switched off."""
-
     default_tool_timeout: float | None = None
     """Seconds for one call on servers that set none; `None` is 60."""
-
     options: Mapping[str, object] = field(default_factory=dict[str, object])
     """The other options of the client, by their snake_case names, durations in seconds."""
-
     warnings: tuple[Problem, ...] = ()
     source: str | None = None
     """The file it was read from."""
@@ -73,7 +72,7 @@ def read_config(
     if document is None or layout is None:
         problems.finish(logger)
         raise AssertionError("unreachable: a source that cannot be read has recorded why")
-    variables = _variables_for(document, layout, environ, ask)
+    variables = Variables.of(environ, document.folder, layout.inputs, ask)
     options = read_table(RawValue(layout.options, document.location, variables), CLIENT_KEYS)
     servers, disabled = _read_servers(layout, variables)
     problems.finish(logger)
@@ -96,27 +95,9 @@ def read_options(options: Mapping[str, object]) -> dict[str, Any]:
     if not options:
         return {}
     problems = Problems()
-    location = Location(problems)
-    variables = _variables_for(
-        Document(options, location, Path()), ConfigLayout({}, location), None, None
-    )
-    read = read_table(RawValue(options, location, variables), CLIENT_KEYS)
+    read = read_table(RawValue(options, Location(problems), Variables.of(None)), CLIENT_KEYS)
     problems.finish(logger)
     return read
-
-
-def _variables_for(
-    document: Document, layout: ConfigLayout, environ: Mapping[str, str] | None, ask: Ask | None
-) -> Variables:
-    known = os.environ if environ is None else environ
-    home = known.get("HOME") or known.get("USERPROFILE")
-    return Variables(
-        environ=known,
-        folder=document.folder,
-        home=Path(home) if home else Path.home(),
-        inputs=layout.inputs,
-        ask=ask,
-    )
 
 
 def _read_servers(

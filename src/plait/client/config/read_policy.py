@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from plait._support.suggestions import did_you_mean
 from plait.client.config.document import load_text, parse_json, workspace_of
 from plait.client.config.key_table import Key, KeyTable, read_valid_table
 from plait.client.config.policy import VERDICTS, Policy, PolicyRule, annotation_hint, signed_trait
@@ -28,7 +27,6 @@ PolicySource = Policy | Mapping[str, object] | str | os.PathLike[str]
 """What a policy can be read from: a value, or the path of a JSON or TOML file."""
 
 _EXAMPLE = '{"default": "ask", "rules": [{"tool": "…", "do": "allow"}]}'
-
 _CONDITIONS = ("tool", "server", "annotation", "when")
 
 
@@ -39,11 +37,9 @@ def read_policy(source: PolicySource, *, environ: Mapping[str, str] | None = Non
         ConfigError: Anything is wrong; `problems` lists all of it.
     """
     problems = Problems()
-    environ = os.environ if environ is None else environ
-    variables = Variables(environ=environ, folder=Path(), home=Path.home())
     policy = Policy()
     with suppress(RejectedError):
-        policy = policy_from_raw(RawValue(source, Location(problems), variables))
+        policy = policy_from_raw(RawValue(source, Location(problems), Variables.of(environ)))
     problems.finish(logger)
     return policy
 
@@ -150,35 +146,27 @@ def _read_globs(raw: RawValue) -> tuple[str, ...]:
     return read_texts(raw)
 
 
-class _StrictTable(KeyTable):
-    """Keys of which an unknown one is an error in files too."""
-
-    def flag(self, spelling: str, entry: RawValue) -> None:
-        """Record an unknown key as an error."""
-        hint = did_you_mean(spelling, self.spellings)
-        hint = hint or f"known are {', '.join(sorted(self.spellings))}"
-        entry.location.error("unknown_key", f"is not a key of a {self.noun}", hint)
-
-
-_POLICY_KEYS = _StrictTable(
+_POLICY_KEYS = KeyTable(
     (
-        Key("default", one_of(*VERDICTS), "default", takes_null=True),
-        Key("rules", _read_rules, "rules", takes_null=True),
-        Key("hide_denied", read_bool, "hide_denied"),
+        Key("default", one_of(*VERDICTS), takes_null=True),
+        Key("rules", _read_rules, takes_null=True),
+        Key("hide_denied", read_bool),
     ),
     noun="policy",
     ignored=("$schema", "_comment"),
+    strict=True,
 )
 
-_RULE_KEYS = _StrictTable(
+_RULE_KEYS = KeyTable(
     (
-        Key("tool", _read_names, "tool", ("tools",), takes_null=True),
-        Key("server", _read_servers, "server", ("servers",), takes_null=True),
-        Key("annotation", _read_annotations, "annotation", ("annotations",), takes_null=True),
-        Key("when", _read_when, "when", takes_null=True),
-        Key("do", one_of(*VERDICTS), "do", takes_null=True),
-        Key("reason", read_text, "reason"),
+        Key("tool", _read_names, aliases=("tools",), takes_null=True),
+        Key("server", _read_servers, aliases=("servers",), takes_null=True),
+        Key("annotation", _read_annotations, aliases=("annotations",), takes_null=True),
+        Key("when", _read_when, takes_null=True),
+        Key("do", one_of(*VERDICTS), takes_null=True),
+        Key("reason", read_text),
     ),
     noun="rule",
     ignored=("_comment",),
+    strict=True,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, NoReturn, cast, get_args
 from urllib.parse import urlsplit
 
 from plait._support.dotenv import DotenvError, parse_dotenv
@@ -13,37 +13,21 @@ from plait._support.suggestions import did_you_mean, nearest
 from plait.client.config.key_table import read_table
 from plait.client.config.keys import server_keys
 from plait.client.config.raw_value import RawValue, RejectedError, as_mapping
-from plait.client.config.servers import (
-    HttpServer,
-    InProcessServer,
-    ServerConfig,
-    SseServer,
-    StdioServer,
-    TransportName,
-    WebSocketServer,
-)
+from plait.client.config.servers import InProcessServer, ServerConfig, TransportName
 from plait.client.config.timing import Timeouts
 from plait.client.config.urls import url_fault
 from plait.client.config.value_types import quote, read_bool
 
 _CLASSES: Final[dict[TransportName, type[ServerConfig]]] = {
-    "stdio": StdioServer,
-    "http": HttpServer,
-    "sse": SseServer,
-    "websocket": WebSocketServer,
-    "in-process": InProcessServer,
+    cls.transport: cls for cls in get_args(ServerConfig)
 }
 
 _SPELLINGS: Final[dict[str, TransportName]] = {
-    "stdio": "stdio",
-    "http": "http",
+    **{name: name for name in _CLASSES},
     "streamable_http": "http",
     "streamable-http": "http",
     "streamableHttp": "http",
-    "sse": "sse",
-    "websocket": "websocket",
     "ws": "websocket",
-    "in-process": "in-process",
 }
 
 
@@ -63,10 +47,8 @@ _BY_SCHEME: Final[dict[str, TransportName]] = {
 }
 
 _NEEDED: Final[dict[TransportName, str]] = {
+    **dict.fromkeys(("http", "sse", "websocket"), "url"),
     "stdio": "command",
-    "http": "url",
-    "sse": "url",
-    "websocket": "url",
     "in-process": "server",
 }
 
@@ -78,7 +60,7 @@ def read_server(raw: RawValue) -> ServerConfig:
         RejectedError: The server cannot be used.
     """
     value = raw.value
-    if isinstance(value, (StdioServer, HttpServer, SseServer, WebSocketServer, InProcessServer)):
+    if isinstance(value, ServerConfig):
         return value
     if is_mcp_server(value):
         return InProcessServer(server=cast("Any", value))

@@ -15,7 +15,6 @@ from plait.client.config.urls import secrets_in_url
 
 _SHORTEST: Final = 6
 """Hiding shorter values that may not be secret would hide ordinary words."""
-
 _SHORTEST_SURE: Final = 4
 """The same for settings whose name looks secret."""
 
@@ -31,11 +30,8 @@ _PUBLIC_HEADER = re.compile(
 )
 
 _PLAIN_WORD = re.compile(r"-?\d+(?:\.\d+)?|true|false|yes|no|on|off|none|null", re.IGNORECASE)
-
 _SCHEME = re.compile(r"(bearer|basic|token|digest|apikey|negotiate)\s+(.+)", re.IGNORECASE)
-
 _PAIR = re.compile(r"-{0,2}(?P<name>[\w.-]+)\s*[=:]\s*(?P<value>.+)", re.DOTALL)
-
 _FLAG = re.compile(r"--?(?P<name>[A-Za-z][\w.-]*)")
 
 _TOKEN = re.compile(

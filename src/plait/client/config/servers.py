@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from plait._support.redact import Redactor
-from plait.client.config.budgets import ResultBudget
-from plait.client.config.deferral import Deferral
 from plait.client.config.oauth import person_seconds
 from plait.client.config.timing import ReconnectPolicy, Timeouts
 from plait.client.config.urls import public_url
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer, Server
+
+    from plait.client.config.budgets import ResultBudget
+    from plait.client.config.deferral import Deferral
 
 Protocol = Literal["auto", "legacy", "2026-07-28"]
 """The protocol era: detect it, use the `initialize` handshake, or the modern protocol."""
@@ -32,24 +33,20 @@ Headers = Mapping[str, str] | Callable[..., Any]
 class ServerOptions:
     """Options of every kind of server."""
 
+    transport: ClassVar[TransportName]
     required: bool = False
     """Whether a client without this server must fail."""
-
     protocol: Protocol = "auto"
     timeouts: Timeouts = field(default_factory=Timeouts)
     reconnect: ReconnectPolicy = field(default_factory=ReconnectPolicy)
     idle_seconds: float | None = None
     """Close the session after this long without a call; it is opened again on the next."""
-
     max_concurrency: int | None = None
     """Calls in flight at once; `None` is no limit."""
-
     scope: Literal["client", "thread"] = "client"
     """Who shares a session: everyone with the same credentials, or only one conversation."""
-
     include: Sequence[str] | None = None
     """Tools to offer, by wire name or glob; `None` is all of them, an empty list none."""
-
     exclude: Sequence[str] = ()
     output_handling: str | Mapping[str, str] | None = None
     sampling: bool | None = None
@@ -60,13 +57,10 @@ class ServerOptions:
     """Maximum size of results; `None` uses the client's setting."""
     defer: Deferral | None = None
     """Which tools are deferred; `None` uses the client's setting."""
-
     client_options: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     """Further keyword arguments for the MCP SDK's client (`session_kwargs` of other adapters)."""
-
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
     """Values that came from variables whose name looks secret; they are never shown."""
-
     source: str | None = None
     """The file this server was read from."""
 
@@ -92,14 +86,13 @@ def _default_of(item: Field[Any]) -> object:
 class StdioServer(ServerOptions):
     """A program on this machine that speaks MCP on its standard input and output."""
 
+    transport = "stdio"
     command: str = field(repr=False)
     args: Sequence[str] = field(default=(), repr=False)
     env: Mapping[str, str] | Callable[..., Any] = field(default_factory=dict[str, str], repr=False)
     """Variables, or a function of the run that returns them."""
-
     inherit_env: bool | Sequence[str] = False
     """Variables passed on besides the usual ones: names, or `True` for all of them."""
-
     cwd: str | None = None
     encoding: str = "utf-8"
     encoding_error_handler: Literal["strict", "ignore", "replace"] = "replace"
@@ -133,12 +126,11 @@ class RemoteOptions(ServerOptions):
 class HttpServer(RemoteOptions):
     """A server on Streamable HTTP, with automatic fallback to the older SSE transport."""
 
+    transport = "http"
     exchange_seconds: float = 30.0
     """One HTTP exchange: connecting, sending, and getting the first byte of a plain answer."""
-
     stream_read_seconds: float = 300.0
     """Silence allowed on an event stream."""
-
     automatic_sse_fallback: bool = True
     terminate_on_close: bool = True
     max_sse_event_size: int | None = None
@@ -150,6 +142,7 @@ class HttpServer(RemoteOptions):
 class SseServer(RemoteOptions):
     """A server on the older HTTP+SSE transport."""
 
+    transport = "sse"
     exchange_seconds: float = 5.0
     stream_read_seconds: float = 300.0
     max_sse_event_size: int | None = None
@@ -161,11 +154,14 @@ class SseServer(RemoteOptions):
 class WebSocketServer(RemoteOptions):
     """A server on a WebSocket."""
 
+    transport = "websocket"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class InProcessServer(ServerOptions):
     """An MCP server object in this process."""
 
+    transport = "in-process"
     server: MCPServer | Server[Any] = field(repr=False)
 
 
@@ -174,21 +170,6 @@ RemoteServer = HttpServer | SseServer | WebSocketServer
 
 ServerConfig = StdioServer | HttpServer | SseServer | WebSocketServer | InProcessServer
 """Any configured server."""
-
-
-def transport_of(server: ServerConfig) -> TransportName:
-    """Return the name of the server's transport."""
-    match server:
-        case StdioServer():
-            return "stdio"
-        case HttpServer():
-            return "http"
-        case SseServer():
-            return "sse"
-        case WebSocketServer():
-            return "websocket"
-        case InProcessServer():
-            return "in-process"
 
 
 def connect_seconds_of(server: ServerConfig) -> float:

@@ -6,10 +6,14 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, count
+from typing import TYPE_CHECKING
 
 from plait._support.redact import looks_secret
-from plait.client.config.editors import RawServer
 from plait.client.config.raw_value import as_mapping
+
+if TYPE_CHECKING:
+    from plait.client.config.editors import RawServer
 
 _SCHEME = re.compile(r"(?:bearer|basic|token)\s+", re.IGNORECASE)
 
@@ -21,10 +25,8 @@ class MergedServers:
     servers: dict[str, RawServer] = field(repr=False)
     added: tuple[str, ...] = ()
     """The new names, in order."""
-
     renamed: Mapping[str, str] = field(default_factory=dict[str, str])
     """New names of added servers whose name was taken or not allowed, by old name."""
-
     skipped: tuple[str, ...] = ()
     """Servers that were already there, identically."""
 
@@ -36,7 +38,6 @@ class LiftedSecret:
     server: str
     path: str
     """Where it was, such as `env.GITHUB_TOKEN`."""
-
     variable: str
     """The environment variable that must now hold it."""
 
@@ -98,46 +99,32 @@ def lift_secrets(
 
     The same secret under the same name shares one variable; values with variables stay.
     """
-    lifter = _Lifter()
-    lifted = {name: lifter.lift(name, server) for name, server in servers.items()}
-    return lifted, tuple(lifter.notes)
-
-
-class _Lifter:
-    """Assigns variable names, one per secret."""
-
-    def __init__(self) -> None:
-        self.notes: list[LiftedSecret] = []
-        self._values: dict[str, str] = {}
-
-    def lift(self, server: str, entry: RawServer) -> RawServer:
-        """Return the server with its secrets replaced."""
-        result = dict(entry)
+    lifted: dict[str, RawServer] = {name: dict(server) for name, server in servers.items()}
+    notes: list[LiftedSecret] = []
+    values: dict[str, str] = {}
+    for name, server in lifted.items():
         for part in ("env", "headers"):
-            values = as_mapping(entry.get(part))
-            if values is not None:
-                result[part] = {
-                    str(key): self._replace(server, part, str(key), value)
-                    for key, value in values.items()
-                }
-        return result
+            entries = as_mapping(server.get(part))
+            if entries is None:
+                continue
+            texts: dict[str, object] = {str(key): value for key, value in entries.items()}
+            server[part] = texts
+            for key, value in texts.items():
+                if isinstance(value, str) and value and "${" not in value and looks_secret(key):
+                    scheme = _SCHEME.match(value)
+                    prefix = scheme[0] if scheme else ""
+                    variable = _variable_for(value.removeprefix(prefix), name, part, key, values)
+                    notes.append(LiftedSecret(server=name, path=f"{part}.{key}", variable=variable))
+                    texts[key] = f"{prefix}${{{variable}}}"
+    return lifted, tuple(notes)
 
-    def _replace(self, server: str, part: str, key: str, value: object) -> object:
-        if not isinstance(value, str) or not value or "${" in value or not looks_secret(key):
-            return value
-        scheme = _SCHEME.match(value)
-        prefix = scheme[0] if scheme else ""
-        variable = self._variable(server, part, key, value[len(prefix) :])
-        self.notes.append(LiftedSecret(server=server, path=f"{part}.{key}", variable=variable))
-        return f"{prefix}${{{variable}}}"
 
-    def _variable(self, server: str, part: str, key: str, secret: str) -> str:
-        own = _variable_name(f"{server}_{key}")
-        preferred = [_variable_name(key)] if part == "env" else []
-        for name in (*preferred, own, *(f"{own}_{count}" for count in range(2, 100))):
-            if self._values.setdefault(name, secret) == secret:
-                return name
-        raise AssertionError("unreachable: no server has a hundred secrets of one name")
+def _variable_for(secret: str, server: str, part: str, key: str, values: dict[str, str]) -> str:
+    """Choose a variable that is free, or already has this value."""
+    own = _variable_name(f"{server}_{key}")
+    preferred = [_variable_name(key)] if part == "env" else []
+    names = chain(preferred, [own], (f"{own}_{number}" for number in count(2)))
+    return next(name for name in names if values.setdefault(name, secret) == secret)
 
 
 def _free_name(name: str, label: str, taken: Mapping[str, object]) -> str:
@@ -146,10 +133,8 @@ def _free_name(name: str, label: str, taken: Mapping[str, object]) -> str:
     base = f"{name}-{label}" if label else name
     if base not in taken:
         return base
-    count = 2
-    while f"{base}-{count}" in taken:
-        count += 1
-    return f"{base}-{count}"
+    numbered = (f"{base}-{number}" for number in count(2))
+    return next(name for name in numbered if name not in taken)
 
 
 def _variable_name(text: str) -> str:

@@ -15,14 +15,11 @@ class ReconnectPolicy:
 
     enabled: bool = True
     """If false, a failed connection stays failed."""
-
     max_attempts: int = 3
     """Attempts per outage while callers wait; after them the circuit breaker opens."""
-
     first_delay_seconds: float = 1.0
     longest_delay_seconds: float = 60.0
     """The longest pause between two background probes."""
-
     jitter: float = 0.3
     """The random share of each delay, from 0 to 1."""
 
@@ -43,15 +40,12 @@ class Timeouts:
 
     connect_seconds: float = 20.0
     """Until a session is usable, including retries."""
-
     list_seconds: float = 30.0
     read_seconds: float = 30.0
     close_seconds: float = 10.0
     call_seconds: float | None = None
     """One tool call; `None` uses the client's default, then 60 s."""
-
     tool_seconds: Mapping[str, float] = field(default_factory=dict[str, float])
     """Per tool, by wire name or glob; the most specific wins over `call_seconds`."""
-
     longest_call_seconds: float | None = None
     """The cap on a call that progress extends; `None` is ten times its timeout."""

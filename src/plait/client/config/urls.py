@@ -8,17 +8,12 @@ from urllib.parse import unquote, unquote_plus, urlsplit, urlunsplit
 from plait._support.redact import looks_secret
 
 _SCHEMES = ("http", "https", "ws", "wss")
-
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 """Names of this machine."""
-
 _KEY_IN_PATH = re.compile(r"(?=(?:[^\d/]*\d){4})(?=[^/]*[A-Za-z])[A-Za-z0-9_=-]{24,}")
 """A personal key in the path; ordinary names are shorter or have no digits."""
-
 _SHORTEST_PARAMETER = 6
 """Hiding shorter query values would hide ordinary words of a message."""
-
-
 _SHORTEST_USER = 8
 """Some services use a key as the user name; names of people are often shorter."""
 

@@ -23,15 +23,12 @@ from plait.client.config.timing import ReconnectPolicy
 
 _MAX_QUOTED_LENGTH = 40
 """Longer values are not quoted in a message."""
-
 _MAX_USUAL_SECONDS = 3600
 """A longer wait is more often a number of milliseconds under a key that takes seconds."""
-
 _MIN_USUAL_MILLISECONDS = 100
 """A shorter wait is more often a number of seconds under a key that takes milliseconds."""
-
 _CONTENT_TYPES = ("text", "image", "audio", "resource", "resource_link", "structured_content")
-
+_VARIABLE_NAME = re.compile(r"[^=\0]+")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """https://www.rfc-editor.org/rfc/rfc9110#name-tokens"""
 
@@ -42,11 +39,6 @@ def read_text(raw: RawValue) -> str:
     if not text.strip():
         raw.reject("empty_value", "must not be empty")
     return text
-
-
-def read_any_text(raw: RawValue) -> str:
-    """Read a string, which may be empty."""
-    return raw.text()
 
 
 def _read_quoted_text(raw: RawValue) -> str:
@@ -290,14 +282,21 @@ def read_env(raw: RawValue) -> object:
 
     A number is converted to text, and null leaves a variable out.
     """
+    return _read_named(raw, _read_env_value, _VARIABLE_NAME, "an environment variable")
+
+
+def _read_named(
+    raw: RawValue, read: Callable[[RawValue], str | Unset], valid: Pattern[str], noun: str
+) -> object:
+    """Read strings by name, or a function that returns them."""
     if callable(raw.value):
         return raw.value
     expected = "an object of strings"
     for name, entry in raw.entries(expected):
-        if not name or re.search(r"[=\0]", name):
-            entry.location.error("bad_name", "is not a valid name for an environment variable")
-    env = raw.read_entries(_read_env_value, expected)
-    return {name: value for name, value in env.items() if value is not UNSET}
+        if not valid.fullmatch(name):
+            entry.location.error("bad_name", f"is not a valid name for {noun}")
+    values = raw.read_entries(read, expected)
+    return {name: value for name, value in values.items() if value is not UNSET}
 
 
 def _read_env_value(raw: RawValue) -> str | Unset:
@@ -316,13 +315,7 @@ def read_inherit_env(raw: RawValue) -> bool | tuple[str, ...]:
 
 def read_headers(raw: RawValue) -> object:
     """Read HTTP headers, or a function that returns them."""
-    if callable(raw.value):
-        return raw.value
-    expected = "an object of strings"
-    for name, entry in raw.entries(expected):
-        if not _HEADER_NAME.fullmatch(name):
-            entry.location.error("bad_name", "is not a valid name for an HTTP header")
-    return raw.read_entries(_read_header, expected)
+    return _read_named(raw, _read_header, _HEADER_NAME, "an HTTP header")
 
 
 def _read_header(raw: RawValue) -> str:
@@ -335,13 +328,13 @@ def _read_header(raw: RawValue) -> str:
 
 RECONNECT_KEYS = KeyTable(
     keys=(
-        Key("enabled", read_bool, "enabled"),
-        Key("max_attempts", _read_attempts, "max_attempts"),
+        Key("enabled", read_bool),
+        Key("max_attempts", _read_attempts),
         Key("delay", read_delay, "first_delay_seconds"),
         Key("delay_ms", read_delay, "first_delay_seconds", unit="milliseconds"),
         Key("max_delay", read_seconds, "longest_delay_seconds"),
         Key("max_delay_ms", read_seconds, "longest_delay_seconds", unit="milliseconds"),
-        Key("jitter", _read_fraction, "jitter"),
+        Key("jitter", _read_fraction),
     ),
     noun="reconnect",
 )

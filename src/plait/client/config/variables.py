@@ -10,17 +10,18 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 from plait._support.redact import looks_secret
-from plait.client.config.problems import Location
+
+if TYPE_CHECKING:
+    from plait.client.config.problems import Location
 
 Source = Literal["variable", "env", "input"]
 
 _MARK = re.compile(r"\$\$\{|\$\{|\}")
 _HEAD = re.compile(r"((?:(?!:-)[^}])*)(:-|\})")
 _NAME = re.compile(r"[A-Za-z_]\w*|/", re.ASCII)
-
 _DEEPEST = 8
 """Maximum nesting of defaults inside defaults."""
 
@@ -35,7 +36,6 @@ class Reference:
 
     source: Source
     """`env` and `input` are prefixes; without one, the name decides."""
-
     name: str
     default: tuple[str | Reference, ...] | None = None
     """The text after `:-`, used if the variable is unset or empty."""
@@ -49,7 +49,6 @@ class InputRequest:
     description: str | None = None
     password: bool = False
     """Whether the input is hidden while it is typed."""
-
     default: str | None = None
     options: tuple[str, ...] = ()
     """The values to choose from; empty means free text."""
@@ -71,15 +70,26 @@ class Variables:
     environ: Mapping[str, str]
     folder: Path
     """`${workspaceFolder}`, to which relative paths also refer."""
-
     home: Path
     inputs: Mapping[str, InputRequest] = field(default_factory=dict[str, InputRequest])
     ask: Ask | None = None
     answers: dict[str, str] = field(default_factory=dict[str, str], repr=False)
     """Inputs entered so far, by ID."""
-
     secrets: set[str] = field(default_factory=set[str], repr=False)
     """Values that came from variables whose name looks secret."""
+
+    @classmethod
+    def of(
+        cls,
+        environ: Mapping[str, str] | None,
+        folder: Path = Path(),
+        inputs: Mapping[str, InputRequest] | None = None,
+        ask: Ask | None = None,
+    ) -> Self:
+        """Use these environment variables, by default those of the process."""
+        known = os.environ if environ is None else environ
+        home = home_of(known)
+        return cls(environ=known, folder=folder, home=home, inputs=inputs or {}, ask=ask)
 
     def for_server(self) -> Variables:
         """Return the same values with a separate set of secrets."""
@@ -124,17 +134,12 @@ class Variables:
         return value
 
     def _builtin(self, name: str) -> str | None:
-        match name:
-            case "workspaceFolder":
-                return str(self.folder.absolute())
-            case "workspaceFolderBasename":
-                return self.folder.absolute().name
-            case "userHome":
-                return str(self.home)
-            case "pathSeparator" | "/":
-                return os.sep
-            case _:
-                return None
+        values = {
+            "workspaceFolder": str(self.folder.absolute()),
+            "workspaceFolderBasename": self.folder.absolute().name,
+            "userHome": str(self.home),
+        }
+        return os.sep if name in ("pathSeparator", "/") else values.get(name)
 
     def _input(self, name: str) -> str | None:
         request = self.inputs.get(name) or InputRequest(id=name, password=looks_secret(name))
@@ -148,6 +153,12 @@ class Variables:
         if value and (request.password or looks_secret(name)):
             self.secrets.add(value)
         return value
+
+
+def home_of(environ: Mapping[str, str]) -> Path:
+    """Return the user's home folder."""
+    named = environ.get("HOME") or environ.get("USERPROFILE")
+    return Path(named) if named else Path.home()
 
 
 def _unset(reference: Reference) -> tuple[str, str]:
@@ -167,11 +178,6 @@ def parse_template(text: str) -> tuple[str | Reference, ...]:
     """
     parts, _ = _parse(text, 0, depth=0)
     return parts
-
-
-def escape_template(text: str) -> str:
-    """Escape a string so that it is read back unchanged."""
-    return text.replace("${", "$${")
 
 
 def _parse(text: str, start: int, *, depth: int) -> tuple[tuple[str | Reference, ...], int]:
@@ -213,11 +219,8 @@ def _parse_reference(text: str, start: int, *, depth: int) -> tuple[Reference, i
 
 def _source_and_name(head: str, start: int) -> tuple[Source, str]:
     prefix, colon, name = head.partition(":")
-    if colon and name and "$" not in name:
-        if prefix == "env":
-            return "env", name
-        if prefix == "input":
-            return "input", name
+    if colon and name and "$" not in name and prefix in ("env", "input"):
+        return prefix, name
     if not _NAME.fullmatch(head):
         raise TemplateError(f"the `${{…}}` at character {start - 1} does not name a variable")
     return "variable", head

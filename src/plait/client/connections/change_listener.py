@@ -6,21 +6,23 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 from weakref import WeakKeyDictionary
 
 import anyio
-from mcp import MCPError
-from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
-from mcp_types import ServerCapabilities
 
-from plait.client.connections.connection import ServerConnection
 from plait.client.connections.operations import is_modern
-from plait.client.connections.pool import ConnectionPool
 from plait.client.connections.session import Session
 from plait.errors import PlaitError
+
+if TYPE_CHECKING:
+    from mcp_types import ServerCapabilities
+
+    from plait.client.connections.connection import ServerConnection
+    from plait.client.connections.pool import ConnectionPool
 
 logger = logging.getLogger("plait.client.connections")
 
@@ -30,29 +32,24 @@ ListKind = Literal["tools", "prompts", "resources"]
 _PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 30.0
 """Pauses before listening again; they double while the server cannot be reached."""
-
 _AGREEMENT_SECONDS = 1.0
 """How long the first list request waits for the subscription, so that no change is missed."""
-
 _MOST_ENDINGS = 5
 """How often in a row a server may end the stream at once before listening stops."""
-
 _LASTING_SECONDS = 10.0
 """A stream that was open for this long was not ended at once."""
 
 
 def announced_lists(capabilities: ServerCapabilities | None) -> frozenset[ListKind]:
     """Return the lists for which a server declares `listChanged`."""
-    if capabilities is None:
-        return frozenset()
-    by_kind: dict[ListKind, Any] = {
-        "tools": capabilities.tools,
-        "prompts": capabilities.prompts,
-        "resources": capabilities.resources,
-    }
-    return frozenset(kind for kind, one in by_kind.items() if one is not None and one.list_changed)
+    kinds: tuple[ListKind, ...] = get_args(ListKind)
+    declared: Any = capabilities
+    return frozenset(
+        kind for kind in kinds if (lists := getattr(declared, kind, None)) and lists.list_changed
+    )
 
 
+@dataclass(eq=False)
 class ChangeListener:
     """Holds one stream of changes open for each session with a modern server.
 
@@ -60,24 +57,16 @@ class ChangeListener:
     class only keeps the stream open.
     """
 
-    def __init__(
-        self,
-        pool: ConnectionPool,
-        lists: Collection[ListKind],
-        on_possible_change: Callable[[str, ListKind], None],
-    ) -> None:
-        """Listen for these lists; `on_possible_change` gets those whose changes were missed."""
-        self._pool = pool
-        self._lists = frozenset(lists)
-        self._on_possible_change = on_possible_change
-        self._subscribed: WeakKeyDictionary[Session, asyncio.Event] = WeakKeyDictionary()
+    _pool: ConnectionPool
+    _lists: frozenset[ListKind]
+    _on_possible_change: Callable[[str, ListKind], None]
+    """Gets the lists whose changes were missed."""
+    _subscribed: WeakKeyDictionary[Session, asyncio.Event] = field(
+        default_factory=WeakKeyDictionary[Session, asyncio.Event], init=False
+    )
 
     async def listen(self, connection: ServerConnection) -> None:
-        """Listen for as long as the present session lasts; returns when the server subscribed.
-
-        Raises:
-            PlaitError: There is no session to listen to.
-        """
+        """Listen while the present session lasts; returns when the server has subscribed."""
         if not self._lists:
             return
         subscribed = self.begin(await connection.keeper.wait_for_session())
@@ -87,8 +76,7 @@ class ChangeListener:
 
     def begin(self, session: Session) -> asyncio.Event:
         """Listen while a session lasts; the returned event is set when the server has confirmed."""
-        subscribed = self._subscribed.get(session)
-        if subscribed is not None:
+        if (subscribed := self._subscribed.get(session)) is not None:
             return subscribed
         subscribed = self._subscribed[session] = asyncio.Event()
         lists = self._lists & announced_lists(session.client.server_capabilities)
@@ -103,16 +91,20 @@ class ChangeListener:
         self, session: Session, lists: frozenset[ListKind], subscribed: asyncio.Event
     ) -> None:
         try:
-            async with anyio.create_task_group() as group:
-                group.start_soon(cancel_after, session.ended, group.cancel_scope)
+            async with cancelled_when(session.ended):
                 await self._listen(session, lists, subscribed)
-                group.cancel_scope.cancel()
         finally:
             subscribed.set()
 
     async def _listen(
         self, session: Session, lists: frozenset[ListKind], subscribed: asyncio.Event
     ) -> None:
+        from mcp import MCPError  # noqa: PLC0415  # slow to import
+        from mcp.client.subscriptions import (  # noqa: PLC0415
+            ListenNotSupportedError,
+            SubscriptionLost,
+        )
+
         # https://modelcontextprotocol.io/specification/2026-07-28/basic/utilities/subscriptions
         server = session.wire.server
         endings = failures = 0
@@ -145,7 +137,13 @@ class ChangeListener:
             await asyncio.sleep(min(_LONGEST_PAUSE_SECONDS, _PAUSE_SECONDS * 2**failures))
 
 
-async def cancel_after(event: asyncio.Event, scope: anyio.CancelScope) -> None:
-    """Cancel a scope as soon as an event is set."""
-    await event.wait()
-    scope.cancel()
+@contextlib.asynccontextmanager
+async def cancelled_when(event: asyncio.Event) -> AsyncGenerator[None]:
+    """Cancel the block, and go on after it, as soon as an event is set."""
+    with anyio.CancelScope() as scope:
+        waiting = asyncio.ensure_future(event.wait())
+        waiting.add_done_callback(lambda _: scope.cancel())
+        try:
+            yield
+        finally:
+            waiting.cancel()

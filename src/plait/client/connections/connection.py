@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
-from typing import Generic, TypeVar
-
-from mcp import Client
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from plait._support.causes import without_secrets
-from plait._support.clock import Clock
-from plait.client.connections.concurrency import ConcurrencyLimit
-from plait.client.connections.deadline import Deadline
 from plait.client.connections.error_mapping import leaf_of, request_failure, with_cause
 from plait.client.connections.operations import ping
 from plait.client.connections.retry import ATTEMPTS, may_retry, pause_before_retry
-from plait.client.connections.session import Session
-from plait.client.connections.session_keeper import SessionKeeper
-from plait.client.connections.status import ServerStatus
-from plait.client.connections.task_set import TaskSet
-from plait.client.transports.wire import Exchanges, watched_exchanges
+from plait.client.transports.wire import (
+    Exchanges,
+    PendingRequest,
+    RequestExpiredError,
+    watched_exchanges,
+)
 from plait.errors import ClientClosedError, PlaitError
+
+if TYPE_CHECKING:
+    from mcp import Client
+
+    from plait._support.clock import Clock
+    from plait.client.connections.deadline import Deadline
+    from plait.client.connections.session import Session
+    from plait.client.connections.session_keeper import SessionKeeper
+    from plait.client.connections.status import ServerStatus
+    from plait.client.connections.task_set import TaskSet
 
 logger = logging.getLogger("plait.client.connections")
 
@@ -93,14 +100,25 @@ class ServerConnection:
                 return Answer(value, exchanges.notes)
         raise with_cause(failure, cause, wire)
 
+    def failure_of(
+        self, session: Session, request: PendingRequest, deadline: Deadline, tool: str
+    ) -> PlaitError:
+        """Explain why a direct call has no response, and end a session that is lost."""
+        cause = request.fault or AssertionError("it has a response")
+        exchanges = Exchanges([request])
+        if isinstance(cause, RequestExpiredError):
+            self._start_probe(session)
+            deadline.extended = request.extended
+            failure = deadline.error(self.name, tool, sent=exchanges.may_have_run())
+        else:
+            failure = self._failure(cause, session, exchanges, "tools/call", tool)
+            cause = leaf_of(cause, exchanges)
+        return with_cause(failure, cause, session.wire)
+
     async def read(
         self, operation: Callable[[Client], Awaitable[T]], deadline: Deadline, *, method: str
     ) -> Answer[T]:
-        """Run an operation that changes nothing, again if the session is lost under it.
-
-        Raises:
-            PlaitError: What went wrong.
-        """
+        """Run an operation that changes nothing, again if the session is lost under it."""
         for attempt in count(1):
             try:
                 return await self.request(operation, deadline, method=method)
@@ -158,3 +176,50 @@ class ServerConnection:
             self._probed.discard(session)
         if session.wire.tapped and session.wire.last_received < began:
             session.wire.end("the server does not answer any more")
+
+
+@dataclass(slots=True)
+class _Slot:
+    taken: bool = True
+
+
+class ConcurrencyLimit:
+    """Lets a limited number of tasks in at a time; `None` means no limit."""
+
+    def __init__(self, limit: int | None) -> None:
+        self._free = asyncio.Semaphore(limit) if limit else None
+        self._by_task: dict[asyncio.Task[object] | None, _Slot] = {}
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is a limit."""
+        return self._free is not None
+
+    def slot(self) -> AbstractAsyncContextManager[None]:
+        """Hold a slot for the current task."""
+        return nullcontext() if self._free is None else self._slot(self._free)
+
+    @asynccontextmanager
+    async def _slot(self, free: asyncio.Semaphore) -> AsyncGenerator[None]:
+        await free.acquire()
+        task = asyncio.current_task()
+        slot = self._by_task[task] = _Slot()
+        try:
+            yield
+        finally:
+            del self._by_task[task]
+            if slot.taken:
+                free.release()
+
+    @asynccontextmanager
+    async def released(self, task: asyncio.Task[object] | None) -> AsyncGenerator[None]:
+        """Give up a task's slot while it waits for something other than the server."""
+        slot = self._by_task.get(task)
+        if self._free is None or slot is None or not slot.taken:
+            yield
+            return
+        slot.taken = False
+        self._free.release()
+        yield
+        await self._free.acquire()
+        slot.taken = True

@@ -14,7 +14,6 @@ from plait.client.config.servers import Headers, RemoteServer, ServerConfig, Std
 
 _SALT = secrets.token_bytes(16)
 """Makes keys of different processes incomparable, so that a leaked key reveals nothing."""
-
 PRIVATE_IDLE_SECONDS = 900.0
 """How long a session of one user or thread may be idle before it is closed."""
 
@@ -42,17 +41,6 @@ class CallerCredentials:
         if not headers and not env and auth is None and thread is None:
             return None
         return cls(headers=_texts(headers), auth=auth, env=_texts(env), thread=thread)
-
-    def joined(self, other: CallerCredentials | None) -> CallerCredentials:
-        """Return the union; the other's values win."""
-        if other is None:
-            return self
-        return CallerCredentials(
-            headers=_merged(self.headers, other.headers),
-            auth=self.auth if other.auth is None else other.auth,
-            env={**self.env, **other.env},
-            thread=other.thread or self.thread,
-        )
 
     @property
     def key(self) -> str:
@@ -85,7 +73,14 @@ def join(
     first: CallerCredentials | None, second: CallerCredentials | None
 ) -> CallerCredentials | None:
     """Return the union of two credentials; the second's values win."""
-    return second if first is None else first.joined(second)
+    if first is None or second is None:
+        return first or second
+    return CallerCredentials(
+        headers=_merged(first.headers, second.headers),
+        auth=first.auth if second.auth is None else second.auth,
+        env={**first.env, **second.env},
+        thread=second.thread or first.thread,
+    )
 
 
 def _texts(values: Mapping[str, Any] | None) -> dict[str, str]:

@@ -20,12 +20,13 @@ class Deadline:
         self, seconds: float, *, cap_seconds: float | None = None, setting: str = "timeout"
     ) -> None:
         self.seconds = seconds
-        self._cap_seconds = max(seconds, cap_seconds if cap_seconds is not None else seconds)
+        self.cap_seconds = max(seconds, cap_seconds if cap_seconds is not None else seconds)
         self._setting = setting
         self._scope: asyncio.Timeout | None = None
         self._cap = 0.0
         self._running = False
-        self._extended = False
+        self.extended = False
+        """Whether the server has reported progress."""
         self._holds = 0
         """How many exchanges wait for the user."""
         self._left = 0.0
@@ -38,7 +39,7 @@ class Deadline:
 
     async def __aenter__(self) -> None:
         now = asyncio.get_running_loop().time()
-        self._cap = now + self._cap_seconds
+        self._cap = now + self.cap_seconds
         self._holds = 0
         self._scope = asyncio.timeout_at(now + self.seconds)
         await self._scope.__aenter__()
@@ -58,7 +59,7 @@ class Deadline:
         """Restart the limit, because the server reported progress."""
         scope = self._scope
         if scope is not None and self._running and not scope.expired() and not self._holds:
-            self._extended = True
+            self.extended = True
             scope.reschedule(min(asyncio.get_running_loop().time() + self.seconds, self._cap))
 
     @contextmanager
@@ -88,8 +89,8 @@ class Deadline:
         """Build the error that names the limit that was reached."""
         where = server if tool is None else f"{server}/{tool}"
         text = f"{where}: no answer within {self.seconds:g} s ({self._setting})"
-        if self._extended:
-            text += f", nor within {self._cap_seconds:g} s while it showed progress"
+        if self.extended:
+            text += f", nor within {self.cap_seconds:g} s while it showed progress"
         if tool is None:
             return ListTimeoutError(text, server=server)
         if not sent:

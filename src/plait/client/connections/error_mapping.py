@@ -1,12 +1,14 @@
-"""Maps failures of the SDK, HTTP and processes to errors of this package."""
+"""Maps failures of the SDK, HTTP and processes to errors of this package.
+
+Imports the libraries that raise them where a failure is mapped: they are slow to import.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import httpx2
-from mcp import MCPError
 from mcp_types import (
     CONNECTION_CLOSED,
     INVALID_PARAMS,
@@ -20,8 +22,6 @@ from pydantic import ValidationError
 from plait._support.causes import without_secrets
 from plait._support.exception_groups import first_cause
 from plait._support.retry_after import seconds_from_retry_after
-from plait.client.transports.auth.challenge import challenge_in
-from plait.client.transports.wire import Exchange, Exchanges, HttpReply, Wire
 from plait.errors import (
     AuthRequiredError,
     ConnectError,
@@ -41,10 +41,16 @@ from plait.errors import (
     ServerError,
 )
 
+if TYPE_CHECKING:
+    from mcp import MCPError
+
+    from plait.client.transports.wire import Exchange, Exchanges, HttpReply, Wire
+
+ErrorT = TypeVar("ErrorT", bound=PlaitError)
+
 _RESOURCE_NOT_FOUND = -32002
 _RETRYABLE_CODES = frozenset({-32700, -32600, -32601, -32602, -32603, -32000, -32001})
 """Codes after which another server may be tried; any other code is the server's answer."""
-
 _SESSION_GONE_STATUS = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND})
 _SESSION_GONE_CODES = frozenset({CONNECTION_CLOSED, REQUEST_TIMEOUT, INVALID_REQUEST})
 """How servers answer an unknown session id; the texts differ, the codes do not."""
@@ -77,43 +83,46 @@ def with_cause(error: PlaitError, cause: BaseException | None, wire: Wire) -> Pl
     return error
 
 
+def _error(
+    kind: type[ErrorT], wire: Wire, text: str, tool: str | None = None, **details: Any
+) -> ErrorT:
+    """Build an error whose text begins with the server, and the tool where there is one."""
+    name = wire.server if tool is None else f"{wire.server}/{tool}"
+    return kind(f"{name}: {text}", server=wire.server, tool=tool, **details)
+
+
 def connect_failure(cause: BaseException, exchanges: Exchanges, wire: Wire) -> PlaitError:
     """Explain why no session could be opened."""
+    from mcp import MCPError  # noqa: PLC0415
+
     error = first_cause(cause)
-    if isinstance(error, PlaitError) and wire.reply is None:
+    last, reply = exchanges.last, wire.reply
+    if isinstance(error, PlaitError) and reply is None:
         return error
-    server = wire.server
-    last = exchanges.last
-    reply = wire.reply
     answered = isinstance(error, MCPError) and reply is not None and reply.error_code is not None
-    if reply is not None and (not answered or _by_status(reply.status) is not None):
+    if reply is not None and (not answered or _kind_of(reply.status) is not None):
         return http_error(reply, wire, connecting=True)
     if last is not None and last.failure is not None:
-        return ConnectError(
-            f"{server}: cannot connect: {_described(last.failure, wire)}", server=server
-        )
+        return _error(ConnectError, wire, f"cannot connect: {_described(last.failure, wire)}")
     if wire.exit_code is not None:
-        text = f"{server}: {_exited(wire, ' before it was ready')}"
-        return ConnectError(text, server=server)
-    if isinstance(error, MCPError):
-        if wire.ended:
-            return ConnectError(f"{server}: {wire.end_reason} during the handshake", server=server)
-        return ConnectError(
-            f"{server}: the handshake failed: {_refusal(error, wire)}",
-            server=server,
-            code=error.code,
-            status=None if reply is None else reply.status,
-        )
-    return ConnectError(f"{server}: cannot connect: {_described(error, wire)}", server=server)
+        return _error(ConnectError, wire, f"{wire.ending()} before it was ready{_last_words(wire)}")
+    if not isinstance(error, MCPError):
+        return _error(ConnectError, wire, f"cannot connect: {_described(error, wire)}")
+    if wire.ended:
+        return _error(ConnectError, wire, f"{wire.end_reason} during the handshake")
+    text = f"the handshake failed: error {error.code}: {wire.redact.excerpt(error.message)}"
+    versions = supported_versions(error)
+    if versions is not None:
+        text += f" (the server speaks {wire.redact.excerpt(', '.join(versions))})"
+    return _error(ConnectError, wire, text, code=error.code, status=reply and reply.status)
 
 
-def _refusal(error: MCPError, wire: Wire) -> str:
-    text = f"error {error.code}: {wire.redact.excerpt(error.message)}"
+def supported_versions(error: MCPError) -> list[str] | None:
+    """Return the protocol versions that an error names; `None` if it is about something else."""
     try:
-        data = UnsupportedProtocolVersionErrorData.model_validate(error.data)
+        return UnsupportedProtocolVersionErrorData.model_validate(error.data).supported
     except ValidationError:
-        return text
-    return f"{text} (the server speaks {wire.redact.excerpt(', '.join(data.supported))})"
+        return None
 
 
 def connect_timeout(seconds: float, wire: Wire | None, server: str) -> ConnectTimeoutError:
@@ -128,22 +137,22 @@ def request_failure(
     cause: BaseException, exchanges: Exchanges, wire: Wire, *, method: str, tool: str | None = None
 ) -> Failure:
     """Explain why a request on an open session failed."""
+    from mcp import MCPError  # noqa: PLC0415
+
     error = first_cause(cause)
     if isinstance(error, InputRefusedError):
-        text = f"{_named(wire.server, tool)}: the call has ended: {error.message}"
-        refused = InputRefusedError(text, server=wire.server, tool=tool, code=error.code)
-        return Failure(refused)
+        text = f"the call has ended: {error.message}"
+        return Failure(_error(InputRefusedError, wire, text, tool, code=error.code))
     if isinstance(error, PlaitError):
         return Failure(error)
     exchange = exchanges.last
     if isinstance(error, MCPError):
         return _answered_with_error(error, exchange, wire, method=method, tool=tool)
-    name = _named(wire.server, tool)
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
-        text = f"{name}: the answer to {method} does not follow MCP: {place}: {first['msg']}"
-        return Failure(ProtocolError(wire.redact.excerpt(text, 300), server=wire.server, tool=tool))
+        text = f"the answer to {method} does not follow MCP: {place}: {first['msg']}"
+        return Failure(_error(ProtocolError, wire, wire.redact.excerpt(text, 300), tool))
     return _lost(exchange, wire, _described(error, wire), tool=tool)
 
 
@@ -155,12 +164,10 @@ def _answered_with_error(
         return _lost(exchange, wire, _described(exchange.failure, wire), tool=tool)
     if reply is not None:
         if _session_is_gone(reply):
-            text = f"{_named(wire.server, tool)}: the server has forgotten the session"
-            lost = ConnectionLostError(
-                text, server=wire.server, tool=tool, code=error.code, status=reply.status
-            )
-            return Failure(lost, session_lost="the server has forgotten the session")
-        if reply.error_code is None or _by_status(reply.status) is not None:
+            reason = "the server has forgotten the session"
+            details = {"code": error.code, "status": reply.status}
+            return Failure(_error(ConnectionLostError, wire, reason, tool, **details), reason)
+        if reply.error_code is None or _kind_of(reply.status) is not None:
             # Where signing in failed, every caller of the next session must get this error.
             signed_out = reply.advice is not None and reply.status == HTTPStatus.UNAUTHORIZED
             return Failure(
@@ -173,8 +180,7 @@ def _answered_with_error(
         cut = exchange is not None and exchange.stream_ended and not wire.ended
         return _lost(exchange, wire, reason, tool=tool, only_here=cut)
     if error.code == REQUEST_TIMEOUT and exchange is not None and not exchange.answered:
-        text = f"{_named(wire.server, tool)}: no answer to {method} in time"
-        return Failure(ListTimeoutError(text, server=wire.server, tool=tool))
+        return Failure(_error(ListTimeoutError, wire, f"no answer to {method} in time", tool))
     return Failure(_protocol_error(error, reply, wire, method=method, tool=tool))
 
 
@@ -182,21 +188,19 @@ def _protocol_error(
     error: MCPError, reply: HttpReply | None, wire: Wire, *, method: str, tool: str | None
 ) -> PlaitError:
     message = wire.redact.excerpt(error.message) or "an error without a text"
-    name = _named(wire.server, tool)
-    missing = error.code == _RESOURCE_NOT_FOUND or (
+    if error.code == _RESOURCE_NOT_FOUND or (
         method == "resources/read" and error.code == INVALID_PARAMS
-    )
-    if missing:
-        text = f"{name}: {message}"
-        return ResourceNotFoundError(text, server=wire.server, tool=tool, code=error.code)
+    ):
+        return _error(ResourceNotFoundError, wire, message, tool, code=error.code)
     # The SDK reports an unreadable answer with this code; the request has been handled.
     unreadable = error.code == PARSE_ERROR and reply is None
-    return ProtocolError(
-        f"{name}: the server answered {method} with error {error.code}: {message}",
-        server=wire.server,
-        tool=tool,
+    return _error(
+        ProtocolError,
+        wire,
+        f"the server answered {method} with error {error.code}: {message}",
+        tool,
         code=error.code,
-        status=None if reply is None else reply.status,
+        status=reply and reply.status,
         retryable=error.code in _RETRYABLE_CODES and not unreadable,
     )
 
@@ -215,32 +219,25 @@ def _session_is_gone(reply: HttpReply) -> bool:
 
 
 def _lost(
-    exchange: Exchange | None,
-    wire: Wire,
-    reason: str,
-    *,
-    tool: str | None,
-    only_here: bool = False,
+    exchange: Exchange | None, wire: Wire, reason: str, *, tool: str | None, only_here: bool = False
 ) -> Failure:
     """Decide by the exchange: the request was not sent, or its outcome is unknown.
 
     `only_here` means that other requests of the session may still be answered.
     """
-    name = _named(wire.server, tool)
     session_lost = None if only_here else reason
     line = wire.last_stderr_line()
     stderr = f" (stderr: {line})" if line else ""
     never_sent = wire.tapped if exchange is None else not exchange.written
     if never_sent:
         kind = SendError if exchange is not None and exchange.failure else ConnectionLostError
-        text = f"{name}: the request was not sent: {reason}{stderr}"
-        return Failure(kind(text, server=wire.server, tool=tool), session_lost=session_lost)
+        text = f"the request was not sent: {reason}{stderr}"
+        return Failure(_error(kind, wire, text, tool), session_lost)
     text = (
-        f"{name}: the answer was lost: {reason}{stderr}. It is not known whether the call took "
-        "effect; check before doing it again"
+        f"the answer was lost: {reason}{stderr}. It is not known whether the call took effect; "
+        "check before doing it again"
     )
-    unknown = OutcomeUnknownError(text, server=wire.server, tool=tool)
-    return Failure(unknown, session_lost=session_lost)
+    return Failure(_error(OutcomeUnknownError, wire, text, tool), session_lost)
 
 
 def http_error(
@@ -252,15 +249,15 @@ def http_error(
     connecting: bool = False,
 ) -> PlaitError:
     """Build the error for an HTTP status."""
-    name = _named(wire.server, tool)
-    kind = _by_status(reply.status) or HttpError
+    kind = _kind_of(reply.status) or HttpError
     if reply.status == HTTPStatus.NOT_FOUND and (connecting or reply.error_code is None):
         kind = EndpointNotFoundError
     retry_after = seconds_from_retry_after(reply.retry_after)
-    error = kind(
-        f"{name}: HTTP {reply.status}{_advice(reply, wire)}",
-        server=wire.server,
-        tool=tool,
+    error = _error(
+        kind,
+        wire,
+        f"HTTP {reply.status}{_advice(reply, wire)}",
+        tool,
         code=code,
         status=reply.status,
         retry_after=retry_after,
@@ -275,6 +272,8 @@ def http_error(
 
 def _add_sign_in_hints(error: HttpError, reply: HttpReply, wire: Wire) -> None:
     """Add the requested scopes, and how to sign in, to an error about credentials."""
+    from plait.client.transports.auth.challenge import challenge_in  # noqa: PLC0415
+
     challenge = challenge_in(reply.status, reply.challenge)
     scopes = challenge.scopes if challenge is not None else ()
     if reply.advice is not None:
@@ -288,33 +287,22 @@ def _advice(reply: HttpReply, wire: Wire) -> str:
     if reply.advice is not None:
         return f": {wire.redact.excerpt(reply.advice.text, 400)}"
     body = wire.redact.excerpt(reply.body)
-    return f"{_ADVICE.get(reply.status, '')}{f': {body}' if body else ''}"
+    _, meaning = _BY_STATUS.get(reply.status, (None, ""))
+    return f"{meaning}{f': {body}' if body else ''}"
 
 
-_ADVICE = {
-    401: " (credentials are missing or not accepted)",
-    403: " (the credentials do not allow this)",
-    404: " (there is no MCP endpoint at this URL)",
-    429: " (too many requests)",
+_BY_STATUS: dict[int, tuple[type[HttpError] | None, str]] = {
+    401: (AuthRequiredError, " (credentials are missing or not accepted)"),
+    403: (ForbiddenError, " (the credentials do not allow this)"),
+    404: (None, " (there is no MCP endpoint at this URL)"),
+    429: (RateLimitedError, " (too many requests)"),
 }
+"""The error class of a status, and what the status means."""
 
 
-def _by_status(status: int) -> type[HttpError] | None:
-    match status:
-        case HTTPStatus.UNAUTHORIZED:
-            return AuthRequiredError
-        case HTTPStatus.FORBIDDEN:
-            return ForbiddenError
-        case HTTPStatus.TOO_MANY_REQUESTS:
-            return RateLimitedError
-        case _ if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            return ServerError
-        case _:
-            return None
-
-
-def _exited(wire: Wire, when: str = "") -> str:
-    return f"{wire.ending()}{when}{_last_words(wire)}"
+def _kind_of(status: int) -> type[HttpError] | None:
+    is_fault = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    return ServerError if is_fault else _BY_STATUS.get(status, (None, ""))[0]
 
 
 def _last_words(wire: Wire) -> str:
@@ -324,12 +312,10 @@ def _last_words(wire: Wire) -> str:
 
 def _described(error: BaseException, wire: Wire) -> str:
     """Describe an exception of a library in a few words."""
+    from httpx2 import TransportError  # noqa: PLC0415
+
     text = wire.redact.excerpt(str(error))
     name = type(error).__name__
-    if isinstance(error, httpx2.TransportError | OSError) and text:
+    if isinstance(error, TransportError | OSError) and text:
         return f"{text} ({name})"
     return f"{name}: {text}" if text else name
-
-
-def _named(server: str, tool: str | None) -> str:
-    return server if tool is None else f"{server}/{tool}"

@@ -14,8 +14,8 @@ import inspect
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
-from functools import partial
-from typing import Any, Generic, ParamSpec, TypeVar
+from functools import partial, wraps
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from plait.errors import BlockingCallError, ClientClosedError
 
@@ -25,7 +25,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _JOIN_SECONDS = 15.0
-
 _CLOSING_SECONDS = 10.0
 """How long work that was cancelled may take to end."""
 
@@ -58,6 +57,33 @@ def run_blocking(
         bridge.stop(closing_seconds)
 
 
+class RunsBlocking(Protocol):
+    """Has asynchronous methods, and can block until one of them is done."""
+
+    def run_blocking(
+        self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Call an asynchronous method, and block until it is done."""
+        ...
+
+
+OwnerT = TypeVar("OwnerT", bound=RunsBlocking)
+
+
+def blocking(
+    method: Callable[Concatenate[OwnerT, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[OwnerT, P], T]:
+    """Make the blocking form of an asynchronous method; it takes the same arguments."""
+
+    @wraps(method)
+    def call(owner: OwnerT, *args: P.args, **kwargs: P.kwargs) -> T:
+        return owner.run_blocking(getattr(owner, method.__name__), *args, **kwargs)
+
+    call.__name__ = f"{method.__name__}_blocking"
+    call.__doc__ = f"Blocking form of `{method.__name__}`."
+    return call
+
+
 class LoopBridge:
     """Runs coroutines on the loop that owns the connections.
 
@@ -74,11 +100,6 @@ class LoopBridge:
     def started(self) -> bool:
         """Whether there is a loop."""
         return self._loop is not None
-
-    @property
-    def owns_thread(self) -> bool:
-        """Whether the loop runs in a thread of its own."""
-        return self._thread is not None
 
     def use_current_loop(self) -> None:
         """Own the connections in the loop that is running now."""
@@ -106,11 +127,7 @@ class LoopBridge:
     def run_blocking(
         self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Run a coroutine function on the owning loop and block until it is done.
-
-        Raises:
-            BlockingCallError: This thread runs the owning loop, which would be blocked.
-        """
+        """Run a coroutine function on the owning loop, from another thread, and block."""
         loop = self.running_loop()
         if _loop_of_this_thread() is loop:
             raise BlockingCallError(
@@ -137,9 +154,22 @@ class LoopBridge:
         Without a current loop it runs in the owning one. Once the caller's loop has ended, the
         callback is dropped, or with `outlasting` runs in the owning loop.
         """
-        return _BoundCallback(
-            callback, _loop_of_this_thread(), contextvars.copy_context(), outlasting=outlasting
-        )
+        bound_loop, context = _loop_of_this_thread(), contextvars.copy_context()
+        running: set[asyncio.Future[None]] = set()
+
+        def call(*args: P.args, **kwargs: P.kwargs) -> None:
+            current = asyncio.get_running_loop()
+            target = bound_loop or current
+            if outlasting and not target.is_running():
+                target = current
+            run = partial(_run_callback, running, partial(callback, *args, **kwargs))
+            if target is current:
+                # At once: scheduled, it would run after the result that it precedes.
+                context.copy().run(run)
+            elif not target.is_closed():
+                target.call_soon_threadsafe(run, context=context.copy())
+
+        return call
 
     def bind_handler(
         self, callback: Callable[P, Coroutine[Any, Any, T]]
@@ -213,50 +243,25 @@ class _CancellableWork(Generic[T]):
             self._task.cancel()
 
 
-class _BoundCallback(Generic[P]):
-    """A callback that runs in the loop and context it was bound in."""
+def _run_callback(
+    running: set[asyncio.Future[None]], callback: Callable[[], Awaitable[None] | None]
+) -> None:
+    """Run a callback; `running` holds an asynchronous one until it ends, and errors are logged."""
 
-    def __init__(
-        self,
-        callback: Callable[P, Awaitable[None] | None],
-        target: asyncio.AbstractEventLoop | None,
-        context: contextvars.Context,
-        *,
-        outlasting: bool,
-    ) -> None:
-        self._callback = callback
-        self._outlasting = outlasting
-        self._target = target
-        self._context = context
-        self._running: set[asyncio.Future[None]] = set()
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None:
-        current = asyncio.get_running_loop()
-        target = self._target or current
-        if self._outlasting and not target.is_running():
-            target = current
-        context = self._context.copy()
-        if target is current:
-            # At once: scheduled, it would run after the result that it precedes.
-            context.run(self._run, *args, **kwargs)
-        elif not target.is_closed():
-            target.call_soon_threadsafe(partial(self._run, *args, **kwargs), context=context)
-
-    def _run(self, *args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            result = self._callback(*args, **kwargs)
-        except Exception:  # boundary: a user's callback must not fail the call
-            logger.exception("a callback failed")
-            return
-        if inspect.isawaitable(result):
-            future = asyncio.ensure_future(result)
-            self._running.add(future)
-            future.add_done_callback(self._done)
-
-    def _done(self, future: asyncio.Future[None]) -> None:
-        self._running.discard(future)
+    def done(future: asyncio.Future[None]) -> None:
+        running.discard(future)
         if not future.cancelled() and (error := future.exception()) is not None:
             logger.error("a callback failed", exc_info=error)
+
+    try:
+        result = callback()
+    except Exception:  # boundary: a user's callback must not fail the call
+        logger.exception("a callback failed")
+        return
+    if inspect.isawaitable(result):
+        future = asyncio.ensure_future(result)
+        running.add(future)
+        future.add_done_callback(done)
 
 
 class _LoopThread(threading.Thread):

@@ -3,37 +3,27 @@
 from __future__ import annotations
 
 import logging
-import warnings
-from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, Literal
+from typing import Any
 
 from mcp import Client, MCPError
-from mcp.client.session import (
-    ElicitationFnT,
-    IncomingMessage,
-    ListRootsFnT,
-    LoggingFnT,
-    MessageHandlerFnT,
-    SamplingFnT,
-)
-from mcp.shared.exceptions import MCPDeprecationWarning
 from mcp_types import (
     UNSUPPORTED_PROTOCOL_VERSION,
     DiscoverResult,
-    Implementation,
-    LoggingLevel,
-    SamplingCapability,
-    SamplingToolsCapability,
-    UnsupportedProtocolVersionErrorData,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import ValidationError
 
-from plait.client.config.servers import HttpServer, InProcessServer, ServerConfig, transport_of
-from plait.client.connections.error_mapping import connect_failure, leaf_of, with_cause
+from plait.client.config.servers import HttpServer, InProcessServer, ServerConfig
+from plait.client.connections.error_mapping import (
+    connect_failure,
+    leaf_of,
+    supported_versions,
+    with_cause,
+)
+from plait.client.connections.operations import set_log_level
+from plait.client.connections.session_options import ServerMemory, SessionOptions
+from plait.client.transports.lean import connector, is_lean
 from plait.client.transports.open import open_transport, sse_twin
 from plait.client.transports.wire import Wire, watched_exchanges
 from plait.errors import ConnectError, PlaitError
@@ -51,70 +41,6 @@ _FALLBACK_STATUS = frozenset(
 """Statuses after which the server may know only the older SSE transport."""
 
 
-_SAMPLING_WITH_TOOLS = SamplingCapability(tools=SamplingToolsCapability())
-
-
-@dataclass(slots=True)
-class ServerMemory:
-    """What earlier sessions learned about a server."""
-
-    era: Literal["legacy", "modern"] | None = None
-    over_sse: bool = False
-    ignored_probe: bool = False
-    """Whether the last era probe got no answer."""
-
-    def transport(self, server: ServerConfig) -> str:
-        """Return the name of the transport that is in use."""
-        return "sse" if self.over_sse else transport_of(server)
-
-
-@dataclass(slots=True)
-class SessionOptions:
-    """Client info, log level and callbacks of a session."""
-
-    client_info: Implementation | None = None
-    log_level: LoggingLevel | None = None
-    on_message: MessageHandlerFnT | None = None
-    on_notification: Callable[[str, object], None] | None = None
-    """Gets method and params of notifications that the SDK does not dispatch."""
-    on_log: LoggingFnT | None = None
-    on_elicitation: ElicitationFnT | None = None
-    on_sampling: SamplingFnT | None = None
-    sampling_tools: bool = False
-    """Whether servers may pass tools in sampling requests."""
-    on_roots: ListRootsFnT | None = None
-    extra: dict[str, Any] = field(default_factory=dict[str, Any])
-
-    def client_arguments(self, own: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the keyword arguments of the SDK's client; the server's `own` options win."""
-        options = {
-            "client_info": self.client_info,
-            "log_level": self.log_level,
-            "message_handler": self.on_message,
-            "logging_callback": self.on_log,
-            "elicitation_callback": self.on_elicitation,
-            "sampling_callback": self.on_sampling,
-            "sampling_capabilities": _SAMPLING_WITH_TOOLS if self.sampling_tools else None,
-            "list_roots_callback": self.on_roots,
-            # The catalog caches for all sessions; a second cache below it could only be stale.
-            "cache": None,
-            **self.extra,
-            **own,
-        }
-        own_handler: MessageHandlerFnT | None = own.get("message_handler")
-        if own_handler is not None and self.on_message is not None:
-            options["message_handler"] = _both(self.on_message, own_handler)
-        return options
-
-
-def _both(first: MessageHandlerFnT, second: MessageHandlerFnT) -> MessageHandlerFnT:
-    async def handle(message: IncomingMessage) -> None:
-        await first(message)
-        await second(message)
-
-    return handle
-
-
 async def enter_client(
     stack: AsyncExitStack,
     server: ServerConfig,
@@ -122,11 +48,7 @@ async def enter_client(
     memory: ServerMemory,
     options: SessionOptions,
 ) -> Client:
-    """Open a session on the stack, in the caller's task.
-
-    Raises:
-        PlaitError: The server cannot be reached, or does not complete the handshake.
-    """
+    """Open a session on the stack, in the caller's task, or raise why it cannot be opened."""
     if isinstance(server, HttpServer) and memory.over_sse:
         return await _enter(stack, sse_twin(server), wire, memory, options)
     try:
@@ -183,14 +105,6 @@ async def _enter(
     return client
 
 
-async def set_log_level(client: Client, level: LoggingLevel) -> None:
-    """Set the log level of a handshake-era server that declares logging."""
-    if client.server_capabilities.logging is not None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", MCPDeprecationWarning)
-            await client.session.set_logging_level(level)  # pyright: ignore[reportDeprecated]
-
-
 async def _enter_as(
     stack: AsyncExitStack, server: ServerConfig, wire: Wire, mode: str, options: SessionOptions
 ) -> Client:
@@ -198,7 +112,11 @@ async def _enter_as(
     if isinstance(server, InProcessServer):
         client = Client(server.server, mode=mode, **arguments)
     else:
-        client = Client(open_transport(server, wire), mode=mode, **arguments)
+        transport = open_transport(server, wire)
+        client = Client(transport, mode=mode, **arguments)
+        if is_lean():
+            # The SDK has no parameter for the dispatcher of its client, only of its session.
+            client._connect = connector(transport, wire)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     with watched_exchanges() as exchanges:
         try:
             async with AsyncExitStack() as attempt:
@@ -221,13 +139,7 @@ async def _discover(client: Client, version: str) -> dict[str, Any]:
     try:
         return await client.session.send_discover(version)
     except MCPError as error:
-        if error.code != UNSUPPORTED_PROTOCOL_VERSION or version not in _supported(error):
+        listed = version in (supported_versions(error) or ())
+        if error.code != UNSUPPORTED_PROTOCOL_VERSION or not listed:
             raise
     return await client.session.send_discover(version)
-
-
-def _supported(refused: MCPError) -> list[str]:
-    try:
-        return UnsupportedProtocolVersionErrorData.model_validate(refused.error.data).supported
-    except ValidationError:
-        return []

@@ -4,30 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import time
+import warnings
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
 import mcp_types as types
-from mcp import Client, MCPError
-from mcp.client import ClientRequestContext, ClientSession
-from mcp.shared.dispatcher import ProgressFnT
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
+from plait.client.transports.tool_rows import Row, collected_rows
+from plait.client.transports.wire import PendingRequest, collect
 from plait.errors import InputNeededError, InputRefusedError, ProtocolError
+
+if TYPE_CHECKING:
+    from mcp import Client, MCPError
+    from mcp.client import ClientSession
+    from mcp.shared.dispatcher import ProgressFnT
 
 PageT = TypeVar("PageT", bound=types.PaginatedResult)
 
-_CALL_RESULT: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
-    types.CallToolResult | types.InputRequiredResult
-)
+_CallResult = types.CallToolResult | types.InputRequiredResult
 
+
+@cache
+def _call_result() -> TypeAdapter[_CallResult]:
+    return TypeAdapter(_CallResult)
+
+
+_MODERN_FIELDS = frozenset({"resultType", "ttlMs", "cacheScope", "inputRequests", "requestState"})
+"""Fields of results that the handshake era does not know."""
 _MOST_PAGES = 1000
 _MOST_ROUNDS = 10
 """How often a server may request input during one call."""
-
 _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 0.25
 
@@ -59,62 +70,72 @@ async def call_tool(
     meta: types.RequestParamsMeta | None = None,
     answers: InputAnswers | None = None,
     hand_back: bool = False,
+    first: PendingRequest | None = None,
 ) -> types.CallToolResult:
     """Call a tool, answering the server's input requests on the way.
 
     Not the SDK's own `call_tool`: that one raises after the fact when a result does not match its
     output schema, and lists all tools after the first call of an unknown one.
 
-    `mirrored` means that some arguments must also be sent as HTTP headers (`x-mcp-header`).
-    `answers` are those to the input requests of an earlier call.
-
-    Raises:
-        InputNeededError: The server requests input from the user, and `hand_back` is set.
+    `mirrored` means that some arguments must also be sent as HTTP headers (`x-mcp-header`);
+    `answers` are those to the input requests of an earlier call; `first` is already made. With
+    `hand_back`, a request for input from the user raises `InputNeededError`.
     """
-    relisted = False
+    from mcp import MCPError  # noqa: PLC0415  # slow to import
+
     if mirrored and is_modern(client) and client.session not in _listed:
         await list_tools(client)
-    responses = answers.responses if answers is not None else None
-    state = answers.request_state if answers is not None else None
-    pause = _FIRST_PAUSE_SECONDS
-    rounds = 0
+    params = types.CallToolRequestParams(
+        name=name,
+        arguments=dict(arguments),
+        input_responses=answers and answers.responses,
+        request_state=answers and answers.request_state,
+        _meta=meta,
+    )
+    relisted, rounds, pause = False, 0, _FIRST_PAUSE_SECONDS
     while True:
-        request = types.CallToolRequest(
-            params=types.CallToolRequestParams(
-                name=name,
-                arguments=dict(arguments),
-                input_responses=responses,
-                request_state=state,
-                _meta=meta,
-            )
-        )
         try:
-            result = await client.session.send_request(
-                request, _CALL_RESULT, progress_callback=on_progress
-            )
+            made, first = first, None
+            result = _result_of(made) if made else await _send(client, params, on_progress)
         except MCPError as error:
             if rounds < _MOST_ROUNDS and await _visited_urls(client, error):
                 rounds += 1
-                continue
-            # https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
-            # A header that mirrors an argument was missing: learn the headers from the list, once.
-            if error.code != types.HEADER_MISMATCH or relisted:
+            elif error.code == types.HEADER_MISMATCH and not relisted:
+                # https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
+                # A header that mirrors an argument was missing: the list names the headers.
+                relisted = True
+                await list_tools(client)
+            else:
                 raise
-            relisted = True
-            await list_tools(client)
             continue
         if isinstance(result, types.CallToolResult):
             return result
-        rounds += 1
-        if rounds > _MOST_ROUNDS:
+        if (rounds := rounds + 1) > _MOST_ROUNDS:
             raise ProtocolError(f"the tool {name!r} requested input more than {_MOST_ROUNDS} times")
+        changes: dict[str, Any] = {"request_state": result.request_state, "input_responses": None}
         if result.input_requests:
-            responses = await _answers(client, result, hand_back=hand_back)
+            changes["input_responses"] = await _answers(client, result, hand_back=hand_back)
         else:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-            responses = None
-        state = result.request_state
+        params = params.model_copy(update=changes)
+
+
+async def _send(
+    client: Client, params: types.CallToolRequestParams, on_progress: ProgressFnT | None
+) -> _CallResult:
+    request = types.CallToolRequest(params=params)
+    return await client.session.send_request(request, _call_result(), progress_callback=on_progress)
+
+
+def _result_of(request: PendingRequest) -> _CallResult:
+    from plait.client.transports.lean import result_of  # noqa: PLC0415  # imports the SDK
+
+    collect(request)
+    result = result_of(request)
+    if request.version not in MODERN_PROTOCOL_VERSIONS:
+        result = {key: value for key, value in result.items() if key not in _MODERN_FIELDS}
+    return _call_result().validate_python(result, by_name=False)
 
 
 async def _visited_urls(client: Client, refused: MCPError) -> bool:
@@ -150,11 +171,9 @@ async def _answers(
 async def answer_request(
     client: Client, key: str, request: types.InputRequest
 ) -> types.InputResponse:
-    """Answer one input request of a modern server with the callback for its kind.
+    """Answer an input request with the callback for its kind, or raise `InputRefusedError`."""
+    from mcp.client import ClientRequestContext  # noqa: PLC0415  # slow to import
 
-    Raises:
-        InputRefusedError: The callback refuses.
-    """
     meta = request.params.meta if request.params else None
     context = ClientRequestContext(session=client.session, request_id=key, meta=meta)
     answer = await client.session.dispatch_input_request(context, request)
@@ -164,7 +183,8 @@ async def answer_request(
     return answer
 
 
-async def _pages(fetch: Callable[..., Awaitable[PageT]]) -> list[PageT]:
+async def all_pages(fetch: Callable[..., Awaitable[PageT]]) -> list[PageT]:
+    """Fetch every page of a list, up to 1,000 pages."""
     pages = [await fetch(cursor=None)]
     seen: set[str] = set()
     while (cursor := pages[-1].next_cursor) and cursor not in seen and len(pages) < _MOST_PAGES:
@@ -177,25 +197,37 @@ async def _pages(fetch: Callable[..., Awaitable[PageT]]) -> list[PageT]:
 class ToolList:
     """The tools of every page, and the server's caching hints."""
 
-    tools: tuple[types.Tool, ...]
+    tools: tuple[Row, ...]
+    """As JSON objects that were checked."""
     ttl_seconds: float | None = None
     """How long the list may be cached; `None` without a hint."""
     public: bool = False
     """Whether the list is the same for all credentials."""
+    clean: bool = field(default=False, compare=False)
+    """Whether their texts surely need no sanitizing."""
+    may_mirror: bool = field(default=True, compare=False)
+    """Whether some may mirror arguments in HTTP headers."""
 
 
 async def list_tools(client: Client) -> ToolList:
     """List the tools of every page."""
-    pages = await _pages(client.list_tools)
-    tools = tuple(tool for page in pages for tool in page.tools)
+    with collected_rows() as collected:
+
+        async def fetch(cursor: str | None) -> types.ListToolsResult:
+            page = await client.list_tools(cursor=cursor)
+            collected.add(page.tools)
+            return page
+
+        pages = await all_pages(fetch)
     _listed.add(client.session)
+    listed = ToolList(tuple(collected.rows), clean=collected.clean, may_mirror=collected.may_mirror)
     if not is_modern(client):
-        return ToolList(tools)
+        return listed
     # https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
     # Servers without a configured hint send 0, so 0 means no hint.
     times = [page.ttl_ms / 1000 for page in pages if page.ttl_ms > 0]
-    return ToolList(
-        tools,
+    return replace(
+        listed,
         ttl_seconds=min(times, default=None),
         public=all(page.cache_scope == "public" for page in pages),
     )
@@ -203,18 +235,18 @@ async def list_tools(client: Client) -> ToolList:
 
 async def list_resources(client: Client) -> list[types.Resource]:
     """List the resources of every page."""
-    return [one for page in await _pages(client.list_resources) for one in page.resources]
+    return [one for page in await all_pages(client.list_resources) for one in page.resources]
 
 
 async def list_resource_templates(client: Client) -> list[types.ResourceTemplate]:
     """List the resource templates of every page."""
-    pages = await _pages(client.list_resource_templates)
+    pages = await all_pages(client.list_resource_templates)
     return [one for page in pages for one in page.resource_templates]
 
 
 async def list_prompts(client: Client) -> list[types.Prompt]:
     """List the prompts of every page."""
-    return [one for page in await _pages(client.list_prompts) for one in page.prompts]
+    return [one for page in await all_pages(client.list_prompts) for one in page.prompts]
 
 
 async def ping(client: Client) -> float:
@@ -226,3 +258,13 @@ async def ping(client: Client) -> float:
     else:
         await client.session.send_ping()
     return time.perf_counter() - began
+
+
+async def set_log_level(client: Client, level: types.LoggingLevel) -> None:
+    """Set the log level of a handshake-era server that declares logging."""
+    from mcp.shared.exceptions import MCPDeprecationWarning  # noqa: PLC0415  # slow to import
+
+    if client.server_capabilities.logging is not None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", MCPDeprecationWarning)
+            await client.session.set_logging_level(level)  # pyright: ignore[reportDeprecated]

@@ -5,28 +5,31 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plait._support.clock import Clock, SystemClock
 from plait._support.gather import gather_all
 from plait._support.redact import Redactor
 from plait._support.suggestions import suggest_names
 from plait.client.config.secrets import secret_values
-from plait.client.config.servers import ServerConfig
 from plait.client.connections.connection import ServerConnection
-from plait.client.connections.credentials import CallerCredentials
-from plait.client.connections.opening import SessionOptions
-from plait.client.connections.session import Session
 from plait.client.connections.session_keeper import SessionKeeper
 from plait.client.connections.status import Event, Status
 from plait.client.connections.task_set import TaskSet
 from plait.errors import UnknownServerError
 
+if TYPE_CHECKING:
+    from mcp.client import ClientSession
+
+    from plait.client.config.servers import ServerConfig
+    from plait.client.connections.credentials import CallerCredentials
+    from plait.client.connections.session import Session
+    from plait.client.connections.session_options import SessionOptions
+
 logger = logging.getLogger("plait.client.connections")
 
 _EVENTS = 500
 """How many events are remembered."""
-
 _MOST_PRIVATE = 128
 """How many connections with their own credentials are kept; the least recently used go first."""
 
@@ -76,6 +79,16 @@ class ConnectionPool:
             private = self._private[key] = self._connection(name, server)
         self._private.move_to_end(key)
         return private
+
+    def sessions_of(self, client: ClientSession) -> list[Session]:
+        """Return the sessions that the SDK's session belongs to: one, or none."""
+        everything = (*self.connections.values(), *self._private.values())
+        return [
+            session
+            for connection in everything
+            for session in connection.keeper.sessions
+            if session.is_of(client)
+        ]
 
     async def forget_thread(self, thread: str) -> None:
         """Close the sessions of a conversation."""

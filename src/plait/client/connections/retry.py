@@ -6,7 +6,6 @@ from plait.errors import ConnectError, PlaitError
 
 ATTEMPTS = 3
 """Attempts of one request, the first included."""
-
 PAUSE_SECONDS = 0.2
 """Pause before a retry on a session that is still open."""
 

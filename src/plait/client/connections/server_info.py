@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from mcp import Client
-from mcp.client import ClientSession
-from mcp_types import Implementation, ServerCapabilities
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp.client import ClientSession
+    from mcp_types import Implementation, ServerCapabilities
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,21 +5,38 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, AsyncExitStack, contextmanager
-
-from mcp import Client
-from mcp.client import ClientSession
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING
 
 from plait._support.causes import without_secrets
-from plait._support.redact import Redactor
-from plait.client.config.servers import ServerConfig, connect_seconds_of
+from plait._support.imports import import_in_thread
+from plait.client.config.servers import ServerConfig, StdioServer, connect_seconds_of
 from plait.client.connections.error_mapping import connect_timeout
-from plait.client.connections.opening import ServerMemory, SessionOptions, enter_client
+from plait.client.transports.start_process import end_unused_process, start_process
 from plait.client.transports.wire import Wire
 from plait.errors import ClientClosedError, ConnectError, PlaitError
 
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp.client import ClientSession
+
+    from plait._support.redact import Redactor
+    from plait.client.connections.session_options import ServerMemory, SessionOptions
+
 logger = logging.getLogger("plait.client.connections")
+
+OPENING = "plait.client.connections.opening"
+"""The module that opens sessions with the MCP SDK, which is slow to import."""
+
+_TRANSPORTS: Mapping[str, str] = {
+    "stdio": "plait.client.transports.stdio",
+    "http": "plait.client.transports.http",
+    "sse": "plait.client.transports.sse",
+    "websocket": "plait.client.transports.websocket",
+    "in-process": OPENING,
+}
+"""The modules of the transports, which import the libraries that each needs."""
 
 
 class Session:
@@ -43,12 +60,14 @@ class Session:
         self._leave = asyncio.Event()
         self._free = asyncio.Event()
         self._free.set()
+        self._aborted = False
+        self.loop = asyncio.get_running_loop()
         self.wire = Wire(name, redact, self.end)
         self.wire.on_notification = options.on_notification
         self.wire.on_notifications_lost = self._notifications_lost
         self.ended = asyncio.Event()
         """Set when either side has ended the session."""
-        self.in_flight = 0
+        self._borrowed = 0
         self.holders: set[object] = set()
         """Calls that wait for the user; no other call may use the session meanwhile."""
         self._listeners = 0
@@ -68,11 +87,7 @@ class Session:
         return self._client is not None and self._client.session is client
 
     async def opened(self) -> None:
-        """Wait until the session is open.
-
-        Raises:
-            PlaitError: It could not be opened.
-        """
+        """Wait until the session is open, or raise why it could not be opened."""
         await self._opened.wait()
         if self._failure is not None:
             raise self._failure
@@ -88,15 +103,20 @@ class Session:
 
     def _lend(self) -> Client:
         client = self.client
-        self.in_flight += 1
+        self._borrowed += 1
         self._free.clear()
         return client
 
     def _take_back(self) -> None:
-        self.in_flight -= 1
+        self._borrowed -= 1
         self.last_used = time.monotonic()
-        if self.in_flight == 0:
+        if self._borrowed == 0:
             self._free.set()
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests are under way."""
+        return self._borrowed + self.wire.direct_calls
 
     @property
     def in_use(self) -> bool:
@@ -121,7 +141,7 @@ class Session:
     def _notifications_lost(self) -> None:
         self._no_notifications = True
         if self._listeners:
-            self.wire.end("the server can no longer be heard")
+            self.wire.end("notifications can no longer arrive")
 
     def end(self) -> None:
         """Mark the session as ended; calls under way may still finish."""
@@ -130,7 +150,10 @@ class Session:
 
     def abort(self) -> None:
         """End the session with its requests, or the attempt to open it."""
+        self._aborted = True
         self._free.set()
+        if self.wire.drained is not None:
+            self.wire.drained.set()
         self.end()
         if self._opening is not None and not self._opening.expired():
             self._opening.reschedule(asyncio.get_running_loop().time())
@@ -143,6 +166,7 @@ class Session:
                 if self._failure is None:
                     await self._leave.wait()
                     await self._free.wait()
+                    await self._direct_calls_ended()
                 async with asyncio.timeout(self._server.timeouts.close_seconds):
                     await stack.aclose()
         except Exception as error:  # boundary: the SDK's own tasks may fail in any way
@@ -154,11 +178,24 @@ class Session:
             self.ended.set()
             self._opened.set()
 
+    async def _direct_calls_ended(self) -> None:
+        self.wire.drained = asyncio.Event()
+        self.wire.check_drained()
+        if not self._aborted:
+            await self.wire.drained.wait()
+
     async def _open(self, stack: AsyncExitStack) -> None:
         began = time.monotonic()
         limit = connect_seconds_of(self._server)
         try:
             async with asyncio.timeout(limit) as self._opening:
+                await self._start_process(stack)
+                self._limit_opening(None)
+                await import_in_thread(OPENING)
+                await import_in_thread(_TRANSPORTS[self._server.transport])
+                self._limit_opening(limit)
+                from plait.client.connections.opening import enter_client  # noqa: PLC0415  # slow
+
                 self._client = await enter_client(
                     stack, self._server, self.wire, self._memory, self._options
                 )
@@ -173,8 +210,22 @@ class Session:
         self.connect_seconds = self.opened_at - began
         self._opened.set()
 
+    async def _start_process(self, stack: AsyncExitStack) -> None:
+        """Start the process of a stdio server before anything else, so that it can start up."""
+        if isinstance(self._server, StdioServer):
+            # A failure is raised when the transport is opened, which tries again.
+            with suppress(PlaitError):
+                self.wire.started_process = await start_process(self._server, self.wire)
+                stack.push_async_callback(end_unused_process, self.wire)
 
-class _Loan(AbstractContextManager[Client]):
+    def _limit_opening(self, seconds: float | None) -> None:
+        """Allow this much time from now on; imports do not count."""
+        if self._opening is not None and not self._aborted:
+            now = asyncio.get_running_loop().time()
+            self._opening.reschedule(None if seconds is None else now + seconds)
+
+
+class _Loan(AbstractContextManager["Client"]):
     """A borrowed session; a class, since a generator would cost every call five times as much."""
 
     __slots__ = ("_lend", "_take_back")

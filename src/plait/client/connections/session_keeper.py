@@ -9,17 +9,15 @@ import logging
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
+from typing import TYPE_CHECKING
 
-from mcp.client import ClientSession
-
-from plait._support.clock import Clock
-from plait._support.redact import Redactor
+from plait._support.imports import is_imported
 from plait.client.config.oauth import may_ask_person
 from plait.client.config.servers import RemoteOptions, ServerConfig, connect_seconds_of
 from plait.client.connections.error_mapping import connect_timeout
-from plait.client.connections.opening import ServerMemory, SessionOptions
 from plait.client.connections.server_info import ServerInfo
-from plait.client.connections.session import Session
+from plait.client.connections.session import OPENING, Session
+from plait.client.connections.session_options import ServerMemory, SessionOptions
 from plait.client.connections.states import (
     Condition,
     Signal,
@@ -30,17 +28,23 @@ from plait.client.connections.states import (
     step,
 )
 from plait.client.connections.status import Event, ServerStatus
-from plait.client.connections.task_set import TaskSet
 from plait.errors import CircuitOpenError, ClientClosedError, PlaitError
+
+if TYPE_CHECKING:
+    from mcp.client import ClientSession
+
+    from plait._support.clock import Clock
+    from plait._support.redact import Redactor
+    from plait.client.connections.task_set import TaskSet
 
 logger = logging.getLogger("plait.client.connections")
 
 _GRACE_SECONDS = 0.5
 """How much longer than an attempt its caller waits, so that it gets the real reason."""
-
+_IMPORT_SECONDS = 60.0
+"""How much longer a caller waits for the first session, which imports the MCP SDK."""
 _LONGEST_RETRY_AFTER_SECONDS = 600.0
 """The longest `Retry-After` that is respected."""
-
 _PROOF_SECONDS = 5.0
 """A session that was in use for this long counts as proven."""
 
@@ -78,25 +82,19 @@ class SessionKeeper:
         self._changed = asyncio.Event()
         self._keeping = False
         self._waiting = 0
-        self._session: Session | None = None
+        self.session: Session | None = None
+        """The last session, open or not."""
         self._dropped: Session | None = None
-        self._sessions: set[Session] = set()
+        self.sessions: set[Session] = set()
+        """The sessions that are open or being opened or closed."""
         self._quiet = asyncio.Event()
         self._quiet.set()
-        self._info = ServerInfo()
-        self._opened_count = 0
+        self.info = ServerInfo()
+        """How the server described itself when the last session was opened."""
+        self.generation = 0
+        """How many sessions were opened so far."""
         self._error: PlaitError | None = None
         self._next_try: float | None = None
-
-    @property
-    def generation(self) -> int:
-        """How many sessions were opened so far."""
-        return self._opened_count
-
-    @property
-    def info(self) -> ServerInfo:
-        """How the server described itself when the last session was opened."""
-        return self._info
 
     @property
     def closed(self) -> bool:
@@ -106,28 +104,20 @@ class SessionKeeper:
     @property
     def in_flight(self) -> int:
         """How many requests are under way."""
-        return sum(session.in_flight for session in self._sessions)
-
-    @property
-    def session(self) -> Session | None:
-        """The last session, open or not."""
-        return self._session
+        return sum(session.in_flight for session in self.sessions)
 
     @property
     def ready_session(self) -> Session | None:
         """The open session, or `None` if a caller has to wait for one."""
-        session = self._session
+        session = self.session
         if session is None or self._condition.state != "ready" or session.ended.is_set():
             return None
         return session
 
     async def wait_for_session(self, *, unreserved: bool = False) -> Session:
-        """Return the open session, waiting while one may still be opened.
+        """Return the open session, waiting while one may be opened, or raise why there is none.
 
         An `unreserved` session is one that no paused call has to itself.
-
-        Raises:
-            PlaitError: Why there is none.
         """
         session = await self._wait_for_session()
         while unreserved and session.holders:
@@ -138,6 +128,7 @@ class SessionKeeper:
 
     async def _wait_for_session(self) -> Session:
         limit = connect_seconds_of(self.server)
+        imports = 0.0 if is_imported(OPENING) else _IMPORT_SECONDS
         began = self._clock.monotonic()
         waited = 0.0
         fresh = True
@@ -156,7 +147,7 @@ class SessionKeeper:
             changed = self._changed
             self._waiting += 1
             try:
-                async with asyncio.timeout(limit + _GRACE_SECONDS - waited):
+                async with asyncio.timeout(limit + imports + _GRACE_SECONDS - waited):
                     await changed.wait()
             except TimeoutError:
                 raise self._no_session_error(limit) from None
@@ -174,10 +165,8 @@ class SessionKeeper:
 
     def _worth_waiting(self, seconds: float) -> bool:
         """Return whether a session may still open within this time."""
-        next_try = self.next_try_seconds
-        return (
-            seconds > 0 and may_wait(self._condition) and (next_try is None or next_try < seconds)
-        )
+        next_try = self.next_try_seconds or 0.0
+        return seconds > 0 and may_wait(self._condition) and next_try < seconds
 
     def _no_session_error(self, limit: float, *, fresh: bool = False) -> PlaitError:
         """Explain why there is no session; a `fresh` caller has not waited for an attempt."""
@@ -185,7 +174,7 @@ class SessionKeeper:
             return ClientClosedError("the client is closed; its tools can no longer be called")
         last, wait = self._error, self.next_try_seconds
         if last is None:
-            return connect_timeout(limit, self._session and self._session.wire, self.name)
+            return connect_timeout(limit, self.session and self.session.wire, self.name)
         if self._condition.final or not fresh or wait is None:
             again = copy.copy(last)
             again.__cause__ = last.__cause__
@@ -208,24 +197,24 @@ class SessionKeeper:
         if not self._keeping and self._condition.state != "closed":
             self._keeping = True
             self._tasks.start(self.keep, name=f"plait keep {self.name}")
-        self._signal("rested" if may_hurry(self._condition) else "wanted")
+        self._signal("rested" if may_hurry(self._condition) else "requested")
 
     def reconnect(self) -> None:
         """Drop the session, and forget earlier failures; the next call opens another."""
-        if self._session is not None:
-            self._dropped = self._session
-            self._session.end()
+        if self.session is not None:
+            self._dropped = self.session
+            self.session.end()
         self._signal("rested")
 
     def reserve(self, client: ClientSession, holder: object) -> None:
         """Reserve the session for a call that waits for the user: the next call opens another."""
-        for session in self._sessions:
+        for session in self.sessions:
             if session.is_of(client):
                 session.holders.add(holder)
 
     def release(self, holder: object) -> None:
         """Give the session of a paused call back."""
-        for session in self._sessions:
+        for session in self.sessions:
             session.holders.discard(holder)
 
     def note_lost_login(self, session: Session, error: PlaitError) -> None:
@@ -259,38 +248,35 @@ class SessionKeeper:
     async def _open(self) -> None:
         """Make one attempt to open a session."""
         session = Session(self.name, self.server, self._memory, self._options, self._redact)
-        self._sessions.add(session)
+        self.sessions.add(session)
         self._quiet.clear()
         self._tasks.start(partial(self._live, session), name=f"plait session {self.name}")
-        self._session = session
+        self.session = session
         try:
             await session.opened()
         except PlaitError as error:
-            self._refused(error)
+            self._error = error
+            self._note("refused", str(error))
+            self._signal("refused", final=error.retry == "never", attended=self._waiting > 0)
             return
-        self._opened_count += 1
-        self._info = ServerInfo.of(session.client)
-        self._note("opened", f"session {self._opened_count}")
+        self.generation += 1
+        self.info = ServerInfo.of(session.client)
+        self._note("opened", f"session {self.generation}")
         self._signal("opened")
         if self._on_opened is not None:
             self._on_opened(session)
-
-    def _refused(self, error: PlaitError) -> None:
-        self._error = error
-        self._note("refused", str(error))
-        self._signal("refused", final=error.retry == "never", attended=self._waiting > 0)
 
     async def _live(self, session: Session) -> None:
         try:
             await session.live()
         finally:
-            self._sessions.discard(session)
-            if not self._sessions:
+            self.sessions.discard(session)
+            if not self.sessions:
                 self._quiet.set()
 
     async def _hold(self) -> None:
         """Wait until the session ends, or has been idle for too long."""
-        session = self._session
+        session = self.session
         if session is None:
             return
         self._error = None
@@ -334,7 +320,7 @@ class SessionKeeper:
     async def close(self) -> None:
         """End every session, and what runs on them, within the time allowed for closing."""
         self._signal("closed")
-        for session in list(self._sessions):
+        for session in list(self.sessions):
             session.abort()
         try:
             async with asyncio.timeout(self.server.timeouts.close_seconds):
@@ -344,9 +330,8 @@ class SessionKeeper:
 
     def _signal(self, signal: Signal, *, final: bool = False, attended: bool = False) -> None:
         before = self._condition
-        self._condition = step(
-            before, signal, self.server.reconnect, final=final, attended=attended
-        )
+        policy = self.server.reconnect
+        self._condition = step(before, signal, policy, final=final, attended=attended)
         if self._condition.state != before.state:
             if self._condition.state == "waiting":
                 self._next_try = self._clock.monotonic() + self._pause_seconds()
@@ -372,7 +357,7 @@ class SessionKeeper:
 
     def status(self) -> ServerStatus:
         """Describe the connection as it is now."""
-        session, info = self._session, self._info
+        session, info = self.session, self.info
         wire = session.wire if session is not None else None
         return ServerStatus(
             name=self.name,
@@ -386,7 +371,7 @@ class SessionKeeper:
             error=self._error,
             next_try_seconds=self.next_try_seconds,
             pid=wire.pid if wire is not None and not wire.ended else None,
-            sessions=self._opened_count,
+            sessions=self.generation,
             in_flight=self.in_flight,
             connect_seconds=session.connect_seconds if session is not None else None,
             repaired=tuple(dict.fromkeys(wire.notes)) if wire is not None else (),

@@ -1,7 +1,7 @@
 """The states of a connection, as a pure state machine.
 
 ```text
-          wanted              opened
+         requested            opened
   idle ──────────► connecting ───────► ready ──── idled ────► idle
                      ▲     │             │
         rested, cured│     │refused      │lost
@@ -16,16 +16,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
-from plait.client.config.timing import ReconnectPolicy
+if TYPE_CHECKING:
+    from plait.client.config.timing import ReconnectPolicy
 
 State = Literal["idle", "connecting", "ready", "lost", "waiting", "failed", "closed"]
 
 Breaker = Literal["closed", "open", "half-open"]
 
 Signal = Literal[
-    "wanted", "opened", "proven", "refused", "lost", "rested", "cured", "idled", "closed"
+    "requested", "opened", "proven", "refused", "lost", "rested", "cured", "idled", "closed"
 ]
 """What can happen to a connection.
 
@@ -41,18 +42,13 @@ class Condition:
     """The state of a connection, and its recent failures."""
 
     state: State = "idle"
-
     proven: bool = False
-
     failures: int = 0
     """Refusals in a row."""
-
     attended: int = 0
     """Refusals that a caller waited for; only these open the circuit breaker."""
-
     tripped_at: int | None = None
     """The number of failures when the breaker opened; `None` while it is closed."""
-
     final: bool = False
     """Whether waiting cannot cure the last refusal."""
 
@@ -79,7 +75,7 @@ def step(
             return replace(condition, state="closed")
         case _ if state == "closed":
             return condition
-        case "wanted" if state == "idle":
+        case "requested" if state == "idle":
             return replace(condition, state="connecting", proven=False)
         case "rested" if state in {"waiting", "lost", "failed"}:
             return replace(condition, state="connecting", proven=False)

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from plait.client.connections.states import Breaker, State
-from plait.errors import PlaitError
+if TYPE_CHECKING:
+    from plait.client.connections.states import Breaker, State
+    from plait.errors import PlaitError
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,20 +24,16 @@ class TaskSet:
 
     def __init__(self) -> None:
         self._scopes: dict[asyncio.Task[None], anyio.CancelScope] = {}
-        self._opened = False
-
-    @property
-    def opened(self) -> bool:
+        self.opened = False
         """Whether tasks can be started."""
-        return self._opened
 
     def open(self) -> None:
         """Allow tasks to be started."""
-        self._opened = True
+        self.opened = True
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]], *, name: str) -> None:
         """Run a task until it ends or the set is closed; an exception in it is only logged."""
-        if not self._opened:
+        if not self.opened:
             raise ClientClosedError("the client is closed")
         scope = anyio.CancelScope()
         # A fresh context: a connection outlives the call that happened to open it.
@@ -47,7 +43,7 @@ class TaskSet:
 
     async def close(self) -> None:
         """Cancel the remaining tasks, and wait for them even if the caller is cancelled."""
-        self._opened = False
+        self.opened = False
         cancelled: asyncio.CancelledError | None = None
         for scope in self._scopes.values():
             scope.cancel()

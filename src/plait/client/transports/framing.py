@@ -17,10 +17,8 @@ _BOM = b"\xef\xbb\xbf"
 _DECODER = json.JSONDecoder()
 _MOST_FAILURES = 64
 """How many positions of a noisy line are tried as the start of a message."""
-
 _SIGN = '{"jsonrpc"'
 """The start of nearly all messages."""
-
 _PADDING = "\ufeff \t\r\n\0"
 """Characters around a message that are not noise."""
 

@@ -10,17 +10,17 @@ from __future__ import annotations
 import contextlib
 import inspect
 import json
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import httpx2
 from mcp.client.streamable_http import MAX_RECONNECTION_ATTEMPTS
 
 from plait._support.threads import in_thread
 from plait.client.config.secrets import secrets_in_headers
-from plait.client.config.servers import HttpServer, RemoteOptions, SseServer
 from plait.client.transports.auth.challenge import ADVICE, SignInNeededError
 from plait.client.transports.auth.choose import auth_of
 from plait.client.transports.auth.oauth import OAuthAuth
@@ -34,9 +34,15 @@ from plait.client.transports.redirects import (
 from plait.client.transports.wire import Advice, Exchange, HttpReply, Wire, current_exchange
 from plait.errors import ConfigError, PlaitError
 
+if TYPE_CHECKING:
+    from plait.client.config.servers import HttpServer, RemoteOptions, SseServer
+
 Send = Callable[..., Awaitable[httpx2.Response]]
 
-_NEVER_COMPLETE = (
+Observe = Callable[[Exchange | None, httpx2.Response], None]
+"""Gets each response, with the exchange whose message it answers."""
+
+NEVER_COMPLETE = (
     httpx2.ConnectError,
     httpx2.ConnectTimeout,
     httpx2.PoolTimeout,
@@ -49,7 +55,6 @@ _NEVER_COMPLETE = (
 
 _NOTIFICATION_SECONDS = 5.0
 """The SDK sends one message at a time, so an unanswered notification would block the rest."""
-
 _LONGEST_BODY = 4000
 _LONGEST_READ = 64_000
 """How much of an error's body is searched for secrets."""
@@ -71,15 +76,22 @@ async def headers_of(server: RemoteOptions, wire: Wire) -> dict[str, str]:
 
 @asynccontextmanager
 async def open_http_client(
-    server: HttpServer | SseServer, wire: Wire
+    server: HttpServer | SseServer,
+    wire: Wire,
+    *,
+    observe: Observe | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncGenerator[httpx2.AsyncClient]:
-    """Open the HTTP client for one session."""
+    """Open the HTTP client for one session; by default it reads the trusted certificates itself."""
     timeout = httpx2.Timeout(server.exchange_seconds, read=server.stream_read_seconds)
     headers = await headers_of(server, wire)
     auth = auth_of(server, wire.server, wire.hide)
     if server.http_client_factory is None:
         # In a thread: it reads the certificates of the machine.
-        client = await in_thread(httpx2.AsyncClient, headers=headers, timeout=timeout, auth=auth)
+        verify = True if tls is None else tls
+        client = await in_thread(
+            httpx2.AsyncClient, headers=headers, timeout=timeout, auth=auth, verify=verify
+        )
     else:
         factory = server.http_client_factory
         result: object = await in_thread(factory, headers=headers, timeout=timeout, auth=auth)
@@ -93,7 +105,7 @@ async def open_http_client(
     if isinstance(auth, OAuthAuth):
         auth.attach(client.send)
     # Every request goes through `send`, also those of auth flows and redirects.
-    setattr(client, "send", _Send(client, wire, server))  # noqa: B010
+    setattr(client, "send", _Send(client, wire, server, observe))  # noqa: B010
     async with client:
         yield client
 
@@ -102,12 +114,17 @@ class _Send:
     """`AsyncClient.send`, which records what happens to each exchange."""
 
     def __init__(
-        self, client: httpx2.AsyncClient, wire: Wire, server: HttpServer | SseServer
+        self,
+        client: httpx2.AsyncClient,
+        wire: Wire,
+        server: HttpServer | SseServer,
+        observe: Observe | None,
     ) -> None:
         self._client = client
         self._plain_send: Send = client.send
         self._wire = wire
         self._server = server
+        self._observe = observe
         self._origin = origin_of(httpx2.URL(server.url))
         self._notifications = _NotificationStream(wire)
 
@@ -135,7 +152,7 @@ class _Send:
             if not response.is_success:
                 exchange.reply = self._wire.reply = await reply_from(response, self._wire)
                 return _whole(response, exchange.reply)
-            if _is_json(response):
+            if is_json(response):
                 await response.aread()
             else:
                 response.stream = _NotedStream(response.stream, exchange)
@@ -169,7 +186,10 @@ class _Send:
         try:
             # Here too: the SDK sends in the context of the requesting task.
             with redacted_library_logs(self._wire):
-                return await self._plain_send(request, **options)
+                response = await self._plain_send(request, **options)
+            if self._observe is not None:
+                self._observe(current_exchange(), response)
+            return response
         finally:
             # Headers that appear only now were added by an auth object, or from the URL's userinfo.
             added = dict(request.headers.items() - before.items())
@@ -201,7 +221,7 @@ class _Send:
         A `PlaitError` comes from signing in, before the request was sent.
         """
         exchange.failure = fault
-        exchange.written = not isinstance(fault, (*_NEVER_COMPLETE, PlaitError))
+        exchange.written = not isinstance(fault, (*NEVER_COMPLETE, PlaitError))
         text = f"{type(fault).__name__}: {self._wire.redact(str(fault))}"
         body = {"jsonrpc": "2.0", "id": None, "error": {"code": _FAULT_CODE, "message": text}}
         return httpx2.Response(503, request=request, json=body)
@@ -284,19 +304,24 @@ class _NotificationBytes(httpx2.AsyncByteStream):
 
 
 async def reply_from(response: httpx2.Response, wire: Wire) -> HttpReply:
-    """Record the relevant parts of an error response."""
+    """Read an error response, and record its relevant parts."""
     try:
         await response.aread()
         body = response.text
     except httpx2.RequestError:
         body = ""  # the status is known, even if the body is lost
+    return reply_of(response, body, wire)
+
+
+def reply_of(response: httpx2.Response, body: str, wire: Wire) -> HttpReply:
+    """Record the relevant parts of an error response."""
     return HttpReply(
         status=response.status_code,
         retry_after=response.headers.get("retry-after"),
         challenge=response.headers.get("www-authenticate"),
         # Redacted before it is cut: half of a secret would not be found.
         body=wire.redact(body[:_LONGEST_READ])[:_LONGEST_BODY],
-        error_code=_error_code(body) if _is_json(response) else None,
+        error_code=_error_code(body) if is_json(response) else None,
         had_session=_SESSION_HEADER in response.request.headers,
         advice=cast("Advice | None", response.extensions.get(ADVICE)),
     )
@@ -311,7 +336,8 @@ def _whole(response: httpx2.Response, reply: HttpReply) -> httpx2.Response:
     return response
 
 
-def _is_json(response: httpx2.Response) -> bool:
+def is_json(response: httpx2.Response) -> bool:
+    """Return whether a response says that its body is JSON."""
     return response.headers.get("content-type", "").lower().startswith("application/json")
 
 

@@ -11,9 +11,12 @@ import logging
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TYPE_CHECKING
 
 from plait._support.causes import without_secrets
-from plait.client.transports.wire import Wire
+
+if TYPE_CHECKING:
+    from plait.client.transports.wire import Wire
 
 _LOGGERS = (
     "httpx2",

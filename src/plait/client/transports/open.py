@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, assert_never
-
-from mcp.client.streamable_http import streamable_http_client
 
 from plait.client.config.servers import (
     HttpServer,
@@ -14,16 +13,13 @@ from plait.client.config.servers import (
     StdioServer,
     WebSocketServer,
 )
-from plait.client.transports.http_client import open_http_client
 from plait.client.transports.library_logs import redacted_library_logs
-from plait.client.transports.sse import open_sse
-from plait.client.transports.stdio import open_stdio
 from plait.client.transports.tap import TappedRead, TappedWrite
-from plait.client.transports.websocket import open_websocket
-from plait.client.transports.wire import Wire
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
+
+    from plait.client.transports.wire import Wire
 
 WiredServer = StdioServer | HttpServer | SseServer | WebSocketServer
 """A server that is reached over a wire, unlike one in this process."""
@@ -39,39 +35,29 @@ async def open_transport(server: WiredServer, wire: Wire) -> AsyncGenerator[Tran
 
 
 def _streams_of(server: WiredServer, wire: Wire) -> AbstractAsyncContextManager[tuple[Any, Any]]:
+    """Import only the libraries of this transport, which are slow to import."""
     match server:
         case StdioServer():
+            from plait.client.transports.stdio import open_stdio  # noqa: PLC0415
+
             return open_stdio(server, wire)
         case HttpServer():
-            return _open_http(server, wire)
+            from plait.client.transports.http import open_http  # noqa: PLC0415
+
+            return open_http(server, wire)
         case SseServer():
+            from plait.client.transports.sse import open_sse  # noqa: PLC0415
+
             return open_sse(server, wire)
         case WebSocketServer():
+            from plait.client.transports.websocket import open_websocket  # noqa: PLC0415
+
             return open_websocket(server, wire)
         case _:
             assert_never(server)
 
 
-@asynccontextmanager
-async def _open_http(server: HttpServer, wire: Wire) -> AsyncGenerator[TransportStreams]:
-    """Yield the two streams of a Streamable HTTP endpoint; nothing is sent yet."""
-    async with (
-        open_http_client(server, wire) as client,
-        streamable_http_client(
-            server.url,
-            http_client=client,
-            terminate_on_close=server.terminate_on_close,
-            max_sse_event_size=server.max_sse_event_size,
-        ) as streams,
-    ):
-        yield streams
-
-
 def sse_twin(server: HttpServer) -> SseServer:
     """Return the same server with the older HTTP+SSE transport."""
-    shared = {
-        name: getattr(server, name)
-        for name in SseServer.__dataclass_fields__
-        if name in HttpServer.__dataclass_fields__
-    }
-    return SseServer(**shared)
+    shared = {field.name for field in fields(SseServer)} & {field.name for field in fields(server)}
+    return SseServer(**{name: getattr(server, name) for name in shared})

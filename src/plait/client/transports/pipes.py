@@ -5,56 +5,108 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import threading
 from collections import deque
-from typing import Protocol
+from collections.abc import Callable
+from typing import cast
 
 import anyio
 
-_CHUNK_BYTES = 256 * 1024
+_READ_AHEAD_BYTES = 1024 * 1024
+"""Reading stops while so much has not been handled."""
 
 
-class ByteSource(Protocol):
-    """A source of bytes."""
+class LineSplitter:
+    """Splits chunks of bytes into lines in linear time, however long they are."""
 
-    async def read(self, n: int = -1, /) -> bytes:
-        """Return up to `n` bytes, or nothing at the end."""
-        ...
-
-
-class LineReader:
-    """Splits a byte stream into lines in linear time, however long they are."""
-
-    def __init__(self, source: ByteSource) -> None:
-        self._source = source
-        self._lines: deque[bytes] = deque()
+    def __init__(self) -> None:
         self._partial: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the lines that a chunk completes, without their newlines."""
+        first, *rest = chunk.split(b"\n")
+        self._partial.append(first)
+        if not rest:
+            return []
+        lines = [b"".join(self._partial), *rest]
+        self._partial = [lines.pop()]
+        return lines
+
+    def end(self) -> list[bytes]:
+        """Return the last line, if it has no newline."""
+        lines = [b"".join(self._partial)] if self._partial else []
+        self._partial = []
+        return lines
+
+
+class LineProtocol(asyncio.Protocol):
+    """Receives lines from a pipe; `take` may handle one at once, in the loop's own callback.
+
+    It is offered a line only while everything before it has been read, so that the order of
+    messages is kept.
+    """
+
+    def __init__(self) -> None:
+        self.take: Callable[[bytes], bool] | None = None
+        self._splitter = LineSplitter()
+        self._lines: deque[bytes] = deque()
+        self._queued_bytes = 0
         self._ended = False
+        self._waiter: asyncio.Future[None] | None = None
+        self._transport: asyncio.ReadTransport | None = None
+        self._paused = False
 
     async def next_line(self) -> bytes | None:
         """Return the next line without its newline, or `None` at the end."""
         while not self._lines:
             if self._ended:
                 return None
-            await self._fill()
-        return self._lines.popleft()
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        line = self._lines.popleft()
+        self._queued_bytes -= len(line)
+        if self._paused and self._queued_bytes < _READ_AHEAD_BYTES and self._transport is not None:
+            self._paused = False
+            self._transport.resume_reading()
+        return line
 
-    async def _fill(self) -> None:
-        chunk = await self._source.read(_CHUNK_BYTES)
-        if not chunk:
-            self._ended = True
-            if self._partial:
-                self._lines.append(b"".join(self._partial))
-                self._partial.clear()
-            return
-        first, *rest = chunk.split(b"\n")
-        self._partial.append(first)
-        for piece in rest:
-            self._lines.append(b"".join(self._partial))
-            self._partial = [piece]
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Note the transport, to stop it while too many lines wait."""
+        self._transport = cast("asyncio.ReadTransport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Split what arrived, and hand each line on."""
+        for line in self._splitter.feed(data):
+            idle = self._waiter is not None and not self._lines
+            if not (idle and self.take is not None and self.take(line)):
+                self._queue(line)
+        self._wake()
+        if self._queued_bytes >= _READ_AHEAD_BYTES and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the lines."""
+        del exc
+        for line in self._splitter.end():
+            self._queue(line)
+        self._ended = True
+        self._wake()
+
+    def _queue(self, line: bytes) -> None:
+        self._lines.append(line)
+        self._queued_bytes += len(line)
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done() and (self._lines or self._ended):
+            self._waiter.set_result(None)
 
 
 class PipeWriter:
-    """Writes to a pipe, and knows how much of it was read.
+    """Writes to a pipe from any thread, and knows how much of it was read.
 
     A message is queued as a whole: a caller that is cancelled while the pipe is full leaves no
     partial line.
@@ -64,6 +116,7 @@ class PipeWriter:
         os.set_blocking(fd, False)
         self._fd: int | None = fd
         self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
         self._queue: deque[memoryview] = deque()
         self._queued_bytes = 0
         self._written_bytes = 0
@@ -72,21 +125,39 @@ class PipeWriter:
         self._consumed_at_end: int | None = None
 
     async def send(self, data: bytes) -> int:
-        """Write everything, waiting while the pipe is full; return the offset of the last byte.
+        """Do what `write` does, and wait until the pipe has taken everything."""
+        end = self.write(data)
+        while self._written_bytes < end:
+            self._check()
+            self._moved.clear()
+            await self._moved.wait()
+        return end
+
+    def write(self, data: bytes) -> int:
+        """Write, or queue what the pipe cannot take; return the offset of the last byte.
 
         Raises:
             anyio.BrokenResourceError: The reader is gone.
             anyio.ClosedResourceError: This end was closed.
         """
-        self._check()
-        self._queue.append(memoryview(data))
-        self._queued_bytes += len(data)
-        end = self._queued_bytes
-        self._flush()
-        while self._written_bytes < end:
-            self._check()
-            self._moved.clear()
-            await self._moved.wait()
+        with self._lock:
+            fd = self._check()
+            self._queued_bytes += len(data)
+            end = self._queued_bytes
+            taken = 0
+            if not self._queue:
+                try:
+                    taken = os.write(fd, data)
+                except BlockingIOError:
+                    pass
+                except OSError:
+                    self._broken = True
+                    raise anyio.BrokenResourceError from None
+                self._written_bytes += taken
+                if taken == len(data):
+                    return end
+            self._queue.append(memoryview(data)[taken:])
+        self._loop.call_soon_threadsafe(self._flush)
         return end
 
     def consumed_bytes(self) -> int:
@@ -97,38 +168,39 @@ class PipeWriter:
 
     def close(self) -> None:
         """Stop writing; closing the file descriptor is up to its owner."""
-        if self._fd is not None:
-            self._consumed_at_end = self.consumed_bytes()
-            self._loop.remove_writer(self._fd)
-            self._fd = None
-            self._moved.set()
+        with self._lock:
+            if self._fd is not None:
+                self._consumed_at_end = self.consumed_bytes()
+                self._loop.remove_writer(self._fd)
+                self._fd = None
+                self._moved.set()
 
-    def _check(self) -> None:
+    def _check(self) -> int:
         if self._fd is None:
             raise anyio.ClosedResourceError
         if self._broken:
             raise anyio.BrokenResourceError
+        return self._fd
 
     def _flush(self) -> None:
-        if self._fd is None:
-            return
-        try:
-            while self._queue:
-                taken = os.write(self._fd, self._queue[0])
-                self._written_bytes += taken
-                rest = self._queue[0][taken:]
-                if rest:
-                    self._queue[0] = rest
-                else:
-                    self._queue.popleft()
-        except BlockingIOError:
-            self._loop.add_writer(self._fd, self._flush)
-        except OSError:
-            self._broken = True
-            self._loop.remove_writer(self._fd)
-        else:
-            self._loop.remove_writer(self._fd)
-        self._moved.set()
+        """Write what is queued, in the loop."""
+        with self._lock:
+            if self._fd is None:
+                return
+            try:
+                while self._queue:
+                    taken = os.write(self._fd, self._queue[0])
+                    self._written_bytes += taken
+                    self._queue[0] = self._queue[0][taken:]
+                    if not self._queue[0]:
+                        self._queue.popleft()
+                self._loop.remove_writer(self._fd)
+            except BlockingIOError:
+                self._loop.add_writer(self._fd, self._flush)
+            except OSError:
+                self._broken = True
+                self._loop.remove_writer(self._fd)
+            self._moved.set()
 
     def _unread_bytes(self) -> int:
         """Return the number of unread bytes in the pipe; zero where the system cannot tell."""

@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import io
 import os
-import re
 import signal
+import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -17,19 +17,15 @@ import anyio
 
 from plait._support.threads import in_thread
 from plait.client.transports.guardian import guardian
-from plait.client.transports.pipes import PipeWriter
+from plait.client.transports.pipes import LineProtocol, PipeWriter
 
 _STDIN_GRACE_SECONDS = 1.0
 """How long a server may take to exit once its input is closed."""
-
 _TERM_GRACE_SECONDS = 2.0
-
 _KILL_GRACE_SECONDS = 2.0
-
-_READ_AHEAD_BYTES = 1024 * 1024
-
 _STATUS_BYTES = 4096
-_PENDING_SIGNALS = re.compile(rb"^S(?:ig|hd)Pnd:\s*([0-9a-f]+)", re.MULTILINE)
+_ALIVE_SECONDS = 0.0001
+"""How long the status of a process counts as known: many calls at once read it once."""
 _KILL_BIT = 1 << (signal.SIGKILL - 1) if os.name == "posix" else 0
 
 
@@ -39,10 +35,12 @@ class Child:
 
     process: asyncio.subprocess.Process
     stdin: PipeWriter
-    stdout: asyncio.StreamReader
-    stderr: asyncio.StreamReader | None
+    stdout: LineProtocol
+    stderr: LineProtocol | None
     status_fd: int | None
     """A descriptor of its `/proc` status, where available."""
+    _alive_at: float = 0.0
+    """When its status was last read, on the monotonic clock."""
 
     @property
     def pid(self) -> int:
@@ -57,12 +55,23 @@ class Child:
         """
         if self.status_fd is None:
             return self.process.returncode is not None
+        now = time.monotonic()
+        if now - self._alive_at < _ALIVE_SECONDS:
+            return False
+        self._alive_at = now
         try:
             status = os.pread(self.status_fd, _STATUS_BYTES, 0)
         except OSError:
             return True
-        pending = (int(mask, 16) for mask in _PENDING_SIGNALS.findall(status))
-        return any(mask & _KILL_BIT for mask in pending)
+        return _has_kill(status, b"\nSigPnd:\t") or _has_kill(status, b"\nShdPnd:\t")
+
+
+def _has_kill(status: bytes, field: bytes) -> bool:
+    start = status.find(field)
+    if start < 0:
+        return False
+    start += len(field)
+    return bool(int(status[start : start + 16], 16) & _KILL_BIT)
 
 
 @asynccontextmanager
@@ -111,8 +120,8 @@ async def running_child(
         yield Child(
             process,
             stdin,
-            await _reader(stack, stdout_read),
-            None if stderr_read is None else await _reader(stack, stderr_read),
+            await _lines(stack, stdout_read),
+            None if stderr_read is None else await _lines(stack, stderr_read),
             status_fd,
         )
 
@@ -125,13 +134,10 @@ def _pipe(stack: AsyncExitStack) -> tuple[io.FileIO, io.FileIO]:
     return ends
 
 
-async def _reader(stack: AsyncExitStack, pipe: io.FileIO) -> asyncio.StreamReader:
-    reader = asyncio.StreamReader(limit=_READ_AHEAD_BYTES)
-    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), pipe
-    )
+async def _lines(stack: AsyncExitStack, pipe: io.FileIO) -> LineProtocol:
+    transport, lines = await asyncio.get_running_loop().connect_read_pipe(LineProtocol, pipe)
     stack.callback(transport.close)
-    return reader
+    return lines
 
 
 async def _end(process: asyncio.subprocess.Process, stdin: io.FileIO) -> None:

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import NoneType
 from typing import Any, TypeGuard, cast, get_args
 from urllib.parse import urlsplit
 
-from mcp.shared.inbound import find_invalid_x_mcp_header
-from mcp_types import methods
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS, OLDEST_SUPPORTED_VERSION
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from plait._support.exception_groups import one_line
+from plait.client.transports.tool_rows import checked_row, is_plain_list, is_plain_row
 
 ORIGINAL = "plait/original"
 """The `_meta` key that holds the original of a repaired part."""
@@ -28,6 +27,10 @@ ORIGINAL = "plait/original"
 Json = dict[str, Any]
 
 _TEXT_KEYS = frozenset({"type", "text"})
+_PLAIN_KEYS = frozenset(
+    {"content", "isError", "structuredContent", "_meta", "resultType", "ttlMs", "cacheScope"}
+)
+"""Keys of a result that need no repair; the caching hints mean nothing for a call."""
 _LONGEST_QUOTE = 2000
 """How much of an unreadable block is quoted to the model."""
 
@@ -40,21 +43,30 @@ class RepairedResult:
     notes: tuple[str, ...] = ()
 
 
-def repair_result(method: str, result: Json, version: str) -> RepairedResult:
-    """Make a result valid for the protocol version, keeping all valid parts."""
-    if method == "tools/call" and _is_plain_text(result, version):
+def repair_result(
+    method: str, result: Json, version: str, *, may_mirror: bool = True
+) -> RepairedResult:
+    """Make a result valid for the protocol version, keeping all valid parts.
+
+    Without `may_mirror`, no listed tool mirrors arguments in HTTP headers.
+    """
+    if method == "tools/call" and is_plain_text(result, version):
         return RepairedResult(result)
     repair = _REPAIRS.get(method)
-    if repair is None or _is_unfinished(result, version):
+    if repair is None or is_unfinished(result, version):
         return RepairedResult(result)
-    if _fault(method, version, result) is None and not _has_bad_headers(method, version, result):
+    repairer = _Repairer(method, version, may_mirror=may_mirror)
+    if method == "tools/list":
+        valid = is_plain_list(result, version) and not repairer.has_bad_headers(result)
+    else:
+        valid = _fault(method, version, result) is None
+    if valid:
         return RepairedResult(result)
-    repairer = _Repairer(method, version)
     repaired = repair(repairer, repairer.envelope(result))
     return RepairedResult(repaired, tuple(repairer.notes))
 
 
-def _is_unfinished(result: Json, version: str) -> bool:
+def is_unfinished(result: Json, version: str) -> bool:
     """Recognize input requests, and results of protocol extensions."""
     kind = result.get("resultType")
     if kind == "input_required":
@@ -62,14 +74,14 @@ def _is_unfinished(result: Json, version: str) -> bool:
     return version in MODERN_PROTOCOL_VERSIONS and isinstance(kind, str) and kind != "complete"
 
 
-def _is_plain_text(result: Json, version: str) -> bool:
+def is_plain_text(result: Mapping[str, Any], version: str) -> bool:
     """Recognize the most common result without validating it twice."""
     if version in MODERN_PROTOCOL_VERSIONS and result.get("resultType") != "complete":
         return False
     content = result.get("content")
     return (
         isinstance(content, list)
-        and not result.keys() - {"content", "isError", "resultType", "structuredContent", "_meta"}
+        and result.keys() <= _PLAIN_KEYS
         and isinstance(result.get("isError", False), bool)
         and isinstance(result.get("structuredContent", {}), dict)
         and isinstance(result.get("_meta", {}), dict)
@@ -90,6 +102,8 @@ def _is_object(value: object) -> TypeGuard[Json]:
 @cache
 def _validators(method: str, version: str) -> tuple[TypeAdapter[Any], ...]:
     """Return the SDK's validators of a complete result: for the version, then its own type."""
+    from mcp_types import methods  # noqa: PLC0415  # all types of both eras
+
     rows = (methods.SERVER_RESULTS.get((method, version)), methods.MONOLITH_RESULTS.get(method))
     return tuple(_finished(row) for row in rows if row is not None)
 
@@ -113,10 +127,11 @@ def _fault(method: str, version: str, result: Json) -> ValidationError | None:
 class _Repairer:
     """Repairs one result, and collects notes."""
 
-    def __init__(self, method: str, version: str) -> None:
+    def __init__(self, method: str, version: str, *, may_mirror: bool) -> None:
         self.method = method
         self.version = version
         self.modern = version in MODERN_PROTOCOL_VERSIONS
+        self.checks_headers = self.modern and may_mirror
         self.notes: list[str] = []
 
     def note(self, text: str) -> None:
@@ -129,6 +144,8 @@ class _Repairer:
             del repaired["_meta"]
             self.note("_meta was not an object and was left out")
         if self.modern:
+            from mcp_types import methods  # noqa: PLC0415  # all types of both eras
+
             if not isinstance(repaired.get("resultType"), str):
                 repaired["resultType"] = "complete"
             if self.method in methods.CACHEABLE_METHODS:
@@ -156,6 +173,14 @@ class _Repairer:
     def accepts_block(self, block: object) -> bool:
         """Return whether a content block is valid."""
         return self.fault_of("content", block, "tools/call") is None
+
+    def has_bad_headers(self, result: Json) -> bool:
+        """Return whether any listed tool has wrong header annotations."""
+        if not self.checks_headers:
+            return False
+        from mcp.shared.inbound import find_invalid_x_mcp_header  # noqa: PLC0415  # imports the SDK
+
+        return any(find_invalid_x_mcp_header(tool["inputSchema"]) for tool in result["tools"])
 
 
 def _milliseconds(ttl: object) -> int:
@@ -246,45 +271,48 @@ def _readable(block: object) -> str:
     return quoted if len(quoted) <= _LONGEST_QUOTE else quoted[:_LONGEST_QUOTE] + "…"
 
 
-def _has_bad_headers(method: str, version: str, result: Json) -> bool:
-    if method != "tools/list" or version not in MODERN_PROTOCOL_VERSIONS:
-        return False
-    return any(find_invalid_x_mcp_header(tool["inputSchema"]) for tool in result["tools"])
-
-
 def _repair_tools(repairer: _Repairer, result: Json) -> Json:
+    from mcp.shared.inbound import find_invalid_x_mcp_header  # noqa: PLC0415  # imports the SDK
+
     result = _repair_items("tools", "tool")(repairer, result)
-    if repairer.modern:
+    result["tools"] = [checked_row(tool) for tool in result["tools"]]
+    if repairer.checks_headers:
         # https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
         # A tool whose header annotations are wrong must not be used; the SDK drops it silently.
-        kept: list[Any] = []
-        for tool in result["tools"]:
+        for tool in list(result["tools"]):
             reason = find_invalid_x_mcp_header(tool["inputSchema"])
-            if reason is None:
-                kept.append(tool)
-            else:
+            if reason is not None:
+                result["tools"].remove(tool)
                 repairer.note(f"tool {tool['name']!r} was left out: x-mcp-header: {reason}")
-        result["tools"] = kept
     return result
+
+
+def _repair_each(
+    repairer: _Repairer,
+    result: Json,
+    field: str,
+    replace: Callable[[int, object, ValidationError], Iterable[Json]],
+) -> Json:
+    """Replace the invalid items of a list."""
+    repaired: list[Any] = []
+    for index, item in enumerate(_as_list(repairer, result, field)):
+        is_valid = field == "tools" and is_plain_row(item)
+        fault = None if is_valid else repairer.fault_of(field, item)
+        repaired += [item] if fault is None else replace(index, item, fault)
+    return result | {field: repaired}
 
 
 def _repair_items(field: str, noun: str) -> Callable[[_Repairer, Json], Json]:
     """Create the repair of a list: invalid items are removed and noted."""
 
     def repair(repairer: _Repairer, result: Json) -> Json:
-        kept: list[Any] = []
-        for index, item in enumerate(_as_list(repairer, result, field)):
-            fault = repairer.fault_of(field, item)
-            if fault is None:
-                kept.append(item)
-            else:
-                name = item.get("name") if _is_object(item) else None
-                named = (
-                    f"{noun} {name!r}" if isinstance(name, str) else f"{noun} number {index + 1}"
-                )
-                repairer.note(f"{named} was left out: {_first_reason(fault)}")
-        result[field] = kept
-        return result
+        def leave_out(index: int, item: object, fault: ValidationError) -> Iterable[Json]:
+            name = item.get("name") if _is_object(item) else None
+            named = f"{noun} {name!r}" if isinstance(name, str) else f"{noun} number {index + 1}"
+            repairer.note(f"{named} was left out: {_first_reason(fault)}")
+            return ()
+
+        return _repair_each(repairer, result, field, leave_out)
 
     return repair
 
@@ -296,42 +324,24 @@ def _first_reason(fault: ValidationError) -> str:
 
 
 def _repair_read(repairer: _Repairer, result: Json) -> Json:
-    repaired: list[Any] = []
-    for index, item in enumerate(_as_list(repairer, result, "contents")):
-        if repairer.fault_of("contents", item) is None:
-            repaired.append(item)
-        else:
-            uri = item.get("uri") if _is_object(item) else None
-            repairer.note(f"contents[{index}] could not be read and became text")
-            repaired.append(
-                {
-                    "uri": uri if isinstance(uri, str) else "",
-                    "text": _readable(item),
-                    "_meta": {ORIGINAL: item},
-                }
-            )
-    result["contents"] = repaired
-    return result
+    def as_text(index: int, item: object, _: ValidationError) -> Iterable[Json]:
+        uri = item.get("uri") if _is_object(item) else None
+        repairer.note(f"contents[{index}] could not be read and became text")
+        uri = uri if isinstance(uri, str) else ""
+        return [{"uri": uri, "text": _readable(item), "_meta": {ORIGINAL: item}}]
+
+    return _repair_each(repairer, result, "contents", as_text)
 
 
 def _repair_prompt(repairer: _Repairer, result: Json) -> Json:
-    repaired: list[Any] = []
-    for index, message in enumerate(_as_list(repairer, result, "messages")):
-        if repairer.fault_of("messages", message) is None:
-            repaired.append(message)
-            continue
+    def readable(index: int, message: object, _: ValidationError) -> Iterable[Json]:
         content: object = message.get("content") if _is_object(message) else message
-        role = message.get("role") if _is_object(message) else None
-        blocks = cast("list[object]", content) if isinstance(content, list) else [content]
-        repaired.extend(
-            {
-                "role": "assistant" if role == "assistant" else "user",
-                "content": _repair_block(repairer, block, f"messages[{index}]"),
-            }
-            for block in blocks
-        )
-    result["messages"] = repaired
-    return result
+        sender = message.get("role") if _is_object(message) else None
+        role = "assistant" if sender == "assistant" else "user"
+        for block in cast("list[object]", content) if isinstance(content, list) else [content]:
+            yield {"role": role, "content": _repair_block(repairer, block, f"messages[{index}]")}
+
+    return _repair_each(repairer, result, "messages", readable)
 
 
 def _repair_initialize(repairer: _Repairer, result: Json) -> Json:

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import math
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import anyio
 import httpx2
-from anyio.abc import TaskStatus
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, ErrorData, JSONRPCError, JSONRPCRequest
 
-from plait.client.config.servers import SseServer
 from plait.client.transports.framing import parse_message
 from plait.client.transports.http_client import open_http_client, reply_from
 from plait.client.transports.redirects import origin_of, shown_origin
-from plait.client.transports.streams import BorrowedStream
-from plait.client.transports.wire import Wire
-from plait.errors import ConnectError
+from plait.client.transports.streams import BorrowedStream, start_task
+from plait.client.transports.wire import Exchange, PendingRequest, Wire, as_current
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskStatus
+    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+    from plait.client.config.servers import SseServer
 
 logger = logging.getLogger("plait.client.transports.sse")
 
@@ -30,30 +35,52 @@ Received = SessionMessage | Exception
 _EVENT_STREAM = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
 
 
+@dataclass(eq=False)
 class _SseWrite(BorrowedStream):
     """Posts each message to the endpoint from the server's first event."""
 
-    def __init__(
-        self,
-        client: httpx2.AsyncClient,
-        endpoint: str,
-        received: MemoryObjectSendStream[Received],
-    ) -> None:
-        self._client = client
-        self._endpoint = endpoint
-        self._received = received
+    _client: httpx2.AsyncClient
+    _endpoint: str
+    _received: MemoryObjectSendStream[Received]
 
     async def send(self, item: SessionMessage, /) -> None:
         """Post one message; an error status becomes the response to the request."""
         body = item.message.model_dump(by_alias=True, mode="json", exclude_unset=True)
         response = await self._client.post(self._endpoint, json=body)
-        if response.is_success:
-            return
-        if isinstance(item.message, JSONRPCRequest):
+        if not response.is_success and isinstance(item.message, JSONRPCRequest):
             refusal = ErrorData(code=CONNECTION_CLOSED, message=f"HTTP {response.status_code}")
             answer = JSONRPCError(jsonrpc="2.0", id=item.message.id, error=refusal)
             with contextlib.suppress(anyio.ClosedResourceError):
                 self._received.send_nowait(SessionMessage(answer))
+
+
+@dataclass(eq=False)
+class _SseSender:
+    """Posts requests of our own, each in a task."""
+
+    any_thread = False
+    _client: httpx2.AsyncClient
+    _endpoint: str
+    _wire: Wire
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+
+    def send(self, body: bytes, request: PendingRequest) -> None:
+        """Post one request; the response comes with the events."""
+        start_task(self._post(body, request), self._tasks)
+
+    def cancel(self, request: PendingRequest, notification: bytes) -> None:
+        """Tell the server that the caller no longer waits."""
+        cancelled = Exchange("notifications/cancelled", None, request.version)
+        start_task(self._post(notification, cancelled), self._tasks)
+
+    async def _post(self, body: bytes, exchange: Exchange) -> None:
+        with as_current(exchange):
+            response = await self._client.post(
+                self._endpoint, content=body, headers={"Content-Type": "application/json"}
+            )
+        if not response.is_success and exchange.request_id is not None:
+            error = {"code": CONNECTION_CLOSED, "message": f"HTTP {response.status_code}"}
+            self._wire.take({"jsonrpc": "2.0", "id": exchange.request_id, "error": error})
 
 
 @asynccontextmanager
@@ -77,6 +104,7 @@ async def open_sse(
         source = httpx2.EventSource(response, max_event_size=server.max_sse_event_size)
         endpoint: str = await tasks.start(_read_events, source, server.url, send, wire)
         try:
+            wire.sender = _SseSender(client, endpoint, wire)
             yield receive, _SseWrite(client, endpoint, send)
         finally:
             tasks.cancel_scope.cancel()
@@ -85,17 +113,11 @@ async def open_sse(
 async def _check_stream(response: httpx2.Response, wire: Wire) -> None:
     if not response.is_success:
         wire.reply = await reply_from(response, wire)
-        raise ConnectError(
-            f"{wire.server}: HTTP {response.status_code} instead of an event stream",
-            server=wire.server,
-            status=response.status_code,
-        )
+        status = response.status_code
+        raise wire.connect_error(f"HTTP {status} instead of an event stream", status=status)
     kind = wire.redact.excerpt(response.headers.get("content-type", "nothing"))
     if not kind.lower().startswith("text/event-stream"):
-        raise ConnectError(
-            f"{wire.server}: the server sent {kind} instead of an event stream",
-            server=wire.server,
-        )
+        raise wire.connect_error(f"the server sent {kind} instead of an event stream")
 
 
 async def _read_events(
@@ -113,6 +135,8 @@ async def _read_events(
                 if event.event == "endpoint":
                     task_status.started(_endpoint(url, event.data, wire))
                 elif event.event == "message" and event.data:
+                    if wire.take_line(event.data.encode("utf-8", "replace")):
+                        continue
                     framed = parse_message(event.data)
                     wire.noise_lines += framed.noise
                     for message in framed.messages:
@@ -128,13 +152,10 @@ def _endpoint(url: str, endpoint: str, wire: Wire) -> str:
     try:
         there = here.join(endpoint)
     except (httpx2.InvalidURL, ValueError):
-        raise ConnectError(
-            f"{wire.server}: the server names an endpoint that is no address", server=wire.server
-        ) from None
+        raise wire.connect_error("the server names an endpoint that is no address") from None
     if origin_of(here) != origin_of(there):
-        raise ConnectError(
-            f"{wire.server}: {shown_origin(here)} names an endpoint on another origin, "
-            f"{shown_origin(there)}, which gets none of the headers and credentials meant for it",
-            server=wire.server,
+        raise wire.connect_error(
+            f"{shown_origin(here)} names an endpoint on another origin, {shown_origin(there)}, "
+            "which gets none of the headers and credentials meant for it"
         )
     return str(there.copy_with(userinfo=here.userinfo))

@@ -18,19 +18,14 @@ from mcp_types import (
 )
 
 from plait._support.causes import without_secrets
+from plait.client.transports.lean import HANDSHAKE_VERSION
 from plait.client.transports.repair import repair_result
-from plait.client.transports.wire import Exchange, RequestId, Wire, sending
+from plait.client.transports.wire import Exchange, RequestId, Wire, coerced_id, sending
 
 if TYPE_CHECKING:
     from mcp.shared._stream_protocols import ReadStream, WriteStream
 
 logger = logging.getLogger("plait.client.transports")
-
-_LONGEST_ID = 20
-"""Digits in an id that could be one of our numbers."""
-
-_HANDSHAKE_VERSION = "2025-11-25"
-"""The version the SDK validates handshake-era results against, whichever was negotiated."""
 
 _UNDISPATCHED = frozenset({"notifications/cancelled", "notifications/roots/list_changed"})
 """Notifications that the SDK handles by itself, or does not expect from a server."""
@@ -92,18 +87,34 @@ class TappedRead(_Tapped["ReadStream[SessionMessage | Exception]"]):
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
-        try:
-            item = await self._inner.__anext__()
-        except StopAsyncIteration:
-            if self._wire.before_end is not None:
-                await self._wire.before_end()
-            self._wire.end("the server closed the connection")
-            raise
-        self._wire.last_received = time.monotonic()
-        if isinstance(item, SessionMessage):
-            self._settle(item)
-            self._dispatch_notification(item)
-        return item
+        while True:
+            try:
+                item = await self._inner.__anext__()
+            except StopAsyncIteration:
+                if self._wire.before_end is not None:
+                    await self._wire.before_end()
+                self._wire.end("the server closed the connection")
+                raise
+            self._wire.last_received = time.monotonic()
+            if not isinstance(item, SessionMessage):
+                return item
+            if not self._is_taken(item):
+                self._settle(item)
+                self._dispatch_notification(item)
+                return item
+
+    def _is_taken(self, item: SessionMessage) -> bool:
+        """Return whether a message answers a request of our own, which the SDK does not know."""
+        message = item.message
+        if not self._wire.requests:
+            return False
+        if isinstance(message, JSONRPCNotification):
+            if message.method == "notifications/progress":
+                self._wire.progress(message.params or {})
+            return False
+        if not isinstance(message, JSONRPCResponse | JSONRPCError):
+            return False
+        return self._wire.take(message.model_dump(by_alias=True, exclude_unset=True))
 
     def _dispatch_notification(self, item: SessionMessage) -> None:
         message = item.message
@@ -120,7 +131,7 @@ class TappedRead(_Tapped["ReadStream[SessionMessage | Exception]"]):
         message = item.message
         if not isinstance(message, JSONRPCResponse | JSONRPCError) or message.id is None:
             return
-        exchange = self._wire.pending.pop(_coerced(message.id), None)
+        exchange = self._wire.pending.pop(coerced_id(message.id) or "", None)
         if exchange is None:
             return
         # An error after the response stream has ended comes from the SDK, not the server.
@@ -134,9 +145,7 @@ class TappedRead(_Tapped["ReadStream[SessionMessage | Exception]"]):
                 return
             message.result = repaired.result
             exchange.notes = repaired.notes
-            self._wire.notes.extend(repaired.notes)
-            for note in repaired.notes:
-                logger.debug("%s: %s: %s", self._wire.server, exchange.method, note)
+            self._wire.note_repairs(exchange)
 
 
 def _exchange_of(item: SessionMessage) -> Exchange:
@@ -144,13 +153,13 @@ def _exchange_of(item: SessionMessage) -> Exchange:
     if isinstance(message, JSONRPCRequest):
         return Exchange(message.method, message.id, _version_of(message.params))
     method = message.method if isinstance(message, JSONRPCNotification) else "response"
-    return Exchange(method, None, _HANDSHAKE_VERSION)
+    return Exchange(method, None, HANDSHAKE_VERSION)
 
 
 def _version_of(params: dict[str, Any] | None) -> str:
     meta = (params or {}).get("_meta")
     version = meta.get(PROTOCOL_VERSION_META_KEY) if isinstance(meta, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    return version if isinstance(version, str) else _HANDSHAKE_VERSION
+    return version if isinstance(version, str) else HANDSHAKE_VERSION
 
 
 def _cancelled_id(item: SessionMessage) -> RequestId | None:
@@ -158,10 +167,3 @@ def _cancelled_id(item: SessionMessage) -> RequestId | None:
     if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
         return (message.params or {}).get("requestId")
     return None
-
-
-def _coerced(request_id: RequestId) -> RequestId:
-    """Convert the id "7" back to 7: some servers return numbers as strings."""
-    if isinstance(request_id, str) and request_id.isascii() and len(request_id) < _LONGEST_ID:
-        return int(request_id) if request_id.isdecimal() else request_id
-    return request_id

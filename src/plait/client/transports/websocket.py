@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import anyio
 import httpx2
@@ -14,13 +17,16 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.typing import Subprotocol
 
-from plait.client.config.servers import WebSocketServer
 from plait.client.transports.framing import parse_message
 from plait.client.transports.http_client import headers_of
+from plait.client.transports.lean import closed
 from plait.client.transports.redirects import origin_of, shown_origin
-from plait.client.transports.streams import BorrowedStream, MessageSource
-from plait.client.transports.wire import HttpReply, Wire, current_exchange
-from plait.errors import ConfigError, ConnectError
+from plait.client.transports.streams import BorrowedStream, start_task
+from plait.client.transports.wire import HttpReply, PendingRequest, Wire, current_exchange
+from plait.errors import ConfigError
+
+if TYPE_CHECKING:
+    from plait.client.config.servers import WebSocketServer
 
 _CLOSE_SECONDS = 2.0
 
@@ -50,11 +56,11 @@ class _OtherOriginError(InvalidHandshake):
     """The server redirects to another origin."""
 
 
+@dataclass(eq=False)
 class _SocketWrite(BorrowedStream):
     """Sends each message as one frame."""
 
-    def __init__(self, socket: ClientConnection) -> None:
-        self._socket = socket
+    _socket: ClientConnection
 
     async def send(self, item: SessionMessage, /) -> None:
         """Send one message."""
@@ -70,20 +76,50 @@ class _SocketWrite(BorrowedStream):
             raise anyio.BrokenResourceError from closed
 
 
-class _SocketRead(MessageSource):
+@dataclass(eq=False)
+class _SocketSender:
+    """Sends requests of our own, each in a task that waits while the socket is busy."""
+
+    any_thread = False
+    _socket: ClientConnection
+    _wire: Wire
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+
+    def send(self, body: bytes, request: PendingRequest) -> None:
+        """Send one request."""
+        request.written = True
+        start_task(self._send(body, request), self._tasks)
+
+    def cancel(self, request: PendingRequest, notification: bytes) -> None:
+        """Tell the server that the caller no longer waits."""
+        del request
+        start_task(self._send(notification, None), self._tasks)
+
+    async def _send(self, body: bytes, request: PendingRequest | None) -> None:
+        try:
+            await self._socket.send(body, text=True)
+        except ConnectionClosed:
+            if request is not None and self._wire.requests.pop(request.request_id, None):
+                request.written = False
+                request.fail(closed())
+
+
+@dataclass(eq=False)
+class _SocketRead(BorrowedStream):
     """Receives frames as messages."""
 
-    def __init__(self, socket: ClientConnection, wire: Wire) -> None:
-        self._socket = socket
-        self._wire = wire
-        self._messages: deque[JSONRPCMessage] = deque()
+    _socket: ClientConnection
+    _wire: Wire
+    _messages: deque[JSONRPCMessage] = field(default_factory=deque[JSONRPCMessage])
 
     async def __anext__(self) -> SessionMessage:
         while not self._messages:
             try:
-                frame = await self._socket.recv()
+                frame = await self._socket.recv(decode=False)
             except ConnectionClosed:
                 raise StopAsyncIteration from None
+            if self._wire.take_line(frame):
+                continue
             framed = parse_message(frame)
             self._wire.noise_lines += framed.noise
             self._messages.extend(framed.messages)
@@ -94,11 +130,7 @@ class _SocketRead(MessageSource):
 async def open_websocket(
     server: WebSocketServer, wire: Wire
 ) -> AsyncGenerator[tuple[_SocketRead, _SocketWrite]]:
-    """Connect and yield the two streams.
-
-    Raises:
-        ConnectError: The server refuses the WebSocket.
-    """
+    """Connect and yield the two streams, or raise `ConnectError`."""
     if server.auth is not None:
         raise ConfigError(
             f"{wire.server}: `auth` works on HTTP servers; give a WebSocket its `headers`",
@@ -123,20 +155,17 @@ async def open_websocket(
             error_code=None,
             had_session=False,
         )
-        raise ConnectError(
-            f"{wire.server}: HTTP {response.status_code} instead of a WebSocket",
-            server=wire.server,
-            status=response.status_code,
-        ) from refused
+        status = response.status_code
+        text = f"HTTP {status} instead of a WebSocket"
+        raise wire.connect_error(text, status=status) from refused
     except _OtherOriginError as refused:
-        raise ConnectError(f"{wire.server}: {refused}", server=wire.server) from refused
+        raise wire.connect_error(str(refused)) from refused
     except InvalidHandshake as refused:
-        raise ConnectError(
-            f"{wire.server}: no WebSocket there: {wire.redact.excerpt(str(refused))}",
-            server=wire.server,
-        ) from refused
+        text = f"no WebSocket there: {wire.redact.excerpt(str(refused))}"
+        raise wire.connect_error(text) from refused
     try:
         async with socket:
+            wire.sender = _SocketSender(socket, wire)
             yield _SocketRead(socket, wire), _SocketWrite(socket)
     finally:
         # A cancelled closing handshake would leave the connection open.

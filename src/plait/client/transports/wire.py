@@ -6,24 +6,93 @@ it drops are recorded here, and error mapping uses them.
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import count
+from math import inf
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from plait._support.redact import Redactor
+from pydantic_core import from_json, to_json
+
+from plait._support.garbage import collection_paused
+from plait.errors import ConnectError
+
+if TYPE_CHECKING:
+    from mcp.shared.dispatcher import ProgressFnT
+
+    from plait._support.redact import Redactor
+    from plait.client.transports.start_process import StartedProcess
+
+logger = logging.getLogger("plait.client.transports")
 
 RequestId = str | int
 
 Hold = Callable[[], AbstractContextManager[object]]
 """Creates a context during which a deadline does not run."""
 
+FIRST_REQUEST_ID = 1_000_000_000
+"""The ids of our own requests start far above those of the SDK, which counts from 1."""
 _STDERR_LINES = 50
 _NOTES = 50
 """How many repair notes one session keeps."""
 _HIDDEN = 20
 """How many replaced tokens stay hidden."""
+
+
+_LARGE_BYTES = 64 * 1024
+"""Parsing a larger message may start the garbage collector several times."""
+
+_LONGEST_ID = 20
+"""Digits in an id that could be one of our numbers."""
+
+
+def coerced_id(request_id: object) -> RequestId | None:
+    """Convert the id "7" back to 7: some servers return numbers as strings."""
+    if isinstance(request_id, int):
+        return request_id
+    if not isinstance(request_id, str):
+        return None
+    if request_id.isascii() and len(request_id) < _LONGEST_ID and request_id.isdecimal():
+        return int(request_id)
+    return request_id
+
+
+def parse_json(body: bytes) -> Any:
+    """Parse JSON; garbage collection waits, since parsing many objects would start it for nothing.
+
+    Raises:
+        ValueError: It is not JSON.
+    """
+    if len(body) < _LARGE_BYTES:
+        return from_json(body)
+    with collection_paused():
+        return from_json(body)
+
+
+def _is_error(error: object) -> bool:
+    match error:
+        case {"code": int(), "message": str()}:
+            return True
+        case _:
+            return False
+
+
+def is_response(message: Mapping[str, Any]) -> bool:
+    """Return whether a message is a response that follows JSON-RPC to the letter."""
+    if message.get("jsonrpc") != "2.0" or "method" in message:
+        return False
+    return type(message.get("result")) is dict or _is_error(message.get("error"))
+
+
+def _nothing() -> None:
+    """Wake no caller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,31 +131,103 @@ class Exchange:
     method: str
     request_id: RequestId | None
     """`None` for a notification."""
-
     version: str
     """The protocol version the message was sent under."""
-
     written: bool = False
     """Whether the server may have read the whole message."""
-
     answered: bool = False
-
     stream_ended: bool = False
     """Whether the HTTP response ended, so that a later error comes from the SDK."""
-
     reply: HttpReply | None = None
-
     failure: Exception | None = None
     """The network fault that ended it."""
-
     notes: tuple[str, ...] = ()
     """What was repaired in its result."""
-
     end_offset: int = 0
     """The offset of its last byte on the pipe."""
-
     held: Hold = nullcontext
     """Stops the deadline of its operation."""
+
+
+@dataclass(slots=True, eq=False)
+class PendingRequest(Exchange):
+    """A request whose sender waits for its response, in any thread."""
+
+    wake: Callable[[], None] = _nothing
+    """Called once, in the loop of the connections, when there is an outcome."""
+    message: dict[str, Any] | None = None
+    """The JSON-RPC response."""
+    fault: Exception | None = None
+    """Why there will be no response."""
+    on_progress: ProgressFnT | None = None
+    headers: Mapping[str, str] | None = None
+    """Headers that HTTP transports add."""
+    wants_body: bool = False
+    """Whether the sender needs the response as it arrived, beside the parsed one."""
+    body: bytes | None = field(default=None, repr=False)
+    """The response as it arrived, if that is wanted and the transport has it."""
+    may_mirror: bool = True
+    """Whether listed tools may mirror arguments in HTTP headers."""
+    direct: bool = False
+    """Whether it is a call that nothing but this request belongs to."""
+    timeout_seconds: float = inf
+    """How long a direct call waits for its response, or for progress."""
+    expires_at: float = inf
+    """When it stops waiting, on the monotonic clock."""
+    extended: bool = False
+    """Whether the server has reported progress."""
+    latest: float = inf
+    """The time beyond which progress does not extend it."""
+
+    def settle(self, message: dict[str, Any], body: bytes | None = None) -> None:
+        """Take the response, and the bytes it came as; later outcomes are ignored."""
+        if self.message is None and self.fault is None:
+            self.message = message
+            self.body = body if self.wants_body else None
+            self.answered = True
+            self.wake()
+
+    def fail(self, fault: Exception) -> None:
+        """Give up waiting for a response; later outcomes are ignored."""
+        if self.message is None and self.fault is None:
+            self.fault = fault
+            self.wake()
+
+
+class RequestExpiredError(Exception):
+    """A direct call got no response in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTemplate:
+    """What every request of a session has in common."""
+
+    version: str
+    """The protocol version that its results are read by."""
+    meta: Mapping[str, Any]
+    """The fields of `_meta`, without those of a single request."""
+    protocol_header: str | None
+    """The value of the `MCP-Protocol-Version` header."""
+
+
+class Sender(Protocol):
+    """Writes messages to a transport, without waiting."""
+
+    any_thread: bool
+    """Whether `send` may be called outside the loop of the connections."""
+
+    def send(self, body: bytes, request: PendingRequest) -> None:
+        """Write a request; what goes wrong later makes the request fail.
+
+        Raises:
+            anyio.BrokenResourceError: The server is gone, and the request was not written.
+            anyio.ClosedResourceError: This end was closed.
+        """
+        ...
+
+    def cancel(self, request: PendingRequest, notification: bytes) -> None:
+        """Tell the server that the caller of a request no longer waits."""
+        ...
 
 
 @dataclass(slots=True)
@@ -143,6 +284,26 @@ class _Watch(AbstractContextManager[Exchanges]):
             _watching.reset(self._token)
 
 
+def is_traced() -> bool:
+    """Return whether OpenTelemetry has anything to record or to pass on."""
+    current_context, provider, no_provider = _opentelemetry()
+    return bool(current_context()) or not isinstance(provider(), no_provider)
+
+
+@cache
+def _opentelemetry() -> tuple[Callable[[], object], Callable[[], object], type]:
+    from opentelemetry.context import get_current  # noqa: PLC0415  # not before a connection
+    from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider  # noqa: PLC0415
+
+    return get_current, get_tracer_provider, ProxyTracerProvider
+
+
+def wake(woken: asyncio.Future[None]) -> None:
+    """Complete a future, unless its task was cancelled meanwhile."""
+    if not woken.done():
+        woken.set_result(None)
+
+
 def clock_held() -> AbstractContextManager[object]:
     """Stop the deadline of the exchange in this context, while the user has to act."""
     exchange = _current.get()
@@ -154,13 +315,24 @@ def current_exchange() -> Exchange | None:
     return _current.get()
 
 
-@contextmanager
-def sending(exchange: Exchange) -> Generator[None]:
-    """Make an exchange current, and collect it if it is a request."""
+def collect(exchange: Exchange) -> None:
+    """Add a request to those that the operation in this context has caused."""
     watching = _watching.get()
-    if watching is not None and exchange.request_id is not None:
+    if watching is not None:
         watching.all.append(exchange)
         exchange.held = watching.held
+
+
+def sending(exchange: Exchange) -> AbstractContextManager[None]:
+    """Make an exchange current, and collect it if it is a request."""
+    if exchange.request_id is not None:
+        collect(exchange)
+    return as_current(exchange)
+
+
+@contextmanager
+def as_current(exchange: Exchange) -> Generator[None]:
+    """Make an exchange that of the message being sent in the block."""
     token = _current.set(exchange)
     try:
         yield
@@ -180,10 +352,24 @@ class Wire:
         self.stderr: deque[str] = deque(maxlen=_STDERR_LINES)
         self.notes: deque[str] = deque(maxlen=_NOTES)
         self.noise_lines = 0
+        self.requests: dict[RequestId | None, PendingRequest] = {}
+        """Our own requests without a response, beside those of the SDK in `pending`."""
+        self.sender: Sender | None = None
+        """Writes our own requests; `None` if the transport leaves all requests to the SDK."""
+        self.template: RequestTemplate | None = None
+        """Known after the first request that follows the handshake."""
+        self.drained: asyncio.Event | None = None
+        """Set when no direct call is under way; `None` while no task waits for that."""
+        self._sweep_at = inf
+        self._sweep: asyncio.TimerHandle | None = None
+        self._reports: set[asyncio.Future[None]] = set()
+        self._request_ids = count(FIRST_REQUEST_ID)
         self.tapped = False
         """Whether exchanges are recorded; those with an in-process server are not."""
         self.last_received = 0.0
         """When the server last sent a message, on the monotonic clock."""
+        self.started_process: StartedProcess | None = None
+        """The process for the transport, until it is opened."""
         self.pid: int | None = None
         self.exit_code: int | None = None
         self.end_reason: str | None = None
@@ -195,6 +381,122 @@ class Wire:
         """Gets method and params of notifications that the SDK does not dispatch."""
         self.on_notifications_lost: Callable[[], None] | None = None
         self._on_end = on_end
+
+    def next_request_id(self) -> int:
+        """Return an id for a request of our own."""
+        return next(self._request_ids)
+
+    def take(self, message: dict[str, Any], body: bytes | None = None) -> bool:
+        """Hand a response to the request of our own that it answers; return whether there is one.
+
+        Only what follows JSON-RPC to the letter is taken. `body` is the message as it arrived.
+        """
+        if not is_response(message):
+            return False
+        request = self.requests.pop(coerced_id(message.get("id")), None)
+        if request is None:
+            return False
+        self.last_received = time.monotonic()
+        request.settle(message, body)
+        if self.drained is not None:
+            self.check_drained()
+        return True
+
+    def take_line(self, line: bytes) -> bool:
+        """Take a response in JSON, while any request of our own waits for one."""
+        if not self.requests:
+            return False
+        try:
+            message = parse_json(line)
+        except ValueError:
+            return False
+        return type(message) is dict and self.take(cast("dict[str, Any]", message), line)
+
+    def progress(self, params: Mapping[str, Any]) -> None:
+        """Report the progress of a request of our own."""
+        match params:
+            case {"progressToken": token, "progress": int() | float() as progress}:
+                request = self.requests.get(coerced_id(token))
+            case _:
+                return
+        if request is None or isinstance(progress, bool):
+            return
+        request.extended = True
+        request.expires_at = min(time.monotonic() + request.timeout_seconds, request.latest)
+        if request.on_progress is None:
+            return
+        total, message = params.get("total"), params.get("message")
+        task = asyncio.ensure_future(
+            request.on_progress(
+                float(progress),
+                float(total) if isinstance(total, int | float) else None,
+                message if isinstance(message, str) else None,
+            )
+        )
+        self._reports.add(task)
+        task.add_done_callback(self._reported)
+
+    def _reported(self, report: asyncio.Future[None]) -> None:
+        self._reports.discard(report)
+        if not report.cancelled() and (error := report.exception()) is not None:
+            logger.error("%s: a progress callback failed", self.server, exc_info=error)
+
+    def note_repairs(self, exchange: Exchange) -> None:
+        """Remember what was repaired in a result."""
+        self.notes.extend(exchange.notes)
+        for note in exchange.notes:
+            logger.debug("%s: %s: %s", self.server, exchange.method, note)
+
+    def cancel(self, request: PendingRequest, reason: str = "caller cancelled") -> None:
+        """Tell the server that the caller no longer waits."""
+        if self.sender is not None:
+            params = {"requestId": request.request_id, "reason": reason}
+            notification = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+            self.sender.cancel(request, to_json(notification))
+
+    def fail_requests(self, fault: Exception) -> None:
+        """Make every request of our own fail that has no response yet."""
+        while self.requests:
+            self.requests.popitem()[1].fail(fault)
+        if self._sweep is not None:
+            self._sweep.cancel()
+        if self.drained is not None:
+            self.drained.set()
+
+    @property
+    def direct_calls(self) -> int:
+        """How many direct calls are under way."""
+        return sum(request.direct for request in list(self.requests.values()))
+
+    def check_drained(self) -> None:
+        """Wake who waits until no direct call is under way."""
+        if self.drained is not None and not self.direct_calls:
+            self.drained.set()
+
+    def expire(self, request: PendingRequest, loop: asyncio.AbstractEventLoop) -> None:
+        """Make a direct call fail when its time is over; from any thread.
+
+        One timer serves all calls of the session: most end before it would fire.
+        """
+        if request.expires_at < self._sweep_at:
+            self._sweep_at = request.expires_at
+            loop.call_soon_threadsafe(self._schedule_sweep, loop)
+
+    def _schedule_sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._sweep is not None:
+            self._sweep.cancel()
+        self._sweep = None if self._sweep_at == inf else loop.call_at(self._sweep_at, self._expire)
+
+    def _expire(self) -> None:
+        now = time.monotonic()
+        waiting = list(self.requests.values())
+        for request in waiting:
+            if request.expires_at <= now and self.requests.pop(request.request_id, None):
+                self.cancel(request, f"timed out after {request.timeout_seconds:g}s")
+                request.fail(RequestExpiredError())
+        self._sweep_at = min((one.expires_at for one in self.requests.values()), default=inf)
+        self._schedule_sweep(asyncio.get_running_loop())
+        self.check_drained()
 
     def hide(self, secrets: Iterable[str]) -> None:
         """Redact these values too from now on."""
@@ -226,6 +528,10 @@ class Wire:
         killed = self.exit_code < 0
         how = f"was killed by signal {-self.exit_code}" if killed else f"exited ({self.exit_code})"
         return f"the server {how}"
+
+    def connect_error(self, text: str, **details: Any) -> ConnectError:
+        """Build the error of a session that cannot be opened."""
+        return ConnectError(f"{self.server}: {text}", server=self.server, **details)
 
     def last_stderr_line(self) -> str | None:
         """Return the last line of the server's standard error, without secrets."""

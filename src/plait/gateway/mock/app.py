@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 from urllib.parse import unquote
@@ -15,6 +14,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from plait._support.local_server import buffer_body
 from plait.errors import TokenError
 from plait.gateway.mock.faults import Fault, Faults
 from plait.gateway.mock.records import Record, Records, inspection_page
@@ -36,7 +36,6 @@ class MockState:
     records: Records = field(default_factory=Records)
     details: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     """More keys for the entries of servers: `audience`, `scope` …"""
-
     require_token: bool = False
     """Whether requests need a token that is not expired, with the audience of the server."""
 
@@ -82,11 +81,6 @@ def build_app(mock: MockState) -> ASGIApp:
     async def requests(_: Request) -> Response:
         return JSONResponse([record.to_dict() for record in mock.records.of()])
 
-    @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncGenerator[None]:
-        async with mock.servers.running():
-            yield
-
     routes = [
         Route("/", page),
         Route("/requests", requests),
@@ -95,25 +89,10 @@ def build_app(mock: MockState) -> ASGIApp:
         Route("/agents/v2/{agent}/mcpServers", discovery),
         Route(_CATALOGUE, catalogue),
         Route(_HISTORY, history, methods=["POST"]),
-        Route(f"{_SERVERS}{{name}}", endpoint=_Server(mock)),
-        Route(f"{_SERVERS}{{name}}/", endpoint=_Server(mock)),
+        Route(f"{_SERVERS}{{name}}", endpoint=mock.servers),
+        Route(f"{_SERVERS}{{name}}/", endpoint=mock.servers),
     ]
-    return _MockMiddleware(Starlette(routes=routes, lifespan=lifespan), mock)
-
-
-class _Server:
-    """Passes requests to their mock server."""
-
-    def __init__(self, mock: MockState) -> None:
-        self._mock = mock
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        name = scope["path_params"]["name"]
-        if name in self._mock.servers.names():
-            await self._mock.servers.handle(name, scope, receive, send)
-        else:
-            answer = PlainTextResponse(f"there is no mock server {name!r}", 404)
-            await answer(scope, receive, send)
+    return _MockMiddleware(Starlette(routes=routes, lifespan=mock.servers.running), mock)
 
 
 class _MockMiddleware:
@@ -128,8 +107,8 @@ class _MockMiddleware:
         if target is None:
             await self._app(scope, receive, send)
             return
-        request = Request(scope, receive)
-        body = await request.body()
+        body, receive = await buffer_body(receive)
+        request = Request(scope)
         path = request.url.path
         record = self._mock.records.add(target, request.method, path, request.headers, body)
         fault = self._mock.faults.take(target)
@@ -137,7 +116,7 @@ class _MockMiddleware:
         if fault is not None and fault.kind == "slow":
             await asyncio.sleep(fault.seconds or 0)
         answer = _failing(fault) or self._refusal(target, request)
-        await (answer or self._app)(scope, _replay(body, receive), _record_status(record, send))
+        await (answer or self._app)(scope, receive, _record_status(record, send))
 
     def _refusal(self, target: str, request: Request) -> Response | None:
         if not self._mock.require_token or target == "history":
@@ -188,18 +167,6 @@ def _record_status(record: Record, send: Send) -> Send:
         await send(message)
 
     return recording
-
-
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """Receive the body again, then all further messages."""
-    bodies = [body]
-
-    async def replaying() -> Message:
-        if bodies:
-            return {"type": "http.request", "body": bodies.pop(), "more_body": False}
-        return await receive()
-
-    return replaying
 
 
 def _base(request: Request) -> str:

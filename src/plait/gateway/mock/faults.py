@@ -24,13 +24,10 @@ class Fault:
 
     target: str
     """`discovery`, `history`, or the name of a server."""
-
     kind: str
     """A status, `slow`, `garbage`, and for `discovery` `malformed` or `duplicate`."""
-
     seconds: float | None = None
     """The delay, or the value of `Retry-After`."""
-
     times: int | None = None
     """For how many requests; `None` means all."""
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from html import escape
-from typing import Any, cast
+from typing import Any
 
 _MOST = 2000
 """How many requests are kept."""
@@ -21,7 +21,6 @@ class Record:
 
     target: str
     """`discovery`, `catalogue`, `history`, or the name of a server."""
-
     method: str
     path: str
     headers: Mapping[str, str] = field(repr=False)
@@ -40,12 +39,11 @@ class Record:
     @property
     def rpc_method(self) -> str:
         """The MCP method of the request, if it has one."""
-        message = self.json
-        return (
-            str(cast("dict[str, Any]", message).get("method", ""))
-            if isinstance(message, dict)
-            else ""
-        )
+        match self.json:
+            case {"method": method}:
+                return str(method)
+            case _:
+                return ""
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to JSON data, without tokens and keys."""
@@ -65,19 +63,9 @@ class Record:
 
 
 _SHOWN_HEADERS = frozenset(
-    {
-        "accept",
-        "content-type",
-        "host",
-        "mcp-method",
-        "mcp-name",
-        "mcp-protocol-version",
-        "user-agent",
-        "x-ms-agentid",
-        "x-ms-channel-id",
-        "x-ms-correlation-id",
-        "x-ms-subchannel-id",
-    }
+    {"accept", "content-type", "host", "user-agent"}
+    | {"mcp-method", "mcp-name", "mcp-protocol-version"}
+    | {"x-ms-agentid", "x-ms-channel-id", "x-ms-correlation-id", "x-ms-subchannel-id"}
 )
 """Headers whose values are shown on the page."""
 

@@ -17,6 +17,7 @@ import mcp_types as types
 from mcp import MCPError
 from mcp.server import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
 from plait._support.threads import in_thread
@@ -41,10 +42,8 @@ class MockTool:
     delay_seconds: float = 0.0
     error_rate: float = 0.0
     """The share of calls that fail, from 0 to 1."""
-
     status_code: int = 200
     """From 400 on, the result is an error."""
-
     enabled: bool = True
 
 
@@ -134,8 +133,8 @@ class MockServers:
         return sorted(path.stem for path in self.folder.glob("*.json"))
 
     @asynccontextmanager
-    async def running(self) -> AsyncGenerator[None]:
-        """Serve until the block ends."""
+    async def running(self, _app: object) -> AsyncGenerator[None]:
+        """Serve until the block ends: the lifespan of an application."""
         async with anyio.create_task_group() as group:
             self._group = group
             try:
@@ -143,8 +142,13 @@ class MockServers:
             finally:
                 group.cancel_scope.cancel()
 
-    async def handle(self, name: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request to an existing server."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request to the server that its path names."""
+        name = scope["path_params"]["name"]
+        if name not in self.names():
+            answer = PlainTextResponse(f"there is no mock server {name!r}", 404)
+            await answer(scope, receive, send)
+            return
         async with self._starting:
             if name not in self._managers:
                 assert self._group is not None, "not running"  # noqa: S101
@@ -170,9 +174,7 @@ async def _run(
 
 
 def _server(servers: MockServers, name: str) -> Server[Any]:
-    async def list_tools(
-        _context: object, _params: types.PaginatedRequestParams | None
-    ) -> types.ListToolsResult:
+    async def list_tools(_context: object, _params: object) -> types.ListToolsResult:
         return types.ListToolsResult(
             tools=[
                 types.Tool(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
-from typing import Any, Literal, NotRequired, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, Protocol, TypedDict
 
-import httpx2
+if TYPE_CHECKING:
+    import httpx2
 
 
 class McpHttpClientFactory(Protocol):
@@ -35,31 +36,27 @@ class StdioConnection(TypedDict):
     session_kwargs: NotRequired[dict[str, Any] | None]
 
 
-class SSEConnection(TypedDict):
+class _HttpConnection(TypedDict):
+    url: str
+    headers: NotRequired[dict[str, Any] | None]
+    timeout: NotRequired[float | timedelta]
+    sse_read_timeout: NotRequired[float | timedelta]
+    session_kwargs: NotRequired[dict[str, Any] | None]
+    httpx_client_factory: NotRequired[McpHttpClientFactory | None]
+    auth: NotRequired[Any]
+
+
+class SSEConnection(_HttpConnection):
     """A server on the older HTTP+SSE transport."""
 
     transport: Literal["sse"]
-    url: str
-    headers: NotRequired[dict[str, Any] | None]
-    timeout: NotRequired[float | timedelta]
-    sse_read_timeout: NotRequired[float | timedelta]
-    session_kwargs: NotRequired[dict[str, Any] | None]
-    httpx_client_factory: NotRequired[McpHttpClientFactory | None]
-    auth: NotRequired[Any]
 
 
-class StreamableHttpConnection(TypedDict):
+class StreamableHttpConnection(_HttpConnection):
     """A server on Streamable HTTP."""
 
     transport: NotRequired[Literal["http", "streamable_http", "streamable-http", "streamableHttp"]]
-    url: str
-    headers: NotRequired[dict[str, Any] | None]
-    timeout: NotRequired[float | timedelta]
-    sse_read_timeout: NotRequired[float | timedelta]
     terminate_on_close: NotRequired[bool]
-    session_kwargs: NotRequired[dict[str, Any] | None]
-    httpx_client_factory: NotRequired[McpHttpClientFactory | None]
-    auth: NotRequired[Any]
 
 
 class WebsocketConnection(TypedDict):

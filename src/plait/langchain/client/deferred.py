@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 import mcp_types as types
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from typing_extensions import override
 
 from plait._support.exception_groups import one_line
+from plait._support.mappings import entries_of
 from plait._support.suggestions import nearest
 from plait.client.calls.outcome import ToolResult
-from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.deferral import Split, definition_text
+from plait.client.catalog.names import free_name
 from plait.client.catalog.tool import Tool
-from plait.client.connections.credentials import CallerCredentials
-from plait.client.options import ToolPatterns
-from plait.client.toolbox import Toolbox
 from plait.errors import PlaitError, ToolNotFoundError
-from plait.langchain.tools.caller import ToolboxCaller, checked_arguments, free_name
+from plait.langchain.tools.caller import ToolboxCaller, checked_arguments
 from plait.langchain.tools.content import output_from_error
-from plait.langchain.tools.graph_run import entries_of
 from plait.langchain.tools.output_handling import DEFAULT_HANDLING
 from plait.langchain.tools.runner import Invocation, Outcome, ToolRunner
 from plait.langchain.tools.tool import MCPTool
+
+if TYPE_CHECKING:
+    from plait.client.calls.tool_call import ToolCall
+    from plait.langchain.client.selection import Selection
 
 OWN_SERVER: Final = "plait/tools"
 """The server name of the two tools; no configured server can have it."""
@@ -54,34 +55,6 @@ _CALL_SCHEMA: Final[Mapping[str, Any]] = {
     },
     "required": ["name"],
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """A choice of a toolbox's tools, and the credentials for listing them."""
-
-    toolbox: Toolbox
-    servers: tuple[str, ...] = ()
-    include: ToolPatterns | None = None
-    exclude: ToolPatterns | None = None
-    access: CallerCredentials | None = None
-
-    async def list_tools(
-        self, run: Mapping[str, Any] | None, *, refresh: bool = False
-    ) -> list[Tool]:
-        """List the tools.
-
-        Raises:
-            PlaitError: A required server failed, one that was named, or every one.
-        """
-        return await self.toolbox.tools(
-            *self.servers,
-            refresh=refresh,
-            include=self.include,
-            exclude=self.exclude,
-            access=self.access,
-            run=run,
-        )
 
 
 def loaded_names(messages: Iterable[BaseMessage]) -> list[str]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import ToolMessage
+from langgraph.types import Command
 
 from plait._support.suggestions import suggest_names
 from plait.errors import ToolNotFoundError
-from plait.langchain.client.client import MultiServerMCPClient
 from plait.langchain.tools.blocks import Block, text_block
-from plait.langchain.tools.content import ToolOutput
 from plait.langchain.tools.runner import Invocation
 from plait.langchain.tools.tool import MCPTool
+
+if TYPE_CHECKING:
+    from plait.langchain.client.client import MultiServerMCPClient
 
 
 async def execute_tool(
@@ -39,15 +40,12 @@ async def execute_tool(
     ]
     found = [tool for tool in tools if name in {tool.name, tool.full_name}]
     if not found:
-        names = [tool.name for tool in tools]
-        hint = suggest_names(name, names)
+        hint = suggest_names(name, [tool.name for tool in tools])
         raise ToolNotFoundError(f"there is no tool {name!r} ({hint})", tool=name)
     runner = client.runner(handle_tool_errors=False)
     config = {"configurable": dict(context or {})}
     outcome = await runner.run(found[0], Invocation(arguments=args or {}), config)
-    content: Any = []
-    if isinstance(outcome, ToolOutput | ToolMessage):
-        content = cast("Any", outcome.content)
+    content: Any = [] if isinstance(outcome, Command) else outcome.content
     return [text_block(content)] if isinstance(content, str) else list(content)
 
 

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import mcp_types as types
-from langchain_core.tools import BaseTool
 from mcp import Client
 from mcp.client import ClientSession
 
 from plait.client.catalog.names import NamePolicy, with_public_names
 from plait.client.catalog.sanitize_tools import sanitize_tool
-from plait.client.catalog.schemas import Profile
 from plait.client.catalog.tool import Tool
 from plait.client.connections.server_info import ServerInfo
-from plait.client.options import ClientOptions
 from plait.client.toolbox import Toolbox
-from plait.langchain.client.sessions import (
-    AnySession,
-    SessionCaller,
-    opened_session,
-    server_from,
-)
+from plait.langchain.client.sessions import AnySession, SessionCaller, opened_session, server_from
 from plait.langchain.tools.callbacks import CallbackContext, Callbacks
-from plait.langchain.tools.caller import Caller
-from plait.langchain.tools.interceptors import ToolCallInterceptor
 from plait.langchain.tools.output_handling import HandlingLayer, OutputHandling
 from plait.langchain.tools.runner import RunnerSettings, ToolRunner
 from plait.langchain.tools.tool import MCPTool
+
+if TYPE_CHECKING:
+    import mcp_types as types
+    from langchain_core.tools import BaseTool
+
+    from plait.client.catalog.schemas import Profile
+    from plait.client.options import ClientOptions
+    from plait.langchain.tools.caller import Caller
+    from plait.langchain.tools.interceptors import ToolCallInterceptor
 
 _UNNAMED = "unknown"
 _NEITHER = "give a session or a connection"
@@ -76,7 +74,7 @@ async def load_mcp_tools(
     if isinstance(source, Toolbox):
         listed = await source.tools()
     else:
-        listed = [Tool.from_mcp(name, tool) for tool in await source.list_tools()]
+        listed = await source.list_tools()
         if sanitize:
             listed = [sanitize_tool(tool)[0] for tool in listed]
     runner = ToolRunner(_caller(source), settings)

@@ -6,7 +6,7 @@ import html
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from langchain.agents.middleware import (
     AgentMiddleware,
@@ -17,18 +17,21 @@ from langchain.agents.middleware import (
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolCall, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.config import get_config
-from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
 from plait._support.sanitize import sanitize_text
-from plait.client.catalog.deferral import DeferralPlan
-from plait.client.catalog.schemas import Profile
-from plait.client.options import ToolPatterns
 from plait.errors import PlaitError
-from plait.langchain.client.client import MultiServerMCPClient
 from plait.langchain.tools.blocks import text_block
 from plait.langchain.tools.model_support import profile_of, provider_of, readable_by
 from plait.langchain.tools.tool import MCPTool
+
+if TYPE_CHECKING:
+    from langgraph.prebuilt.tool_node import ToolCallRequest
+
+    from plait.client.catalog.deferral import DeferralPlan
+    from plait.client.catalog.schemas import Profile
+    from plait.client.options import ToolPatterns
+    from plait.langchain.client.client import MultiServerMCPClient
 
 logger = logging.getLogger("plait.langchain")
 
@@ -91,9 +94,7 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         return await handler(prepared)
 
     def wrap_model_call(
-        self,
-        request: ModelRequest[Any],
-        handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any] | AIMessage:
         """Do what `awrap_model_call` does, and block until it is done."""
         prepared = self.client.run_blocking(self._prepared, request, run_of(request))

@@ -38,14 +38,11 @@ async def load_mcp_prompt(
     session: PromptSource, name: str, *, arguments: Mapping[str, Any] | None = None
 ) -> list[HumanMessage | AIMessage]:
     """Get a prompt as messages; arguments that are not strings are sent as JSON."""
-    result = await session.get_prompt(name, _as_texts(arguments))
+    texts = None
+    if arguments is not None:
+        texts = {
+            key: value if isinstance(value, str) else json_text(value)
+            for key, value in arguments.items()
+        }
+    result = await session.get_prompt(name, texts)
     return [convert_mcp_prompt_message_to_langchain_message(message) for message in result.messages]
-
-
-def _as_texts(arguments: Mapping[str, Any] | None) -> dict[str, str] | None:
-    if arguments is None:
-        return None
-    return {
-        key: value if isinstance(value, str) else json_text(value)
-        for key, value in arguments.items()
-    }

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from plait.client.calls.outcome import ToolResult
-from plait.client.calls.tool_call import ToolCall
-from plait.client.catalog.tool import Tool
-from plait.client.connections.credentials import CallerCredentials
-from plait.client.toolbox import Toolbox
 from plait.langchain.tools.caller import ToolboxCaller
 from plait.langchain.tools.runner import Invocation, Outcome, RunnerSettings, ToolRunner
 from plait.langchain.tools.tool import MCPTool
+
+if TYPE_CHECKING:
+    from plait.client.calls.outcome import ToolResult
+    from plait.client.calls.tool_call import ToolCall
+    from plait.client.catalog.tool import Tool
+    from plait.client.connections.credentials import CallerCredentials
+    from plait.client.toolbox import Toolbox
 
 
 def read_more_tools(
@@ -27,7 +29,7 @@ def read_more_tools(
 ) -> list[MCPTool]:
     """Make the tool, under a name that is not taken; none without a result budget."""
     return [
-        MCPTool(tool, _ReadMoreRunner(_ReadMoreCaller(toolbox, tool.name), settings, access=access))
+        MCPTool(tool, _ReadMoreRunner(toolbox, tool.name, settings, access))
         for tool in toolbox.own_tools(taken=taken)
     ]
 
@@ -43,25 +45,12 @@ class _ReadMoreCaller(ToolboxCaller):
     async def access_for(
         self, server: str, run: Mapping[str, Any] | None, access: CallerCredentials | None = None
     ) -> CallerCredentials | None:
-        """Return the credentials of a run on the server that made the result.
-
-        A result that no server made, such as a resource that was read, needs none.
-        """
         if server not in self._toolbox.server_names:
-            return None
+            return None  # no server made the result: it is a resource that was read
         return await self._toolbox.calls.access_for(server, run, access)
 
     async def execute(self, call: ToolCall) -> ToolResult:
-        """Read a part of a result.
-
-        Raises:
-            PlaitError: The result is not kept (any more), or the arguments are wrong.
-        """
         return await self._toolbox.calls.read_more(call, reader=self._name)
-
-    def server_of(self, handle: object) -> str | None:
-        """Return the server that made a result."""
-        return self._toolbox.calls.limiter.server_of(handle)
 
 
 class _ReadMoreRunner(ToolRunner):
@@ -72,16 +61,16 @@ class _ReadMoreRunner(ToolRunner):
 
     def __init__(
         self,
-        caller: _ReadMoreCaller,
+        toolbox: Toolbox,
+        name: str,
         settings: RunnerSettings,
-        *,
-        access: CallerCredentials | None = None,
+        access: CallerCredentials | None,
     ) -> None:
-        super().__init__(caller, settings, access=access)
-        self._server_of = caller.server_of
+        super().__init__(_ReadMoreCaller(toolbox, name), settings, access=access)
+        self._limiter = toolbox.calls.limiter
 
     @override
     async def run(self, tool: Tool, invocation: Invocation, config: Mapping[str, Any]) -> Outcome:
-        server = self._server_of(invocation.arguments.get("handle"))
+        server = self._limiter.server_of(invocation.arguments.get("handle"))
         tool = tool if server is None else replace(tool, server=server)
         return await super().run(tool, invocation, config)

@@ -5,21 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 from typing_extensions import override
 
-from plait.client.calls.content import ResourceContents
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.result_budget.limiter import READ_MORE
-from plait.client.calls.tool_call import ToolCall
+from plait.client.catalog.names import free_name
 from plait.client.catalog.tool import Tool
-from plait.client.toolbox import Toolbox
 from plait.errors import PlaitError
-from plait.langchain.tools.caller import ToolboxCaller, checked_arguments, free_name
+from plait.langchain.tools.caller import ToolboxCaller, checked_arguments
 from plait.langchain.tools.runner import RunnerSettings, ToolRunner
 from plait.langchain.tools.tool import MCPTool
+
+if TYPE_CHECKING:
+    from plait.client.calls.content import ResourceContents
+    from plait.client.calls.tool_call import ToolCall
+    from plait.client.toolbox import Toolbox
 
 _LIST = "list_resources"
 _READ = "read_resource"
@@ -91,24 +94,18 @@ class _ResourceCaller(ToolboxCaller):
     async def bounded(
         self, result: ToolResult, call: ToolCall, *, reader: str = READ_MORE
     ) -> ToolResult:
-        """Return the result, shortened if it is over the budget."""
         return await self._toolbox.calls.bounded(result, call, reader=reader)
 
     async def execute(self, call: ToolCall) -> ToolResult:
-        """Answer a call.
-
-        Raises:
-            PlaitError: A server cannot be reached, or the arguments are wrong.
-        """
         await checked_arguments(self._schemas[call.tool], call.arguments, tool=call.tool)
         if call.tool == _LIST:
-            return _text(call, await self._listed(call, call.arguments.get("server")))
+            block = types.TextContent(text=await self._listed(call, call.arguments.get("server")))
+            return ToolResult(server=call.server, tool=_LIST, is_error=False, content=(block,))
         server = str(call.arguments.get("server"))
         uri = str((await self._permitted(call, server)).arguments.get("uri"))
-        blocks = tuple(
-            _block(contents) for contents in (await self.read_resource(server, uri)).contents
-        )
-        return ToolResult(server=server, tool=call.tool, is_error=False, content=blocks)
+        contents = (await self.read_resource(server, uri)).contents
+        blocks = tuple(map(_block, contents))
+        return ToolResult(server=server, tool=_READ, is_error=False, content=blocks)
 
     async def _permitted(self, call: ToolCall, server: str) -> ToolCall:
         """Apply the policy to a call as to one of a tool of that server."""
@@ -152,8 +149,3 @@ def _block(contents: ResourceContents) -> types.ContentBlock:
     if mime.startswith("audio/"):
         return types.AudioContent(data=contents.blob, mime_type=mime)
     return types.EmbeddedResource(resource=contents)
-
-
-def _text(call: ToolCall, text: str) -> ToolResult:
-    block = types.TextContent(text=text)
-    return ToolResult(server=call.server, tool=call.tool, is_error=False, content=(block,))

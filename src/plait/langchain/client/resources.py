@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator, Iterable
-from typing import Protocol
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
 
 import mcp_types as types
 from langchain_core.documents.base import Blob
 from mcp import ClientSession
 
-from plait.client.calls.content import ResourceContents
+from plait.client.connections.operations import all_pages
 
-_MOST_PAGES = 1000
-"""The limit for a server whose list never ends."""
+if TYPE_CHECKING:
+    from plait.client.calls.content import ResourceContents
 
 
 class ResourceSource(Protocol):
@@ -60,7 +60,7 @@ async def load_mcp_resources(
         RuntimeError: A resource could not be read; `__cause__` is the error.
     """
     if uris is None:
-        selected = [uri async for uri in _listed_uris(session)]
+        selected = await _listed_uris(session)
     else:
         selected = [uris] if isinstance(uris, str) else list(uris)
     blobs: list[Blob] = []
@@ -72,22 +72,10 @@ async def load_mcp_resources(
     return blobs
 
 
-async def _listed_uris(session: ResourceSource | ClientSession) -> AsyncIterator[str]:
-    cursor: str | None = None
-    seen: set[str] = set()
-    for _ in range(_MOST_PAGES):
-        page = await _page(session, cursor)
-        for resource in page.resources:
-            yield resource.uri
-        cursor = page.next_cursor
-        if not cursor or cursor in seen:  # a repeated cursor would never end
-            return
-        seen.add(cursor)
+async def _listed_uris(session: ResourceSource | ClientSession) -> list[str]:
+    async def fetch(cursor: str | None) -> types.ListResourcesResult:
+        if isinstance(session, ClientSession):
+            return await session.list_resources(params=types.PaginatedRequestParams(cursor=cursor))
+        return await session.list_resources(cursor=cursor)
 
-
-async def _page(
-    session: ResourceSource | ClientSession, cursor: str | None
-) -> types.ListResourcesResult:
-    if isinstance(session, ClientSession):
-        return await session.list_resources(params=types.PaginatedRequestParams(cursor=cursor))
-    return await session.list_resources(cursor=cursor)
+    return [resource.uri for page in await all_pages(fetch) for resource in page.resources]

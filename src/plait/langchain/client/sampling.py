@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, cast
 
 import mcp_types as types
-from langchain.chat_models import init_chat_model
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableBinding
@@ -36,11 +35,7 @@ _STOP_REASONS: Mapping[str, str] = {
 
 
 def sampling_from(option: object) -> Sampling | None:
-    """Read the `sampling` option: a chat model, its name, a function, or all settings.
-
-    Raises:
-        ConfigError: There is no such model, or a setting is not valid.
-    """
+    """Read the `sampling` option: a chat model, its name, a function, or all settings."""
     sampling = Sampling.of(option)
     return None if sampling is None else replace(sampling, model=_sampler(sampling.model))
 
@@ -59,6 +54,8 @@ def _sampler(model: object) -> Sampler:
 
 
 def _named_model(name: str) -> BaseChatModel:
+    from langchain.chat_models import init_chat_model  # noqa: PLC0415  # slow to import
+
     try:
         return init_chat_model(name)
     except Exception as error:
@@ -83,7 +80,6 @@ class _ChatModelSampler:
         self._model = model
 
     async def __call__(self, server: str, request: SamplingRequest) -> SamplingResult:
-        """Call the model."""
         del server
         model, extra = _limited(self._model, request)
         if request.tools and _tool_mode(request) != "none":
@@ -191,24 +187,20 @@ def _content(blocks: Sequence[Block]) -> Any:
 def result_from(message: AIMessage, request: SamplingRequest) -> SamplingResult:
     """Translate the reply of a model; content that MCP has no type for is left out."""
     facts: dict[str, Any] = dict(message.response_metadata)
-    model = str(facts.get("model_name") or facts.get("model") or "unknown")
-    stop_reason = _stop_reason(message, facts)
+    reply: dict[str, Any] = {
+        "role": "assistant",
+        "model": str(facts.get("model_name") or facts.get("model") or "unknown"),
+        "stop_reason": _stop_reason(message, facts),
+    }
     content = _content_of(message)
     if not request.tools:
-        return types.CreateMessageResult(
-            role="assistant", content=content[0], model=model, stop_reason=stop_reason
-        )
+        return types.CreateMessageResult(content=content[0], **reply)
     calls = [
         types.ToolUseContent(name=call["name"], id=call["id"] or call["name"], input=call["args"])
         for call in message.tool_calls
     ]
     blocks = [block for block in content if not isinstance(block, types.TextContent) or block.text]
-    return types.CreateMessageResultWithTools(
-        role="assistant",
-        content=[*blocks, *calls] or content[0],
-        model=model,
-        stop_reason=stop_reason,
-    )
+    return types.CreateMessageResultWithTools(content=[*blocks, *calls] or content[0], **reply)
 
 
 def _content_of(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -23,11 +24,6 @@ class ServerList:
     """Holds the dictionary of connections, and detects changes to it."""
 
     def __init__(self, source: ConfigSource | None) -> None:
-        """Read the configuration.
-
-        Raises:
-            ConfigError: It is not valid.
-        """
         if not source:
             self.config = ClientConfig(servers={})
             self.connections: dict[str, Any] = source if isinstance(source, dict) else {}
@@ -66,14 +62,11 @@ def _is_server(value: object) -> bool:
 
 def _copy(connections: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        name: {key: _copied_value(value) for key, value in cast("Mapping[str, Any]", entry).items()}
+        name: {
+            key: copy(cast("Any", value)) if isinstance(value, dict | list) else value
+            for key, value in cast("Mapping[str, Any]", entry).items()
+        }
         if isinstance(entry, Mapping)
         else entry
         for name, entry in connections.items()
     }
-
-
-def _copied_value(value: Any) -> Any:
-    if isinstance(value, dict):
-        return dict(cast("dict[str, Any]", value))
-    return list(cast("list[Any]", value)) if isinstance(value, list) else value

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import mcp_types as types
 from mcp import Client
@@ -17,28 +16,28 @@ from plait._support.redact import Redactor
 from plait.client.calls.callbacks import resolve
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.tool_call import ToolCall, call_deadline, within_run
+from plait.client.catalog.tool import Tool
 from plait.client.config.read import read_config
 from plait.client.config.secrets import secret_values
 from plait.client.config.servers import InProcessServer, ServerConfig
 from plait.client.config.timing import Timeouts
-from plait.client.connections.credentials import CallerCredentials
-from plait.client.connections.deadline import Deadline
 from plait.client.connections.error_mapping import (
     connect_timeout,
     leaf_of,
     request_failure,
     with_cause,
 )
-from plait.client.connections.opening import ServerMemory, SessionOptions, enter_client
+from plait.client.connections.loop_bridge import LoopBridge
+from plait.client.connections.opening import enter_client
 from plait.client.connections.operations import call_tool, list_tools
+from plait.client.connections.session_options import ServerMemory, SessionOptions
 from plait.client.transports.open import open_transport
 from plait.client.transports.wire import Wire, watched_exchanges
-from plait.errors import BlockingCallError, ClientClosedError
 from plait.langchain.tools.callbacks import MCPCallbacks
 from plait.langchain.tools.caller import Caller
 
-P = ParamSpec("P")
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from plait.client.connections.credentials import CallerCredentials
 
 AnySession = Client | ClientSession
 """A session of the MCP SDK: its high-level client, or the session in it."""
@@ -77,13 +76,9 @@ async def create_session(
 async def opened_session(
     name: str, server: ServerConfig, *, mcp_callbacks: MCPCallbacks | None = None
 ) -> AsyncGenerator[ClientSession]:
-    """Open and initialize a session with a server; it is closed when the block ends.
-
-    Raises:
-        PlaitError: The server cannot be reached, or does not complete the handshake.
-    """
+    """Open and initialize a session with a server; it is closed when the block ends."""
     callbacks = mcp_callbacks or MCPCallbacks()
-    voice = SessionOptions(
+    options = SessionOptions(
         on_log=callbacks.logging_callback, on_elicitation=callbacks.elicitation_callback
     )
     wire = Wire(name, Redactor(secret_values(server)), lambda: None)
@@ -91,18 +86,14 @@ async def opened_session(
     async with AsyncExitStack() as stack:
         try:
             async with asyncio.timeout(limit):
-                client = await enter_client(stack, server, wire, ServerMemory(), voice)
+                client = await enter_client(stack, server, wire, ServerMemory(), options)
         except TimeoutError as error:
             raise connect_timeout(limit, wire, name) from error
         yield client.session
 
 
 def server_from(connection: Mapping[str, Any] | ServerConfig, name: str = "server") -> ServerConfig:
-    """Read one connection.
-
-    Raises:
-        ConfigError: It is not valid.
-    """
+    """Read one connection; raises `ConfigError` if it is not valid."""
     return read_config({"servers": {name: connection}}).servers[name]
 
 
@@ -126,28 +117,34 @@ class SessionCaller(Caller):
 
     def __init__(self, session: AnySession, name: str) -> None:
         self._session = session
-        self._client = (
-            session if isinstance(session, Client) else cast("Client", _BareSession(session))
-        )
+        client = session if isinstance(session, Client) else _BareSession(session)
+        self._client = cast("Client", client)
         self._wire = Wire(name, Redactor(()), lambda: None)
-        self._loop = asyncio.get_running_loop()
+        bridge = LoopBridge()
+        bridge.use_current_loop()
+        self.run_blocking = bridge.run_blocking
 
-    async def list_tools(self) -> list[types.Tool]:
+    async def list_tools(self) -> list[Tool]:
         """List the tools of all pages, up to 1,000 pages."""
-        return list((await list_tools(self._client)).tools)
+        listed = await list_tools(self._client)
+        return [Tool.from_row(self._wire.server, row) for row in listed.tools]
 
     async def execute(self, call: ToolCall) -> ToolResult:
-        """Make a call.
-
-        Raises:
-            PlaitError: There is no result.
-        """
+        """Make a call; without a result, raise a `PlaitError`."""
         began = time.perf_counter()
         deadline = call_deadline(call, Timeouts(), None)
+
+        async def progressed(progress: float, total: float | None, message: str | None) -> None:
+            deadline.extend()
+            if call.on_progress is not None:
+                await resolve(call.on_progress(progress, total, message))
+
         with watched_exchanges(deadline.held) as exchanges:
             try:
                 async with within_run(call), deadline:
-                    result = await self._send(call, deadline)
+                    result = await call_tool(
+                        self._client, call.tool, call.arguments, on_progress=progressed
+                    )
             except Exception as error:  # noqa: BLE001  # boundary: the SDK may raise anything
                 cause = leaf_of(error, exchanges)
                 if deadline.expired:
@@ -167,22 +164,10 @@ class SessionCaller(Caller):
                 )
         raise with_cause(failure, cause, self._wire)
 
-    async def _send(self, call: ToolCall, deadline: Deadline) -> types.CallToolResult:
-        async def progressed(progress: float, total: float | None, message: str | None) -> None:
-            deadline.extend()
-            if call.on_progress is not None:
-                await resolve(call.on_progress(progress, total, message))
-
-        return await call_tool(self._client, call.tool, call.arguments, on_progress=progressed)
-
     async def read_resource(
         self, server: str, uri: str, *, access: CallerCredentials | None = None
     ) -> types.ReadResourceResult:
-        """Read a resource.
-
-        Raises:
-            PlaitError: It cannot be read.
-        """
+        """Read a resource, or raise a `PlaitError`."""
         del server, access
         with watched_exchanges() as exchanges:
             try:
@@ -191,26 +176,3 @@ class SessionCaller(Caller):
                 cause = leaf_of(error, exchanges)
                 failure = request_failure(error, exchanges, self._wire, method="resources/read")
         raise with_cause(failure.error, cause, self._wire)
-
-    def run_blocking(
-        self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        """Run a coroutine function in the loop of the session, and block until it is done.
-
-        Raises:
-            BlockingCallError: That loop runs in this thread.
-            ClientClosedError: That loop has ended.
-        """
-        try:
-            here = asyncio.get_running_loop()
-        except RuntimeError:
-            here = None
-        if here is self._loop:
-            raise BlockingCallError(
-                "a blocking call would stop the event loop that has to answer it: await the "
-                "asynchronous form, or call from another thread (asyncio.to_thread)"
-            )
-        if not self._loop.is_running():
-            raise ClientClosedError("the event loop of the session has ended")
-        coroutine = partial(work, *args, **kwargs)()
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()

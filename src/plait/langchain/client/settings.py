@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from langchain_core.language_models import BaseChatModel
-
-from plait.client.calls.sampling import Sampler, Sampling
-from plait.client.catalog.schemas import Profile
-from plait.client.config.servers import ServerConfig
 from plait.client.options import ClientOptions
 from plait.langchain.tools.callbacks import Callbacks
-from plait.langchain.tools.interceptors import Hook, ToolCallInterceptor
 from plait.langchain.tools.output_handling import HandlingLayer, OutputHandling
 from plait.langchain.tools.runner import RunnerSettings
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+    from plait.client.calls.sampling import Sampler, Sampling
+    from plait.client.catalog.schemas import Profile
+    from plait.client.config.servers import ServerConfig
+    from plait.langchain.tools.interceptors import Hook, ToolCallInterceptor
 
 
 class LangChainOptions(ClientOptions, total=False):

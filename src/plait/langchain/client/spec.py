@@ -5,12 +5,14 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain import agents
-from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool
 from langgraph.graph.state import CompiledStateGraph
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
 
 AgentTool = BaseTool | Callable[..., Any] | dict[str, Any]
 """What LangChain accepts as a tool."""

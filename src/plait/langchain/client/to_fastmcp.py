@@ -40,9 +40,13 @@ def to_fastmcp(tool: BaseTool) -> ServerTool:
     async def run(**arguments: Any) -> types.CallToolResult:
         call = {"type": "tool_call", "id": "mcp", "name": tool.name, "args": arguments}
         try:
-            return _result(await tool.ainvoke(call))
+            output = await tool.ainvoke(call)
         except ToolException as error:  # only this text is meant for the model
             return types.CallToolResult(content=mcp_content_from(str(error)), is_error=True)
+        if not isinstance(output, ToolMessage):
+            return types.CallToolResult(content=mcp_content_from(str(output)))
+        failed = output.status == "error"
+        return types.CallToolResult(content=mcp_content_from(output.content), is_error=failed)
 
     return ServerTool(
         fn=run,
@@ -54,13 +58,4 @@ def to_fastmcp(tool: BaseTool) -> ServerTool:
         is_async=True,
         context_kwarg=None,
         annotations=None,
-    )
-
-
-def _result(output: Any) -> types.CallToolResult:
-    if not isinstance(output, ToolMessage):
-        return types.CallToolResult(content=mcp_content_from(str(output)))
-    return types.CallToolResult(
-        content=mcp_content_from(output.content),
-        is_error=output.status == "error",
     )

@@ -54,13 +54,8 @@ def _link_block(link: types.ResourceLink) -> Block:
     translated: Block = {"type": kind, "url": link.uri}
     if link.mime_type:
         translated["mime_type"] = link.mime_type
-    fields = {
-        "name": link.name,
-        "title": link.title,
-        "description": link.description,
-        "size": link.size,
-    }
-    return _extended(translated, link, **fields)
+    names = ("name", "title", "description", "size")
+    return _extended(translated, link, **{name: getattr(link, name) for name in names})
 
 
 def _resource_block(block: types.EmbeddedResource) -> Block:
@@ -71,12 +66,8 @@ def _resource_block(block: types.EmbeddedResource) -> Block:
         fields = {"uri": resource.uri, "mime_type": resource.mime_type}
         return _extended(text_block(resource.text), block, **fields)
     mime_type = resource.mime_type or ANY_TYPE
-    if _is_kind(mime_type, "image"):
-        translated = _data_block("image", resource.blob, mime_type)
-    elif _is_kind(mime_type, "audio"):
-        translated = _data_block("audio", resource.blob, mime_type)
-    else:
-        translated = _data_block("file", resource.blob, mime_type)
+    kind = next((kind for kind in ("image", "audio") if _is_kind(mime_type, kind)), "file")
+    translated = _data_block(kind, resource.blob, mime_type)
     return _extended(translated, block, uri=resource.uri, filename=filename_of(resource.uri))
 
 
@@ -139,10 +130,7 @@ def wire_json(block: types.ContentBlock) -> Block:
     """Return the MCP JSON of a block."""
     # `_meta` may be nested too deeply for pydantic, and is plain JSON already.
     dumped = block.model_dump(
-        by_alias=True,
-        exclude_none=True,
-        mode="json",
-        exclude={"meta": True, "resource": {"meta"}},
+        by_alias=True, exclude_none=True, mode="json", exclude={"meta": True, "resource": {"meta"}}
     )
     if isinstance(block, types.EmbeddedResource) and block.resource.meta is not None:
         dumped["resource"]["_meta"] = block.resource.meta

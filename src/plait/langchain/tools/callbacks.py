@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from mcp.client import ClientRequestContext
-from mcp.client.session import ElicitationFnT, LoggingFnT
-from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import ElicitRequestParams, ElicitResult, LoggingMessageNotificationParams
 
 from plait.client.calls.callbacks import (
@@ -17,9 +15,15 @@ from plait.client.calls.callbacks import (
     OnAnyProgress,
     OnLog,
     OnNotification,
+    ServerCallbacks,
     resolve,
 )
 from plait.errors import ConfigError
+
+if TYPE_CHECKING:
+    from mcp.client import ClientRequestContext
+    from mcp.client.session import ElicitationFnT, LoggingFnT
+    from mcp.shared.dispatcher import ProgressFnT
 
 
 @runtime_checkable
@@ -68,31 +72,15 @@ class MCPCallbacks:
 
 
 @dataclass
-class Callbacks:
-    """The callbacks of a client.
-
-    The first three are coroutine functions; the others may be plain functions.
-    """
+class Callbacks(ServerCallbacks):
+    """The callbacks of a client: three coroutine functions, and those for notifications."""
 
     on_logging_message: LoggingMessageCallback | None = None
     on_progress: ProgressCallback | OnAnyProgress | None = None
     on_elicitation: ElicitationCallback | None = None
-    on_message: OnNotification | None = None
-    """Receives log messages, as `on_logging_message` does."""
-    on_initialized: OnNotification | None = None
-    on_cancelled: OnNotification | None = None
-    on_tools_list_changed: OnNotification | None = None
-    on_prompts_list_changed: OnNotification | None = None
-    on_resources_list_changed: OnNotification | None = None
-    on_roots_list_changed: OnNotification | None = None
-    on_resources_updated: OnNotification | None = None
 
     def with_options(self, options: Mapping[str, Any]) -> Callbacks:
-        """Add the callbacks among the options of a client.
-
-        Raises:
-            ConfigError: A callback is both here and an option.
-        """
+        """Add the callbacks among the options of a client; none may be in both places."""
         names = (*NOTIFICATION_CALLBACKS, "on_progress")
         callbacks = {name: options[name] for name in names if options.get(name)}
         for name in callbacks:
@@ -102,55 +90,48 @@ class Callbacks:
 
     def notification_callbacks(self) -> dict[str, OnNotification]:
         """Return the callbacks for notifications other than log messages, by option name."""
-        callbacks = {
-            name: getattr(self, name) for name in NOTIFICATION_CALLBACKS if name != "on_message"
-        }
-        return {name: callback for name, callback in callbacks.items() if callback is not None}
+        callbacks = self.registered()
+        callbacks.pop("on_message", None)
+        return callbacks
 
     def log_callback(self) -> OnLog | None:
         """Return the callback for log messages outside of calls, or `None` if there is none."""
         if not self._has_log_callback:
             return None
-
-        async def log(server: str, params: LoggingMessageNotificationParams) -> None:
-            await self._log(params, CallbackContext(server_name=server))
-
-        return log
+        return lambda server, params: self._log(params, CallbackContext(server_name=server))
 
     def elicitation_callback(self, server: str) -> ElicitationFnT:
         """Return the callback for elicitation by a server; without one, requests are declined."""
-        return self._elicitation_callback(CallbackContext(server_name=server))
+        return partial(self._elicit, callback_context=CallbackContext(server_name=server))
 
     def to_mcp_format(self, *, context: CallbackContext) -> MCPCallbacks:
         """Bind the callbacks to a context, in the form of the MCP SDK."""
         on_progress = self.on_progress
-
-        async def log(params: LoggingMessageNotificationParams) -> None:
-            await self._log(params, context)
 
         async def progressed(progress: float, total: float | None, message: str | None) -> None:
             if on_progress is not None:
                 await resolve(on_progress(progress, total, message, context))
 
         return MCPCallbacks(
-            logging_callback=log if self._has_log_callback else None,
+            logging_callback=partial(self._log, context=context)
+            if self._has_log_callback
+            else None,
             progress_callback=progressed if on_progress is not None else None,
-            elicitation_callback=self._elicitation_callback(context)
+            elicitation_callback=partial(self._elicit, callback_context=context)
             if self.on_elicitation is not None
             else None,
         )
 
-    def _elicitation_callback(self, callback_context: CallbackContext) -> ElicitationFnT:
-        on_elicitation = self.on_elicitation
-
-        async def elicit(
-            context: ClientRequestContext, params: ElicitRequestParams
-        ) -> ElicitResult:
-            if on_elicitation is None:
-                return ElicitResult(action="decline")
-            return await on_elicitation(context, params, callback_context)
-
-        return elicit
+    async def _elicit(
+        self,
+        context: ClientRequestContext,
+        params: ElicitRequestParams,
+        *,
+        callback_context: CallbackContext,
+    ) -> ElicitResult:
+        if self.on_elicitation is None:
+            return ElicitResult(action="decline")
+        return await self.on_elicitation(context, params, callback_context)
 
     @property
     def _has_log_callback(self) -> bool:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Mapping
-from typing import Any, ParamSpec, Protocol, TypeVar
-
-import mcp_types as types
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from plait.client.calls.arguments import argument_error_text, prepare_arguments
-from plait.client.calls.outcome import ToolResult
 from plait.client.calls.result_budget.limiter import READ_MORE
-from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.validation import prepare
-from plait.client.connections.credentials import CallerCredentials
-from plait.client.toolbox import Toolbox
 from plait.errors import InvalidArgumentsError
+
+if TYPE_CHECKING:
+    import mcp_types as types
+
+    from plait.client.calls.direct import DirectTool
+    from plait.client.calls.outcome import ToolResult
+    from plait.client.calls.tool_call import ToolCall
+    from plait.client.connections.credentials import CallerCredentials
+    from plait.client.toolbox import Toolbox
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -25,6 +28,11 @@ class Caller(Protocol):
 
     A subclass without credentials by run, overrides or budgets inherits methods that do nothing.
     """
+
+    def direct(self, server: str, tool: str) -> DirectTool | None:
+        """Return what makes direct calls of a tool, if there is such a way."""
+        del server, tool
+        return None
 
     async def access_for(
         self, server: str, run: Mapping[str, Any] | None, access: CallerCredentials | None = None
@@ -67,36 +75,15 @@ class ToolboxCaller(Caller):
 
     def __init__(self, toolbox: Toolbox) -> None:
         self._toolbox = toolbox
-
-    async def read_resource(
-        self, server: str, uri: str, *, access: CallerCredentials | None = None
-    ) -> types.ReadResourceResult:
-        """Read a resource."""
-        return await self._toolbox.read_resource(server, uri, access=access)
-
-    def run_blocking(
-        self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        """Run a coroutine function in the loop of the toolbox, and block until it is done."""
-        return self._toolbox.run_blocking(work, *args, **kwargs)
+        self.read_resource = toolbox.read_resource
+        self.run_blocking = toolbox.run_blocking
 
 
 async def checked_arguments(
     schema: Mapping[str, Any], arguments: Mapping[str, Any], *, tool: str
 ) -> Mapping[str, Any]:
-    """Return arguments in the types that the schema asks for.
-
-    Raises:
-        InvalidArgumentsError: They do not match the schema.
-    """
+    """Return arguments in the types of the schema, or raise `InvalidArgumentsError`."""
     prepared = prepare_arguments(await prepare(schema), arguments, tool=tool)
     if prepared.problems:
         raise InvalidArgumentsError(argument_error_text(tool, prepared.problems), tool=tool)
     return prepared.arguments
-
-
-def free_name(name: str, taken: Collection[str]) -> str:
-    """Return the name, with a prefix if another tool has it."""
-    while name in taken:
-        name = f"mcp_{name}"
-    return name

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import mcp_types as types
 from langchain_core.tools import ToolException
@@ -31,17 +31,15 @@ from plait.client.calls.content import (
     structured_text,
 )
 from plait.client.calls.outcome import structured_of
-from plait.client.catalog.tool import Tool
+from plait.client.catalog.validation import validator_if_prepared
+from plait.client.transports.repair import is_plain_text
 from plait.errors import PlaitError, ToolFailedError
-from plait.langchain.tools.blocks import (
-    Block,
-    legacy_block,
-    standard_block,
-    text_block,
-    wire_json,
-)
+from plait.langchain.tools.blocks import Block, legacy_block, standard_block, text_block, wire_json
 from plait.langchain.tools.output_handling import DEFAULT_HANDLING, OutputHandling
 from plait.traces.messages.from_mcp import contents_line
+
+if TYPE_CHECKING:
+    from plait.client.catalog.tool import Tool
 
 logger = logging.getLogger("plait.langchain")
 
@@ -52,14 +50,8 @@ class ToolOutput:
 
     content: str | list[Block]
     """What the model reads: a plain string if it is a single text."""
-
     artifact: dict[str, Any]
-    """What the program reads.
-
-    Always `structured_content`, `content` (the MCP JSON of what the model does not read, in
-    order), `_meta`, `server` and `tool`.
-    """
-
+    """What the program reads; see `MCPToolArtifact`."""
     is_error: bool = False
 
 
@@ -104,7 +96,8 @@ def convert_result(
         to_artifact = getattr(handling, block.type) == "artifact"
         if part.original is not None:
             aside.append(part.original)
-            labels.append(_label_of_original(part.original))
+            kind = field_of(part.original, "type")
+            labels.append(one_line(kind, 80) if isinstance(kind, str) and kind else "unknown")
         elif to_artifact or part.sanitized:
             aside.append(wire_json(block))
             labels.append(_label(block))
@@ -128,6 +121,47 @@ def convert_result(
     }
     is_error = bool(result.is_error)
     return ToolOutput(_content(shown, labels, is_error=is_error), artifact, is_error)
+
+
+@dataclass(frozen=True, slots=True)
+class TextConverter:
+    """Converts the most common results of a tool, one plain text each, from their JSON.
+
+    The outcome is that of `convert_result`.
+    """
+
+    tool: Tool
+    handling: OutputHandling
+    sanitize: bool
+    takes_errors: bool
+    """Whether the model reads the errors of the tool."""
+
+    def output_of(self, result: Mapping[str, Any], version: str) -> ToolOutput | None:
+        """Convert a result; `None` if it is of another kind."""
+        handling, tool = self.handling, self.tool
+        if not is_plain_text(result, version) or handling.text == "artifact":
+            return None
+        structured, blocks = result.get("structuredContent"), result["content"]
+        is_error = result.get("isError", False)
+        if len(blocks) != 1 or (is_error and not self.takes_errors):
+            return None
+        if structured is not None and handling.structured_content == "content":
+            return None
+        if tool.output_schema is not None and not is_error:
+            validator = validator_if_prepared(tool.output_schema)
+            if validator is None or not validator.surely_accepts(structured):
+                return None
+        text: str = blocks[0]["text"]
+        if not text or text.isspace() or (self.sanitize and sanitize_text(text) != text):
+            return None
+        artifact: dict[str, Any] = {
+            "structured_content": structured,
+            "content": [],
+            "_meta": result.get("_meta"),
+            "server": tool.server,
+            "tool": tool.wire_name,
+        }
+        return ToolOutput(text, artifact, is_error)
 
 
 def output_from_error(error: PlaitError, tool: Tool, *, sanitize: bool = True) -> ToolOutput:
@@ -157,17 +191,13 @@ def _content(shown: list[Block], labels: Sequence[str], *, is_error: bool) -> st
     match shown:
         case []:
             if labels:
-                return _set_aside_line(labels)
+                count = f"{len(labels)} blocks were" if len(labels) > 1 else "1 block was"
+                return f"{count} set aside ({', '.join(dict.fromkeys(labels))})"
             return NO_DETAILS if is_error else NOTHING
         case [{"type": "text", "text": str(text), **rest}] if "uri" not in rest.get("extras", {}):
             return text
         case _:
             return shown
-
-
-def _set_aside_line(labels: Sequence[str]) -> str:
-    count = f"{len(labels)} blocks were" if len(labels) > 1 else "1 block was"
-    return f"{count} set aside ({', '.join(dict.fromkeys(labels))})"
 
 
 def _label(block: types.ContentBlock) -> str:
@@ -181,11 +211,6 @@ def _label(block: types.ContentBlock) -> str:
         case types.EmbeddedResource():
             label = block.resource.mime_type or "resource"
     return one_line(label, 80)
-
-
-def _label_of_original(original: object) -> str:
-    kind = field_of(original, "type")
-    return one_line(kind, 80) if isinstance(kind, str) and kind else "unknown"
 
 
 def pending_reads(result: types.CallToolResult) -> list[str]:
@@ -226,26 +251,21 @@ def map_content(items: Iterable[types.ContentBlock | Mapping[str, Any]]) -> list
 
 def map_content_item(item: types.ContentBlock | Mapping[str, Any]) -> Block:
     """Translate one content block or its MCP JSON; a resource becomes a text with its URI."""
-    block: types.ContentBlock | None
     if isinstance(item, Mapping):
         kind = item.get("type")
         uri = field_of(item.get("resource"), "uri") or item.get("uri")
         if kind in ("resource", "resource_link") and isinstance(uri, str):
             return text_block(f"Resource: {uri}")
         try:
-            block = _BLOCK.validate_python(dict(item))
+            item = _BLOCK.validate_python(dict(item))
         except (ValidationError, RecursionError):
             logger.warning("a content block of type %r is unknown or invalid: kept as text", kind)
             return text_block(json_text(dict(item)))
-    else:
-        block = item
-    match block:
-        case types.ResourceLink():
-            return text_block(f"Resource: {block.uri}")
-        case types.EmbeddedResource():
-            return text_block(f"Resource: {block.resource.uri}")
-        case _:
-            return standard_block(block)
+    if isinstance(item, types.ResourceLink):
+        return text_block(f"Resource: {item.uri}")
+    if isinstance(item, types.EmbeddedResource):
+        return text_block(f"Resource: {item.resource.uri}")
+    return standard_block(item)
 
 
 def error_text(content: str | Sequence[str | Mapping[str, Any]]) -> str:

@@ -8,13 +8,17 @@ from typing import Any, cast
 
 from langchain_core.messages import HumanMessage
 
+from plait._support.mappings import entries_of
 from plait.client.calls.tool_call import Pause, RunIdentity
 from plait.client.run_identity import thread_of
 
-_CHECKPOINTER = "__pregel_checkpointer"
+CHECKPOINTER = "__pregel_checkpointer"
 _RESUMING = "__pregel_resuming"
 _RUNTIME = "__pregel_runtime"
 _SCRATCHPAD = "__pregel_scratchpad"
+
+CALL_OPTIONS = frozenset({"timeout", "deadline"})
+"""Options of calls in the `configurable` part of a config."""
 
 
 def configurable_of(config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -51,7 +55,7 @@ def _last_human_message_id(state: object) -> str | None:
 
 def may_interrupt(config: Mapping[str, Any]) -> bool:
     """Return whether a run can pause and resume: its graph has a checkpointer."""
-    return bool(configurable_of(config).get(_CHECKPOINTER))
+    return bool(configurable_of(config).get(CHECKPOINTER))
 
 
 def pause_of(config: Mapping[str, Any], tool_call_id: str | None) -> Pause | None:
@@ -86,8 +90,3 @@ def last_resume_value(config: Mapping[str, Any]) -> object | None:
         return None
     values = (*scratchpad.resume, scratchpad.get_null_resume(False))
     return next((value for value in reversed(values) if value is not None), None)
-
-
-def entries_of(value: object) -> Mapping[str, Any]:
-    """Return a mapping as it is, and an empty one for anything else."""
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}

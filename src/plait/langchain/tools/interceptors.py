@@ -32,17 +32,10 @@ class MCPToolCallRequest:
 
     name: str
     """The server's name for the tool."""
-
     args: dict[str, Any] = field(repr=False)
-
     server_name: str
-
     headers: dict[str, Any] | None = field(default=None, repr=False)
-    """HTTP headers for this call, on top of the server's own.
-
-    Calls with the same headers share a session; others get their own.
-    """
-
+    """HTTP headers besides the server's own; calls with the same headers share a session."""
     runtime: object | None = field(default=None, repr=False)
     """The LangGraph tool runtime (state, context, store), inside a graph."""
 

@@ -10,12 +10,14 @@ from urllib.parse import quote, unquote_to_bytes
 
 import mcp_types as types
 
+from plait._support.mappings import entries_of
 from plait.client.calls.content import json_text
 from plait.langchain.tools.blocks import ANY_TYPE, filename_of
 
 _Json = Mapping[str, Any]
 
 _DATA_KINDS = frozenset({"image", "audio", "video", "file", "text-plain"})
+_MEDIA = {"image": types.ImageContent, "audio": types.AudioContent}
 
 
 def mcp_content_from(content: str | Sequence[str | _Json]) -> list[types.ContentBlock]:
@@ -36,20 +38,15 @@ def _block_from(part: str | _Json) -> types.ContentBlock:
 
 def _translated(part: _Json) -> types.ContentBlock | None:
     kind = part.get("type")
+    extras = entries_of(part.get("extras"))
+    if kind == "text" and "uri" in extras:
+        return _embedded(part, text=cast("Any", part.get("text")))
     if kind == "text":
-        return _text(part)
+        return types.TextContent(text=cast("Any", part.get("text")), **_annotations(extras))
     if kind == "image_url":
-        url = _object(part.get("image_url")).get("url", part.get("image_url"))
+        url = entries_of(part.get("image_url")).get("url", part.get("image_url"))
         return _data("image", {"url": url})
     return _data(kind, part) if isinstance(kind, str) and kind in _DATA_KINDS else None
-
-
-def _text(part: _Json) -> types.ContentBlock:
-    extras = _object(part.get("extras"))
-    text: Any = part.get("text")
-    if "uri" in extras:
-        return _embedded(part, text=text)
-    return types.TextContent(text=text, **_annotations(extras))
 
 
 def _data(kind: str, part: _Json) -> types.ContentBlock | None:
@@ -72,16 +69,10 @@ def _data(kind: str, part: _Json) -> types.ContentBlock | None:
 
 
 def _from_base64(kind: str, part: _Json, encoded: str, mime_type: str | None) -> types.ContentBlock:
-    extras = _object(part.get("extras"))
-    if "uri" not in extras:
-        if kind == "image":
-            return types.ImageContent(
-                data=encoded, mime_type=mime_type or ANY_TYPE, **_annotations(extras)
-            )
-        if kind == "audio":
-            return types.AudioContent(
-                data=encoded, mime_type=mime_type or ANY_TYPE, **_annotations(extras)
-            )
+    extras = entries_of(part.get("extras"))
+    if "uri" not in extras and kind in _MEDIA:
+        media = _MEDIA[kind]
+        return media(data=encoded, mime_type=mime_type or ANY_TYPE, **_annotations(extras))
     return _embedded({**part, "mime_type": mime_type}, blob=encoded)
 
 
@@ -97,7 +88,7 @@ def _from_data_url(url: str) -> tuple[str | None, str] | None:
 
 
 def _embedded(part: _Json, **contents: str) -> types.EmbeddedResource:
-    extras = _object(part.get("extras"))
+    extras = entries_of(part.get("extras"))
     name = extras.get("filename") or part.get("filename") or part.get("title") or "file"
     resource = {
         "uri": extras.get("uri") or f"attachment:{quote(str(name))}",
@@ -108,7 +99,7 @@ def _embedded(part: _Json, **contents: str) -> types.EmbeddedResource:
 
 
 def _link(part: _Json, url: str) -> types.ResourceLink:
-    extras = _object(part.get("extras"))
+    extras = entries_of(part.get("extras"))
     filename = filename_of(url)
     # Not `guess_type`, which reads files of the system and may block.
     guessed = (
@@ -128,7 +119,3 @@ def _link(part: _Json, url: str) -> types.ResourceLink:
 def _annotations(extras: _Json) -> dict[str, Any]:
     """Return the fields that every MCP block may have."""
     return {key: extras[key] for key in ("annotations", "_meta") if key in extras}
-
-
-def _object(value: object) -> _Json:
-    return cast("_Json", value) if isinstance(value, Mapping) else {}

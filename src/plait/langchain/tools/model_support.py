@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage, ToolMessage
@@ -12,11 +12,13 @@ from langchain_core.runnables import RunnableBinding
 from langchain_core.tools.base import TOOL_MESSAGE_BLOCK_TYPES
 
 from plait._support.sizes import size_label
-from plait.client.catalog.schemas import Profile
 from plait.langchain.tools.blocks import Block, text_block, wire_json
-from plait.langchain.tools.content import ToolOutput
 from plait.langchain.tools.mcp_blocks import mcp_content_from
 from plait.traces.messages.from_mcp import decoded_bytes
+
+if TYPE_CHECKING:
+    from plait.client.catalog.schemas import Profile
+    from plait.langchain.tools.content import ToolOutput
 
 _PROFILES: Mapping[str, Profile] = {
     "openai": "openai",

@@ -30,11 +30,7 @@ class OutputHandling:
 
     @classmethod
     def of(cls, *layers: HandlingLayer) -> Self:
-        """Merge layers, of which later ones win.
-
-        Raises:
-            ConfigError: A layer names a type or a route that does not exist.
-        """
+        """Merge layers, of which later ones win; unknown types and routes raise `ConfigError`."""
         merged = cls()
         for layer in layers:
             merged = replace(merged, **_routes(layer))

@@ -9,23 +9,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 from langchain_core.messages import ToolMessage
 from langgraph.types import Command
 
-from plait.client.calls.approval import OnApproval
 from plait.client.calls.outcome import FULL_RESULT, ToolResult
 from plait.client.calls.result_budget.limiter import READ_MORE
-from plait.client.calls.tool_call import Pause, ToolCall
-from plait.client.catalog.tool import Tool
+from plait.client.calls.tool_call import FirstAttempt, Pause, ToolCall
 from plait.client.connections.credentials import CallerCredentials, join
 from plait.errors import ConfigError, InputNeededError, PlaitError
-from plait.langchain.tools.approval import Approvals
 from plait.langchain.tools.callbacks import CallbackContext, Callbacks
-from plait.langchain.tools.caller import Caller
 from plait.langchain.tools.content import (
+    TextConverter,
     ToolFailedException,
     ToolOutput,
     convert_result,
@@ -34,13 +31,7 @@ from plait.langchain.tools.content import (
     pending_reads,
     with_resources,
 )
-from plait.langchain.tools.elicitation import responses_from_interrupt
-from plait.langchain.tools.graph_run import (
-    configurable_of,
-    may_interrupt,
-    pause_of,
-    run_identity,
-)
+from plait.langchain.tools.graph_run import configurable_of, may_interrupt, pause_of, run_identity
 from plait.langchain.tools.interceptors import (
     Handler,
     Hook,
@@ -50,8 +41,20 @@ from plait.langchain.tools.interceptors import (
     ToolCallInterceptor,
     chained,
 )
+from plait.langchain.tools.interrupts import (
+    Approvals,
+    check_not_declined,
+    needs_sign_in,
+    responses_from_interrupt,
+    wait_for_sign_in,
+)
 from plait.langchain.tools.output_handling import DEFAULT_HANDLING, OutputHandling
-from plait.langchain.tools.sign_in import check_not_declined, needs_sign_in, wait_for_sign_in
+
+if TYPE_CHECKING:
+    from plait.client.calls.approval import OnApproval
+    from plait.client.calls.direct import DirectTool
+    from plait.client.catalog.tool import Tool
+    from plait.langchain.tools.caller import Caller
 
 logger = logging.getLogger("plait.langchain")
 
@@ -66,6 +69,10 @@ class Invocation:
     arguments: Mapping[str, Any] = field(repr=False)
     tool_call_id: str | None = None
     runtime: object | None = field(default=None, repr=False)
+    pausable: bool = False
+    """Whether the graph of the run can pause."""
+    first: FirstAttempt | None = field(default=None, repr=False)
+    """The first attempt of the call, if it was already made."""
 
     def run(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the config of the run with the context of its graph."""
@@ -123,11 +130,7 @@ class ToolRunner:
         self._reader_name = reader
 
     async def run(self, tool: Tool, invocation: Invocation, config: Mapping[str, Any]) -> Outcome:
-        """Run a tool.
-
-        Raises:
-            PlaitError: A developer must act, or the settings say that errors are raised.
-        """
+        """Run a tool; errors that a developer must act on are raised."""
         settings = self.settings
         request = MCPToolCallRequest(
             name=tool.wire_name,
@@ -168,12 +171,26 @@ class ToolRunner:
     def run_blocking(
         self, tool: Tool, invocation: Invocation, config: Mapping[str, Any]
     ) -> Outcome:
-        """Do what `run` does, and block until it is done.
-
-        Raises:
-            BlockingCallError: The connections live in the event loop of this thread.
-        """
+        """Do what `run` does, and block until it is done."""
         return self._caller.run_blocking(self.run, tool, invocation, config)
+
+    def direct(self, tool: Tool) -> DirectTool | None:
+        """Return what makes direct calls of a tool, unless each call needs more than a request."""
+        settings, callbacks = self.settings, self.settings.callbacks
+        if settings.interceptors or settings.before_tool_call or settings.after_tool_call:
+            return None
+        if callbacks.on_progress or callbacks.on_logging_message or callbacks.on_elicitation:
+            return None
+        if self._access is not None:
+            return None
+        return self._caller.direct(tool.server, tool.wire_name)
+
+    def text_converter(self, tool: Tool) -> TextConverter:
+        """Return what converts the most common results of a tool."""
+        settings = self.settings
+        return TextConverter(
+            tool, settings.handling_for(tool.server), settings.sanitize, settings.handle_tool_errors
+        )
 
     def _chain(self, send: Handler, config: Mapping[str, Any]) -> Handler:
         settings = self.settings
@@ -206,12 +223,12 @@ class ToolRunner:
             access=access,
             ends_at=_monotonic(configurable.get("deadline")),
             run=run_identity(config, request.runtime),
+            first=invocation.first,
         )
         interrupts = may_interrupt(config)
         return _Sender(
             self._caller,
             call,
-            access,
             pause=partial(pause_of, config, invocation.tool_call_id) if interrupts else None,
             pauses=interrupts and settings.handle_tool_errors and not settings.raise_auth_errors,
             approvals=Approvals(
@@ -247,75 +264,65 @@ class ToolRunner:
 
         Interceptors and resources come before, for they may change its size.
         """
-        full = ToolResult.from_mcp(
-            sender.server, sender.tool, result, attempts=1, notes=(), seconds=0.0
-        )
+        full = ToolResult.from_mcp(sender.server, sender.tool, result)
         bounded = await self._caller.bounded(full, sender.call, reader=self._reader_name)
         if bounded.full_result is None:
             return result, None
         return bounded.to_mcp(), bounded.full_result
 
 
+@dataclass
 class _Sender:
     """The innermost handler of one invocation: it makes the call as interceptors changed it."""
 
-    def __init__(
-        self,
-        caller: Caller,
-        call: ToolCall,
-        access: CallerCredentials | None,
-        *,
-        pause: Callable[[], Pause | None] | None,
-        pauses: bool,
-        approvals: Approvals,
-    ) -> None:
-        self._approvals = approvals
-        self._caller = caller
-        self.call = call
-        """The call as it was last made."""
-        self._pause = pause
-        self.pauses = pauses
-        """Whether the graph is interrupted where the user has to sign in."""
-        self._run_access = access
-        self.access = access
-        """The credentials for reading resources from the server that answered."""
-        self.server = call.server
-        """The server that answered, which may be the fallback."""
-        self.tool = call.tool
-        """The tool that was called; an interceptor may have chosen another."""
+    caller: Caller
+    call: ToolCall
+    """The call as it was last made."""
+    pause: Callable[[], Pause | None] | None
+    pauses: bool
+    """Whether the graph is interrupted where the user has to sign in."""
+    approvals: Approvals
+
+    def __post_init__(self) -> None:
+        self._run_access = self.access = self.call.access
+        """The credentials of the run, and those for reading resources of `server`."""
+        self.server, self.tool = self.call.server, self.call.tool
+        """What answered: maybe the fallback server, or a tool that an interceptor chose."""
 
     async def completed(self, context: object) -> ToolCall:
-        self.call = await self._caller.apply_overrides(self.call, context=context)
+        self.call = await self.caller.apply_overrides(self.call, context=context)
         return self.call
 
     async def send(self, request: MCPToolCallRequest) -> MCPToolCallResult:
         access = join(self._run_access, CallerCredentials.of(request.headers))
         # Read here and not before: interceptors may have interrupted the graph meanwhile.
         pause = None
-        if self._pause is not None and self.call.on_elicitation is None:
-            pause = self._pause()
+        if self.pause is not None and self.call.on_elicitation is None:
+            pause = self.pause()
         # With other credentials, a sign-in interrupt may come before the approval.
-        self._approvals.bare_answers = access == self._run_access
+        self.approvals.bare_answers = access == self._run_access
         call = replace(
             self.call,
             tool=request.name,
             arguments=request.args,
             access=access,
             pause=pause,
-            on_approval=self._approvals,
+            on_approval=self.approvals,
         )
         self.call = call
         while True:
             try:
-                result = await self._caller.execute(call)
+                result = await self.caller.execute(call)
                 break
             except InputNeededError as needed:
                 # Pauses the graph; when it resumes, everything up to here runs again.
-                call = replace(call, input_answers=responses_from_interrupt(call, needed))
+                answers = responses_from_interrupt(call, needed)
+                call = replace(call, input_answers=answers, first=None)
             except PlaitError as error:
                 if not self.pauses or not needs_sign_in(error):
                     raise
                 wait_for_sign_in(call, error)
+                call = replace(call, first=None)
         self.server, self.tool = result.server, result.tool
         # The fallback server must not get the credentials of another server.
         self.access = access if result.server == call.server else None

@@ -4,29 +4,43 @@ Annotations are not deferred in this module: LangChain inspects those of `_run` 
 call, and would compile them each time if they were strings.
 """
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from dataclasses import replace
 from functools import cached_property
-from threading import Lock
-from typing import Any, Literal, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NotRequired, TypedDict, cast
 
-from cachetools import LRUCache
 from langchain_core.messages import ToolMessage
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.tools import BaseTool
-from langgraph.prebuilt import ToolRuntime
-from pydantic import ConfigDict, PrivateAttr
+from langchain_core.tools.base import ArgsSchema
+from pydantic import ConfigDict, PrivateAttr, SerializerFunctionWrapHandler, model_serializer
 from typing_extensions import override
 
-from plait.client.catalog.schemas import Profile, schema_for_provider
+from plait.client.calls.direct import DirectTool
+from plait.client.calls.tool_call import FirstAttempt
+from plait.client.catalog.schemas import Profile
 from plait.client.catalog.tool import Tool
-from plait.langchain.tools.content import ToolOutput
+from plait.langchain.tools.content import TextConverter, ToolOutput
+from plait.langchain.tools.graph_run import (
+    CALL_OPTIONS,
+    CHECKPOINTER,
+    configurable_of,
+    may_interrupt,
+)
 from plait.langchain.tools.model_support import for_graph
+from plait.langchain.tools.observers import options_of_quiet_run
 from plait.langchain.tools.runner import Invocation, Outcome, ToolRunner
 
 _RUNTIME = "plait_runtime"
 """The argument for the runtime of a graph; no tool is likely to have one of this name."""
 
+_FIRST = "plait_first_attempt"
+"""The argument for a first attempt that was made directly."""
+
 _HINTS = ("title", "read_only_hint", "destructive_hint", "idempotent_hint", "open_world_hint")
+
+
+_OWN_FIELDS: Final = ("name", "description", "args_schema", "metadata")
 
 
 class MCPToolArtifact(TypedDict):
@@ -45,11 +59,14 @@ class MCPToolArtifact(TypedDict):
     """The error of a call without a result."""
 
 
-class MCPTool(BaseTool):
+class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
     """A tool of an MCP server.
 
     It is not a `StructuredTool` of LangChain, which loses the artifact of a failed call and cannot
     pass on arguments named `runtime`, `config` or `run_manager`.
+
+    `args_schema` and `metadata` are made when they are first read: many of the tools of a large
+    server never are. Until then they are missing in `__dict__`, which pydantic reads.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -57,16 +74,75 @@ class MCPTool(BaseTool):
     response_format: Literal["content", "content_and_artifact"] = "content_and_artifact"
     _tool: Tool = PrivateAttr()
     _runner: ToolRunner = PrivateAttr()
+    _profile: Profile | None = PrivateAttr(default=None)
 
     def __init__(self, tool: Tool, runner: ToolRunner, *, profile: Profile | None = None) -> None:
+        description = tool.description or tool.title or ""
+        private = {"_tool": tool, "_runner": runner, "_profile": profile}
+        if type(self) is MCPTool:
+            # All values are ours, so that validating them would only take time.
+            fields = {**_DEFAULTS, "name": tool.name, "description": description}
+            object.__setattr__(self, "__dict__", fields)
+            object.__setattr__(self, "__pydantic_fields_set__", set(_OWN_FIELDS))
+            object.__setattr__(self, "__pydantic_extra__", None)
+            object.__setattr__(self, "__pydantic_private__", {**_PRIVATE_DEFAULTS, **private})
+            return
         super().__init__(
             name=tool.name,
-            description=tool.description or tool.title or "",
-            args_schema=shaped_schema(tool.input_schema, profile),
+            description=description,
+            args_schema=tool.schema_for(profile),
             metadata=_metadata(tool),
         )
-        self._tool = tool
-        self._runner = runner
+        for name, value in private.items():
+            setattr(self, name, value)
+
+    if not TYPE_CHECKING:  # a type checker would take every attribute for defined
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("__"):
+                return super().__getattr__(name)
+            private = self.__pydantic_private__
+            if private is not None and name in private:
+                return private[name]
+            if name == "args_schema":
+                made = self._tool.schema_for(self._profile)
+            elif name == "metadata":
+                made = _metadata(self._tool)
+            else:
+                return super().__getattr__(name)
+            return self.__dict__.setdefault(name, made)
+
+    def _complete(self) -> None:
+        """Make the fields that are missing in `__dict__`, which gets the order of the fields."""
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        object.__setattr__(self, "__dict__", {**fields, **self.__dict__})
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        for tool in (self, other):
+            if isinstance(tool, MCPTool):
+                tool._complete()
+        return super().__eq__(other)
+
+    @override
+    def __repr_args__(self) -> Any:
+        self._complete()
+        return super().__repr_args__()
+
+    @override
+    def __iter__(self) -> Generator[tuple[str, Any], None, None]:
+        self._complete()
+        yield from super().__iter__()
+
+    @override
+    def __getstate__(self) -> dict[Any, Any]:
+        self._complete()
+        return super().__getstate__()
+
+    @model_serializer(mode="wrap")
+    def _serialized(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        self._complete()
+        return serialize(self)
 
     @property
     def tool(self) -> Tool:
@@ -78,13 +154,85 @@ class MCPTool(BaseTool):
         return MCPTool(self._tool, self._runner, profile=profile)
 
     @property
+    @override
+    def tool_call_schema(self) -> ArgsSchema:
+        """The schema for models; what is shared with the catalog in it is read, never changed."""
+        if "args_schema" in self.__dict__ or self._profile not in (None, "default"):
+            return super().tool_call_schema
+        if (shared := self._tool.shared_schema()) is None:
+            return super().tool_call_schema
+        return {**shared, "description": self.description} if self.description else shared
+
+    @property
     def coroutine(self) -> Any:
         """The signature that tells graphs which argument takes the runtime."""
+        from langgraph.prebuilt import ToolRuntime  # noqa: PLC0415  # only graphs need it
 
         async def run(plait_runtime: ToolRuntime[Any, Any]) -> None:
             """Never called."""
 
         return run
+
+    @cached_property
+    def _direct(self) -> DirectTool | None:
+        """What makes direct calls; a subclass of the user may do more in `_run` and `_arun`."""
+        return self._runner.direct(self._tool) if type(self) is MCPTool else None
+
+    @cached_property
+    def _text_converter(self) -> TextConverter:
+        return self._runner.text_converter(self._tool)
+
+    @override
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Call the tool; an unobserved run skips LangChain's preparations."""
+        invocation = None if kwargs else self._direct_invocation(input, config)
+        if invocation is None or (direct := self._direct) is None:
+            return await super().ainvoke(input, config, **kwargs)
+        attempt = await direct.call(invocation.arguments, pausable=invocation.pausable)
+        if (output := self._direct_output(attempt)) is not None:
+            return self._message(output, invocation)[0]
+        return await super().ainvoke(_with_attempt(input, attempt), config)
+
+    @override
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Do what `ainvoke` does, and block until it is done."""
+        invocation = None if kwargs else self._direct_invocation(input, config)
+        if invocation is None or (direct := self._direct) is None:
+            return super().invoke(input, config, **kwargs)
+        attempt = direct.call_blocking(invocation.arguments, pausable=invocation.pausable)
+        if (output := self._direct_output(attempt)) is not None:
+            return self._message(output, invocation)[0]
+        return super().invoke(_with_attempt(input, attempt), config)
+
+    def _direct_invocation(self, tool_input: Any, config: Any) -> Invocation | None:
+        """Return the invocation if it may be direct: not observed, and without options."""
+        if self._direct is None or type(tool_input) is not dict:
+            return None
+        configurable = options_of_quiet_run(self, config)
+        if configurable is None or not CALL_OPTIONS.isdisjoint(configurable):
+            return None
+        fields = cast("dict[str, Any]", tool_input)
+        call_id: str | None = None
+        if fields.get("type") == "tool_call":
+            call_id, fields = fields["id"], fields["args"]
+        runtime = fields.get(_RUNTIME)
+        if runtime is not None:
+            fields = {name: value for name, value in fields.items() if name != _RUNTIME}
+        return Invocation(
+            arguments=fields,
+            tool_call_id=call_id,
+            runtime=runtime,
+            pausable=bool(configurable.get(CHECKPOINTER)),
+        )
+
+    def _direct_output(self, attempt: FirstAttempt | None) -> ToolOutput | None:
+        """Return the output of a direct call; `None` if the call has to go on."""
+        if attempt is None or (message := attempt.request.message) is None:
+            return None
+        result = message.get("result")
+        if result is None:
+            return None
+        return self._text_converter.output_of(result, attempt.request.version)
 
     @cached_property
     def _injected_args_keys(self) -> frozenset[str]:
@@ -95,8 +243,12 @@ class MCPTool(BaseTool):
         self, tool_input: str | dict[str, Any], tool_call_id: str | None
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         arguments = self._arguments(tool_input)
-        runtime = arguments.pop(_RUNTIME, None)
-        invocation = Invocation(arguments=arguments, tool_call_id=tool_call_id, runtime=runtime)
+        invocation = Invocation(
+            runtime=arguments.pop(_RUNTIME, None),
+            first=arguments.pop(_FIRST, None),
+            arguments=arguments,
+            tool_call_id=tool_call_id,
+        )
         return (), {"invocation": invocation}
 
     def _arguments(self, tool_input: str | dict[str, Any]) -> dict[str, Any]:
@@ -112,13 +264,33 @@ class MCPTool(BaseTool):
 
     @override
     def _run(self, invocation: Invocation, config: RunnableConfig) -> tuple[Any, Any]:
+        config = ensure_config(config)  # `run` and `arun` of LangChain pass None
+        if (direct := self._direct_for(invocation, config)) is not None:
+            pausable = may_interrupt(config)
+            attempt = direct.call_blocking(invocation.arguments, pausable=pausable)
+            if (output := self._direct_output(attempt)) is not None:
+                return self._message(output, invocation)
+            invocation = replace(invocation, first=attempt)
         outcome = self._runner.run_blocking(self._tool, invocation, config)
         return self._message(outcome, invocation)
 
     @override
     async def _arun(self, invocation: Invocation, config: RunnableConfig) -> tuple[Any, Any]:
+        config = ensure_config(config)  # `run` and `arun` of LangChain pass None
+        if (direct := self._direct_for(invocation, config)) is not None:
+            pausable = may_interrupt(config)
+            attempt = await direct.call(invocation.arguments, pausable=pausable)
+            if (output := self._direct_output(attempt)) is not None:
+                return self._message(output, invocation)
+            invocation = replace(invocation, first=attempt)
         outcome = await self._runner.run(self._tool, invocation, config)
         return self._message(outcome, invocation)
+
+    def _direct_for(self, invocation: Invocation, config: RunnableConfig) -> DirectTool | None:
+        """Return what makes an observed call directly, if it has no options of its own."""
+        if invocation.first is not None or not CALL_OPTIONS.isdisjoint(configurable_of(config)):
+            return None
+        return self._direct
 
     def _message(self, outcome: Outcome, invocation: Invocation) -> tuple[Any, Any]:
         """Return the message and the artifact; LangChain would make one without the status."""
@@ -140,25 +312,23 @@ class MCPTool(BaseTool):
         return message, output.artifact
 
 
-_shaped_schemas: LRUCache[tuple[int, Profile | None], tuple[Mapping[str, Any], dict[str, Any]]] = (
-    LRUCache(maxsize=2048)
-)
-"""Shaped schemas beside the original ones, for agents list their tools in every turn."""
+_DEFAULTS: Final[dict[str, Any]] = {
+    name: info.get_default(call_default_factory=True)
+    for name, info in MCPTool.model_fields.items()
+    if name not in _OWN_FIELDS
+}
+_PRIVATE_DEFAULTS: Final[dict[str, Any]] = {
+    name: attribute.get_default() for name, attribute in MCPTool.__private_attributes__.items()
+}
 
-_lock = Lock()
 
-
-def shaped_schema(schema: Mapping[str, Any], profile: Profile | None) -> dict[str, Any]:
-    """Shape a schema for a family of models; the result for the same object is cached."""
-    key = (id(schema), profile)
-    with _lock:
-        cached = _shaped_schemas.get(key)
-    if cached is not None and cached[0] is schema:
-        return cached[1]
-    shaped = schema_for_provider(schema, profile).schema
-    with _lock:
-        _shaped_schemas[key] = (schema, shaped)
-    return shaped
+def _with_attempt(tool_input: Any, attempt: FirstAttempt | None) -> Any:
+    """Return the input with the first attempt of its call."""
+    if attempt is None:
+        return tool_input
+    if tool_input.get("type") == "tool_call":
+        return {**tool_input, "args": {**tool_input["args"], _FIRST: attempt}}
+    return {**tool_input, _FIRST: attempt}
 
 
 def _metadata(tool: Tool) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Whoever writes the thoughts: one port, and an implementation for each kind of model."""
+"""Backends: the protocol of a model, and an implementation for each kind."""

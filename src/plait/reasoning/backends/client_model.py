@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from plait.errors import HostHasNoModelError
-from plait.reasoning.backends.port import Completion, Prompt
+from plait.reasoning.backends.port import Completer, Completion, Prompt
 
 Sample: TypeAlias = Callable[[Prompt], Awaitable[Completion]]
 """Sends a sampling request to the client of the current request."""
 
 
-class HostCompleter:
+class HostCompleter(Completer):
     """Has no model: the modes see its name, and the caller writes the thoughts."""
 
     name = "host"
@@ -20,9 +20,6 @@ class HostCompleter:
     def describe(self) -> str:
         """Return who writes the thoughts."""
         return "the calling model writes the thoughts"
-
-    async def open(self) -> None:
-        """Do nothing."""
 
     async def complete(self, prompt: Prompt) -> Completion:
         """Raise an error: there is no model.
@@ -35,11 +32,8 @@ class HostCompleter:
             "so the caller supplies the thoughts"
         )
 
-    async def aclose(self) -> None:
-        """Do nothing."""
 
-
-class SamplingCompleter:
+class SamplingCompleter(Completer):
     """Completes prompts through sampling, for one request of a client."""
 
     name = "sampling"
@@ -51,12 +45,6 @@ class SamplingCompleter:
         """Return who answers."""
         return "the model of the connected client, through MCP sampling"
 
-    async def open(self) -> None:
-        """Do nothing: the client is connected."""
-
     async def complete(self, prompt: Prompt) -> Completion:
         """Send the prompt to the client."""
         return await self._sample(prompt)
-
-    async def aclose(self) -> None:
-        """Do nothing."""

@@ -72,40 +72,17 @@ class JsonApi:
             trust_env=not is_loopback(base_url),  # no proxy to this machine
         )
 
-    async def post(
-        self, path: str, body: Mapping[str, Any], *, allowed: Collection[int] = ()
+    async def send(
+        self, path: str, body: Mapping[str, Any] | None = None, *, allowed: Collection[int] = ()
     ) -> JsonReply:
-        """Post an object; replies with a status in `allowed` are returned like a success.
+        """Post an object, or get one; a status in `allowed` is returned like a success.
 
         Raises:
             BackendError: The last attempt failed, or a retry cannot help.
         """
-        return await self._send("POST", path, body, allowed)
 
-    async def get(self, path: str) -> JsonReply:
-        """Get an object.
-
-        Raises:
-            BackendError: The last attempt failed, or a retry cannot help.
-        """
-        return await self._send("GET", path, None, ())
-
-    async def aclose(self) -> None:
-        """Close every connection."""
-        await self._http.aclose()
-
-    def unusable(self, reply: JsonReply) -> BackendError:
-        """Return the error for a reply without a completion."""
-        text = _message_in(reply.body) or json.dumps(reply.body, ensure_ascii=False)
-        return self._error(
-            f"answered HTTP {reply.status}: {self._redact.excerpt(text)}", status=reply.status
-        )
-
-    async def _send(
-        self, method: str, path: str, body: Mapping[str, Any] | None, allowed: Collection[int]
-    ) -> JsonReply:
         async def attempt() -> JsonReply:
-            return self._read(await self._attempt(method, path, body), allowed)
+            return self._read(await self._attempt(path, body), allowed)
 
         return await with_retries(
             attempt,
@@ -115,8 +92,19 @@ class JsonApi:
             max_retry_after_seconds=MAX_RETRY_AFTER_SECONDS,
         )
 
-    async def _attempt(self, method: str, path: str, body: Mapping[str, Any] | None) -> HttpReply:
-        seconds = self._retry.timeout_seconds
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._http.aclose()
+
+    def unusable(self, reply: JsonReply) -> BackendError:
+        """Return the error for a reply that has no completion."""
+        text = _message_in(reply.body) or json.dumps(reply.body, ensure_ascii=False)
+        return self._error(
+            f"answered HTTP {reply.status}: {self._redact.excerpt(text)}", status=reply.status
+        )
+
+    async def _attempt(self, path: str, body: Mapping[str, Any] | None) -> HttpReply:
+        method, seconds = "GET" if body is None else "POST", self._retry.timeout_seconds
         try:
             return await send_request(
                 self._http, method, self._base_url + path, json=body, timeout_seconds=seconds
@@ -152,31 +140,35 @@ class JsonApi:
         return JsonReply(status, body)
 
     def _with_attempts(self, error: PlaitError, attempts: int) -> BackendError:
-        return BackendError(
+        return backend_error(
             f"{error.message} (after {attempts} attempts)",
-            backend=self._backend,
+            self._backend,
             status=error.status,
             retryable=error.retryable,
-            retry=error.retry,
             retry_after=error.retry_after,
         )
 
-    def _error(
-        self,
-        text: str,
-        *,
-        status: int | None = None,
-        retryable: bool = False,
-        retry_after: float | None = None,
-    ) -> BackendError:
-        return BackendError(
-            f"{self._backend} {text}",
-            backend=self._backend,
-            status=status,
-            retryable=retryable,
-            retry="always" if retryable else "never",
-            retry_after=retry_after,
-        )
+    def _error(self, text: str, **details: Any) -> BackendError:
+        return backend_error(f"{self._backend} {text}", self._backend, **details)
+
+
+def backend_error(
+    message: str,
+    backend: str,
+    *,
+    status: int | None = None,
+    retryable: bool = False,
+    retry_after: float | None = None,
+) -> BackendError:
+    """Return the error for a failed request to a model."""
+    return BackendError(
+        message,
+        backend=backend,
+        status=status,
+        retryable=retryable,
+        retry="always" if retryable else "never",
+        retry_after=retry_after,
+    )
 
 
 def is_retryable(status: int) -> bool:

@@ -63,7 +63,7 @@ class LangbaseCompleter:
 
     async def complete(self, prompt: Prompt) -> Completion:
         """Run the pipe of the prompt."""
-        reply = await self._api.post("/v1/pipes/run", run_body(prompt))
+        reply = await self._api.send("/v1/pipes/run", run_body(prompt))
         completion = completion_from_run(reply.body)
         if completion is None:
             raise self._api.unusable(reply)
@@ -76,7 +76,7 @@ class LangbaseCompleter:
     async def _ensure(self, pipe: Pipe, limit: asyncio.Semaphore) -> None:
         async with limit:
             # A pipe that exists and may not be changed can be used.
-            await self._api.post("/v1/pipes", pipe_body(pipe), allowed=(HTTPStatus.CONFLICT,))
+            await self._api.send("/v1/pipes", pipe_body(pipe), allowed=(HTTPStatus.CONFLICT,))
 
 
 def pipe_body(pipe: Pipe) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from plait._support.redact import Redactor
 from plait.errors import BackendError, ConfigError
-from plait.reasoning.backends.http import RetryPolicy, is_retryable
+from plait.reasoning.backends.http import RetryPolicy, backend_error, is_retryable
 from plait.reasoning.backends.port import Completion, Prompt
 
 _STATUS: dict[type[ModelError], HTTPStatus] = {
@@ -138,13 +138,8 @@ class LangChainCompleter:
         return self._failure(f"failed: {text}", status, retryable=_is_retryable(error, status))
 
     def _failure(self, text: str, status: int | None, *, retryable: bool) -> BackendError:
-        return BackendError(
-            f"{self.describe()} {text}",
-            backend=self.name,
-            status=status,
-            retryable=retryable,
-            retry="always" if retryable else "never",
-        )
+        message = f"{self.describe()} {text}"
+        return backend_error(message, self.name, status=status, retryable=retryable)
 
 
 def _init_chat_model(model: str, /, **settings: Any) -> BaseChatModel:

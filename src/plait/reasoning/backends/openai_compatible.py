@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, cast
 from plait._support.clock import Clock
 from plait.errors import BackendError
 from plait.models.endpoints import origin_of, texts_at, with_version, writing_models
-from plait.reasoning.backends.http import JsonApi, JsonReply, RetryPolicy, completion_with
+from plait.reasoning.backends.http import JsonApi, RetryPolicy, completion_with
 from plait.reasoning.backends.port import Completion, Prompt
 
 _REJECTED: Final = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
@@ -22,7 +22,6 @@ class RequestSettings:
 
     json_mode: bool = True
     temperature: bool = True
-
     length_key: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
 
     def without(self, param: str | None) -> RequestSettings | None:
@@ -72,7 +71,7 @@ class OpenAICompatibleCompleter:
         """
         if self._model is not None:
             return
-        reply = await self._api.get("/models")
+        reply = await self._api.send("/models")
         models = writing_models(texts_at(reply.body.get("data"), "id"))
         if not models:
             raise BackendError(
@@ -86,10 +85,12 @@ class OpenAICompatibleCompleter:
         settings: RequestSettings | None = self._settings
         while True:
             body = chat_body(prompt, self._model or "", settings)
-            reply = await self._api.post("/chat/completions", body, allowed=_REJECTED)
+            reply = await self._api.send("/chat/completions", body, allowed=_REJECTED)
             if reply.status not in _REJECTED:
                 self._settings = settings
-                return self._completion(reply)
+                if (completion := completion_from_chat(reply.body)) is None:
+                    raise self._api.unusable(reply)
+                return completion
             settings = settings.without(_rejected_param(reply.body))
             if settings is None or chat_body(prompt, self._model or "", settings) == body:
                 raise self._api.unusable(reply)
@@ -97,12 +98,6 @@ class OpenAICompatibleCompleter:
     async def aclose(self) -> None:
         """Close the connections."""
         await self._api.aclose()
-
-    def _completion(self, reply: JsonReply) -> Completion:
-        completion = completion_from_chat(reply.body)
-        if completion is None:
-            raise self._api.unusable(reply)
-        return completion
 
 
 def chat_body(prompt: Prompt, model: str, settings: RequestSettings) -> dict[str, Any]:

@@ -15,12 +15,10 @@ class Prompt:
     """The pipe it is for, such as `linear-reasoning-v1`; Langbase runs the one of this name."""
     system: str
     user: str
-
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     """Variables of a Langbase pipe; other backends ignore them."""
     temperature: float
     max_tokens: int
-
     json: bool = True
     """Whether a JSON object must come back."""
 
@@ -54,8 +52,7 @@ class Completer(Protocol):
         ...
 
     async def open(self) -> None:
-        """Prepare for prompts, and check that the backend can be used."""
-        ...
+        """Prepare for prompts, and check that the backend can be used; by default, do nothing."""
 
     async def complete(self, prompt: Prompt) -> Completion:
         """Send the prompt to the model, and return its reply unchecked.
@@ -66,5 +63,4 @@ class Completer(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Close connections; safe to repeat."""
-        ...
+        """Close connections; safe to repeat. By default, do nothing."""

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from plait.errors import BackendError, ConfigError
 from plait.models.scripts import ScriptEndError, ScriptPlayer, load_script
-from plait.reasoning.backends.port import Completion, Prompt
+from plait.reasoning.backends.port import Completer, Completion, Prompt
 
 Reply: TypeAlias = str | Mapping[str, Any] | Completion | Exception
 """A text, an object to return as JSON, a whole completion, or an error to raise."""
@@ -28,7 +28,7 @@ _FILE: TypeAdapter[list[_FileReply] | dict[str, _FileReply | list[_FileReply]]] 
 )
 
 
-class ScriptedCompleter:
+class ScriptedCompleter(Completer):
     """Returns the replies of a script and records the prompts.
 
     A list is consumed reply by reply. In a mapping from pipe names, a list is consumed too, and a
@@ -61,9 +61,6 @@ class ScriptedCompleter:
         """Describe the backend in one line."""
         return "scripted replies, no model"
 
-    async def open(self) -> None:
-        """Do nothing."""
-
     async def complete(self, prompt: Prompt) -> Completion:
         """Return the next reply of the script.
 
@@ -86,6 +83,3 @@ class ScriptedCompleter:
                 return Completion(text=reply, model="scripted")
             case _:
                 return Completion(text=json.dumps(reply, ensure_ascii=False), model="scripted")
-
-    async def aclose(self) -> None:
-        """Do nothing."""

@@ -20,9 +20,7 @@ from plait.reasoning.backends.pipes import PipeNames
 BackendName: TypeAlias = Literal[
     "langbase", "model", "openai", "sampling", "local", "host", "scripted"
 ]
-
 LogLevel: TypeAlias = Literal["trace", "debug", "info", "warn", "error"]
-
 LogFormat: TypeAlias = Literal["pretty", "json"]
 
 MODEL_TIMEOUT_SECONDS: Final = 120.0

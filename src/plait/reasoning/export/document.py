@@ -5,34 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from plait.reasoning import values
 from plait.reasoning.storage.port import Storage
-from plait.reasoning.values import (
-    Branch,
-    Checkpoint,
-    CrossRef,
-    Graph,
-    GraphEdge,
-    GraphNode,
-    Session,
-    Thought,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionDocument:
     """A session with everything in it, abandoned thoughts and nodes included."""
 
-    session: Session
-    thoughts: Sequence[Thought]
-    branches: Sequence[Branch]
-    cross_refs: Sequence[CrossRef]
-    checkpoints: Sequence[Checkpoint]
-    graphs: Sequence[Graph]
-    nodes: Sequence[GraphNode]
-    edges: Sequence[GraphEdge]
+    session: values.Session
+    thoughts: Sequence[values.Thought]
+    branches: Sequence[values.Branch]
+    cross_refs: Sequence[values.CrossRef]
+    checkpoints: Sequence[values.Checkpoint]
+    graphs: Sequence[values.Graph]
+    nodes: Sequence[values.GraphNode]
+    edges: Sequence[values.GraphEdge]
 
 
-async def read_document(store: Storage, session: Session) -> SessionDocument:
+async def read_document(store: Storage, session: values.Session) -> SessionDocument:
     """Read a whole session."""
     key = session.id
     return SessionDocument(
@@ -93,7 +84,7 @@ def diagram_of(document: SessionDocument) -> Diagram:
     ]
     known = {node.key for node in nodes}
     arrows: list[tuple[str, str, str]] = []
-    last: Thought | None = None
+    last: values.Thought | None = None
     for thought in document.thoughts:
         if thought.parent_id is not None:
             arrows.append((thought.parent_id, thought.id, ""))

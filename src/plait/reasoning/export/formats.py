@@ -7,12 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Final, Literal, TypeAlias
 
-from plait.reasoning.export.document import (
-    Diagram,
-    SessionDocument,
-    diagram_of,
-    label_of,
-)
+from plait.reasoning.export.document import Diagram, SessionDocument, diagram_of, label_of
 from plait.reasoning.export.svg import svg_of
 from plait.reasoning.values import Thought
 

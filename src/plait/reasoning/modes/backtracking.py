@@ -8,16 +8,10 @@ from typing import Any
 
 from pydantic import Field
 
-from plait.reasoning.arguments import (
-    Id,
-    Number,
-    Params,
-    Text,
-    clamped,
-    invalid_argument,
-)
+from plait.reasoning.arguments import invalid_argument
 from plait.reasoning.call_context import CallContext, Outcome
 from plait.reasoning.context import BUDGET_TOKENS, estimated_tokens, truncated
+from plait.reasoning.fields import Id, Number, Params, Text, clamped, optional
 from plait.reasoning.model_replies import BacktrackReply
 from plait.reasoning.restore import read_state, restore_changes
 from plait.reasoning.results import Result, move
@@ -28,12 +22,10 @@ class BacktrackParams(Params):
     """Arguments of `reasoning_backtrack`."""
 
     checkpoint_id: Id = Field(description="The state to come back to.")
-    new_direction: Text | None = Field(default=None, description="Where to go instead.")
-    session_id: Id | None = Field(default=None, description="The session of the checkpoint.")
+    new_direction: Text | None = optional("Where to go instead.")
+    session_id: Id | None = optional("The session of the checkpoint.")
     confidence: Number = clamped(0, 1, "How sure you are of the new way.", default=0.8)
-    thought: Text | None = Field(
-        default=None, description="The first step of the new way; then no model is asked."
-    )
+    thought: Text | None = optional("The first step of the new way; then no model is asked.")
 
 
 class BacktrackResult(Result):
@@ -89,8 +81,8 @@ async def backtrack(params: BacktrackParams, call: CallContext) -> Outcome[Backt
         snapshot_id=snapshot.id,
         abandoned_branch_id=abandoned.id if abandoned else None,
         next=[
-            move("reasoning_linear", "go on the new way", session_id=session.id),
-            move("reasoning_tree", "branch out from here", session_id=session.id),
+            move("linear", "go on the new way", session_id=session.id),
+            move("tree", "branch out from here", session_id=session.id),
         ],
     )
     changes = replace(changes, snapshots=(snapshot,), thoughts=(*changes.thoughts, thought))

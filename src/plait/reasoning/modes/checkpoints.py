@@ -6,22 +6,16 @@ from typing import Any
 
 from pydantic import Field
 
-from plait.reasoning.arguments import AnyText, Id, Params, SessionParams, Text
+from plait.reasoning.arguments import SessionParams
 from plait.reasoning.call_context import CallContext, Outcome, touched
+from plait.reasoning.fields import AnyText, Text
 from plait.reasoning.results import ListResult, Result, ResultPart, move
-from plait.reasoning.values import (
-    Changes,
-    Checkpoint,
-    Session,
-    now,
-    public_data,
-)
+from plait.reasoning.values import Changes, Checkpoint, Session, now, public_data
 
 
-class CheckpointParams(Params):
+class CheckpointParams(SessionParams):
     """Arguments of `reasoning_checkpoint_create`."""
 
-    session_id: Id
     name: Text = Field(description="A name to recognise it by.")
     description: AnyText | None = None
 
@@ -51,7 +45,7 @@ class CheckpointList(ListResult):
 async def checkpoint_create(
     params: CheckpointParams, call: CallContext
 ) -> Outcome[CheckpointResult]:
-    """Create a checkpoint of a session."""
+    """Keep the state of a session under a name, to be able to come back to it."""
     session = await call.open_session(params.session_id)
     checkpoint = Checkpoint(
         session_id=session.id,
@@ -61,11 +55,7 @@ async def checkpoint_create(
         snapshot=await state_of(call, session),
     )
     steps = [
-        move(
-            "reasoning_backtrack",
-            "to come back here and try another way",
-            checkpoint_id=checkpoint.id,
-        )
+        move("backtrack", "to come back here and try another way", checkpoint_id=checkpoint.id)
     ]
     changes = Changes(session=touched(session), checkpoints=(checkpoint,))
     return Outcome(result=CheckpointResult(**public_data(checkpoint), next=steps), changes=changes)

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from plait.reasoning.arguments import (
-    AnyText,
-    Id,
-    Integer,
-    Number,
-    Params,
-    Text,
-    clamped,
-    invalid_argument,
-)
+from plait.reasoning.arguments import invalid_argument
 from plait.reasoning.call_context import CallContext, Outcome, touched
 from plait.reasoning.context import as_lines, recent_context
+from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
 from plait.reasoning.model_replies import DivergentReply, PerspectiveReply
 from plait.reasoning.prompts import PROMPTS
 from plait.reasoning.results import Move, Result, ResultPart, move
@@ -25,7 +17,6 @@ _CHALLENGE = (
     "\n- Name the assumptions behind the usual view, and take each of them away at least once."
 )
 _REBEL = "\n- At least one view must contradict what everybody believes here, and mean it."
-
 _MAX_CONTEXT = 5
 
 
@@ -42,18 +33,16 @@ class DivergentParams(Params):
     """Arguments of `reasoning_divergent`."""
 
     content: Text = Field(description="The matter to look at.")
-    session_id: Id | None = Field(default=None, description="The session to go on with.")
-    branch_id: Id | None = Field(default=None, description="The branch to put the thoughts on.")
+    session_id: Id | None = optional("The session to go on with.")
+    branch_id: Id | None = optional("The branch to put the thoughts on.")
     num_perspectives: Integer = clamped(2, 5, "How many points of view.", default=3)
     challenge_assumptions: bool = Field(default=False, description="Question what is assumed.")
     force_rebellion: bool = Field(default=False, description="Demand a contrary view.")
     confidence: Number = clamped(0, 1, "How sure you are of the content.", default=0.7)
-    perspectives: list[PerspectiveParam] | None = Field(
-        default=None, description="Your own points of view, 2 to 5; then no model is asked."
+    perspectives: list[PerspectiveParam] | None = optional(
+        "Your own points of view, 2 to 5; then no model is asked."
     )
-    synthesis: AnyText | None = Field(
-        default=None, description="What your own points of view show together."
-    )
+    synthesis: AnyText | None = optional("What your own points of view show together.")
 
 
 class PerspectiveInfo(ResultPart):
@@ -141,14 +130,9 @@ async def divergent(params: DivergentParams, call: CallContext) -> Outcome[Diver
 
 def _next_moves(session: Session, synthesis: Thought, best: Thought) -> list[Move]:
     return [
+        move("tree", "work out the most viable view", session_id=session.id, content=best.content),
         move(
-            "reasoning_tree",
-            "work out the most viable view",
-            session_id=session.id,
-            content=best.content,
-        ),
-        move(
-            "reasoning_reflection",
+            "reflection",
             "examine what they show together",
             session_id=session.id,
             thought_id=synthesis.id,

@@ -8,21 +8,12 @@ from typing import Any
 
 from pydantic import Field
 
-from plait.reasoning.arguments import (
-    AnyText,
-    Id,
-    Integer,
-    Number,
-    Params,
-    Text,
-    clamped,
-    invalid_argument,
-    session_error,
-)
+from plait.reasoning.arguments import invalid_argument, session_error
 from plait.reasoning.backends.settings import GotLimits
 from plait.reasoning.call_context import CallContext, Outcome, touched
+from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
 from plait.reasoning.graphs import prunable
-from plait.reasoning.results import Move, Result, ResultPart, move
+from plait.reasoning.results import Move, ResultPart, SessionResult, move
 from plait.reasoning.values import Changes, Graph, GraphEdge, GraphNode, Session
 
 _MAX_CONCLUSIONS = 3
@@ -50,15 +41,14 @@ class InitParams(Params):
     """Arguments of `reasoning_got_init`."""
 
     content: Text = Field(description="The thought to begin with.")
-    problem: AnyText | None = Field(default=None, description="The problem to be solved.")
-    session_id: Id | None = Field(default=None, description="The session to go on with.")
-    config: ConfigParam | None = Field(default=None, description="Limits of this graph.")
+    problem: AnyText | None = optional("The problem to be solved.")
+    session_id: Id | None = optional("The session to go on with.")
+    config: ConfigParam | None = optional("Limits of this graph.")
 
 
-class InitResult(Result):
+class InitResult(SessionResult):
     """The graph that was begun."""
 
-    session_id: str
     graph_id: str
     root_node_id: str
     content: str
@@ -68,10 +58,8 @@ class InitResult(Result):
 class GraphParams(Params):
     """Arguments of every tool that works on a graph."""
 
-    session_id: Id | None = Field(
-        default=None, description="The session; its newest graph is meant."
-    )
-    graph_id: Id | None = Field(default=None, description="The graph, if the session has several.")
+    session_id: Id | None = optional("The session; its newest graph is meant.")
+    graph_id: Id | None = optional("The graph, if the session has several.")
 
 
 class PruneParams(GraphParams):
@@ -82,10 +70,9 @@ class PruneParams(GraphParams):
     )
 
 
-class PruneResult(Result):
+class PruneResult(SessionResult):
     """What was cut."""
 
-    session_id: str
     pruned_count: int
     remaining_count: int
     threshold_used: float
@@ -110,18 +97,16 @@ class ConclusionInfo(ResultPart):
     depth: int
 
 
-class FinalizeResult(Result):
+class FinalizeResult(SessionResult):
     """The conclusions."""
 
-    session_id: str
     terminal_count: int
     conclusions: list[ConclusionInfo]
 
 
-class StateResult(Result):
+class StateResult(SessionResult):
     """The state of a graph."""
 
-    session_id: str
     graph_id: str
     total_nodes: int
     active_nodes: int
@@ -144,11 +129,7 @@ class OpenGraph:
     edges: Sequence[GraphEdge]
 
     def node(self, field: str, key: str) -> GraphNode:
-        """Return a node of this graph.
-
-        Raises:
-            RefusedError: It has no node with this id.
-        """
+        """Return the node with this id, which must be in this graph."""
         for node in self.nodes:
             if node.id == key:
                 return node
@@ -166,11 +147,7 @@ class OpenGraph:
         return sorted(opened, key=lambda node: (node.depth, node.position or 0))
 
     def room(self) -> int:
-        """Return how many more nodes the graph may have.
-
-        Raises:
-            RefusedError: The graph is full.
-        """
+        """Return how many more nodes the graph may have, which must not be full."""
         left = self.limits.max_nodes - len(self.nodes)
         if left <= 0:
             reason = f"Maximum of {self.limits.max_nodes} nodes reached; prune or finalize"
@@ -217,21 +194,24 @@ def next_in(opened: OpenGraph, nodes: Sequence[GraphNode]) -> list[Move]:
     scored = sorted(active, key=lambda node: node.score or 0, reverse=True)
     moves: list[Move] = []
     if bare := next((node for node in active if node.score is None and not node.is_root), None):
-        moves.append(move("reasoning_got_score", "it has no score yet", **ids, node_id=bare.id))
+        moves.append(move("got_score", "it has no score yet", **ids, node_id=bare.id))
     if scored and scored[0].depth < limits.max_depth and len(nodes) < limits.max_nodes:
         best = scored[0]
         why = f"the best active node{f' has a score of {best.score:.2f}' if best.score else ''}"
-        moves.append(move("reasoning_got_generate", why, **ids, node_id=best.id))
+        moves.append(move("got_generate", why, **ids, node_id=best.id))
     if len(scored) > 1:
         pair = [node.id for node in scored[:2]]
-        moves.append(move("reasoning_got_aggregate", "join the two best", **ids, node_ids=pair))
+        moves.append(move("got_aggregate", "join the two best", **ids, node_ids=pair))
     if any((node.score or 0) >= 0.8 for node in scored) or not moves:
-        moves.append(move("reasoning_got_finalize", "draw conclusions", **ids))
+        moves.append(move("got_finalize", "draw conclusions", **ids))
     return moves
 
 
 async def got_init(params: InitParams, call: CallContext) -> Outcome[InitResult]:
-    """Create a graph of thoughts."""
+    """Begin a graph of thoughts, for problems with many parts that depend on each other.
+
+    A session may hold several.
+    """
     session = await call.new_or_open_session(params.session_id, "got")
     config = params.config.model_dump(exclude_none=True) if params.config else {}
     limits = replace(call.limits, **config)
@@ -249,18 +229,14 @@ async def got_init(params: InitParams, call: CallContext) -> Outcome[InitResult]
         root_node_id=root.id,
         content=params.content,
         config=ConfigInfo(**asdict(limits)),
-        next=[
-            move(
-                "reasoning_got_generate", "grow the graph", session_id=session.id, graph_id=graph.id
-            )
-        ],
+        next=[move("got_generate", "grow the graph", session_id=session.id, graph_id=graph.id)],
     )
     changes = Changes(session=touched(session), graphs=(graph,), nodes=(root,))
     return Outcome(result=result, changes=changes)
 
 
 async def got_prune(params: PruneParams, call: CallContext) -> Outcome[PruneResult]:
-    """Delete weak leaf nodes, and nodes that become weak leaves by that."""
+    """Delete the weak ends of the graph, and what becomes a weak end by that."""
     opened = await graph_for(params, call)
     threshold = opened.limits.prune_threshold if params.threshold is None else params.threshold
     cut = prunable(opened.nodes, opened.edges, threshold)
@@ -280,7 +256,7 @@ async def got_prune(params: PruneParams, call: CallContext) -> Outcome[PruneResu
 
 
 async def got_finalize(params: FinalizeParams, call: CallContext) -> Outcome[FinalizeResult]:
-    """Mark conclusions."""
+    """Mark nodes of the graph as its conclusions."""
     opened = await graph_for(params, call)
     if params.terminal_node_ids:
         keys = [*dict.fromkeys(params.terminal_node_ids)]
@@ -307,7 +283,7 @@ async def got_finalize(params: FinalizeParams, call: CallContext) -> Outcome[Fin
         ],
         next=[
             move(
-                "reasoning_session_conclude",
+                "session_conclude",
                 "close the session with what was found",
                 session_id=opened.session.id,
             )
@@ -318,7 +294,7 @@ async def got_finalize(params: FinalizeParams, call: CallContext) -> Outcome[Fin
 
 
 async def got_state(params: GraphParams, call: CallContext) -> Outcome[StateResult]:
-    """Return the state of a graph."""
+    """Tell how a graph stands: its nodes, edges, depth and frontier."""
     opened = await graph_for(params, call, reading=True)
     active = opened.active()
     ends = sorted(

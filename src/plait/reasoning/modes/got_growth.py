@@ -8,30 +8,19 @@ from typing import TypeVar
 
 from pydantic import Field
 
-from plait.reasoning.arguments import (
-    Adjustment,
-    AnyText,
-    Id,
-    Integer,
-    Number,
-    Params,
-    Text,
-    clamped,
-    invalid_argument,
-    session_error,
-)
+from plait.reasoning.arguments import Adjustment, invalid_argument, session_error
 from plait.reasoning.call_context import CallContext, Outcome, touched
 from plait.reasoning.context import BUDGET_TOKENS, truncated
+from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
 from plait.reasoning.model_replies import (
     AggregateReply,
-    BreakdownReply,
     ContinuationReply,
     GenerateReply,
     RefineReply,
     ScoreReply,
 )
 from plait.reasoning.modes.got_graph import GraphParams, OpenGraph, graph_for, next_in
-from plait.reasoning.results import Result, ResultPart
+from plait.reasoning.results import Result, ResultPart, SessionResult
 from plait.reasoning.values import Changes, EdgeType, GraphEdge, GraphNode
 
 ResultT = TypeVar("ResultT", bound=Result)
@@ -42,9 +31,7 @@ _MAX_CONTINUATIONS = 10
 class GrowthParams(GraphParams):
     """Arguments of every tool that asks a model about a graph."""
 
-    problem: AnyText | None = Field(
-        default=None, description="The problem; left out, the one the graph began with."
-    )
+    problem: AnyText | None = optional("The problem; left out, the one the graph began with.")
 
 
 class ContinuationParam(Params):
@@ -59,14 +46,12 @@ class ContinuationParam(Params):
 class GenerateParams(GrowthParams):
     """Arguments of `reasoning_got_generate`."""
 
-    node_id: Id | None = Field(
-        default=None, description="The node to continue; else the first active one."
-    )
+    node_id: Id | None = optional("The node to continue; else the first active one.")
     k: Integer | None = clamped(
         1, 10, "How many continuations; else as the graph says.", default=None
     )
-    continuations: list[ContinuationParam] | None = Field(
-        default=None, description="Your own continuations, 1 to 10; then no model is asked."
+    continuations: list[ContinuationParam] | None = optional(
+        "Your own continuations, 1 to 10; then no model is asked."
     )
 
 
@@ -80,10 +65,9 @@ class ContinuationInfo(ResultPart):
     rationale: str
 
 
-class GenerateResult(Result):
+class GenerateResult(SessionResult):
     """The continuations."""
 
-    session_id: str
     source_node_id: str
     continuations: list[ContinuationInfo]
     count: int
@@ -105,9 +89,7 @@ class ScoreParams(GrowthParams):
     """Arguments of `reasoning_got_score`."""
 
     node_id: Id = Field(description="The node to judge.")
-    scores: ScoresParam | None = Field(
-        default=None, description="Your own judgement; then no model is asked."
-    )
+    scores: ScoresParam | None = optional("Your own judgement; then no model is asked.")
 
 
 class BreakdownInfo(ResultPart):
@@ -119,10 +101,9 @@ class BreakdownInfo(ResultPart):
     novelty: float
 
 
-class ScoreResult(Result):
+class ScoreResult(SessionResult):
     """The judgement."""
 
-    session_id: str
     node_id: str
     overall_score: float
     breakdown: BreakdownInfo
@@ -145,15 +126,12 @@ class AggregateParams(GrowthParams):
     node_ids: list[Id] = Field(
         description="The nodes to join, at least 2.", json_schema_extra={"minItems": 2}
     )
-    aggregation: AggregationParam | None = Field(
-        default=None, description="Your own synthesis; then no model is asked."
-    )
+    aggregation: AggregationParam | None = optional("Your own synthesis; then no model is asked.")
 
 
-class AggregateResult(Result):
+class AggregateResult(SessionResult):
     """The thought that was made of several."""
 
-    session_id: str
     aggregated_node_id: str
     content: str
     confidence: float
@@ -175,15 +153,12 @@ class RefineParams(GrowthParams):
     """Arguments of `reasoning_got_refine`."""
 
     node_id: Id = Field(description="The node to make better.")
-    refinement: RefinementParam | None = Field(
-        default=None, description="Your own better text; then no model is asked."
-    )
+    refinement: RefinementParam | None = optional("Your own better text; then no model is asked.")
 
 
-class RefineResult(Result):
+class RefineResult(SessionResult):
     """The better thought."""
 
-    session_id: str
     original_node_id: str
     refined_node_id: str
     content: str
@@ -193,7 +168,7 @@ class RefineResult(Result):
 
 
 async def got_generate(params: GenerateParams, call: CallContext) -> Outcome[GenerateResult]:
-    """Generate continuations of a node."""
+    """Make k continuations of a node of the graph."""
     opened = await graph_for(params, call)
     source = _source(params, opened)
     _check_depth(opened, source.depth)
@@ -226,7 +201,6 @@ async def got_generate(params: GenerateParams, call: CallContext) -> Outcome[Gen
         ],
         count=len(nodes),
         adjusted={"k": Adjustment(given=requested, used=count)} if count < requested else None,
-        next=next_in(opened, _merged(opened, (used, *nodes))),
     )
     edges = [_edge(source, node, "generates", node.score or 0) for node in nodes]
     return _outcome(opened, result, (used, *nodes), edges)
@@ -255,25 +229,23 @@ async def _continuations(
 
 
 async def got_score(params: ScoreParams, call: CallContext) -> Outcome[ScoreResult]:
-    """Score a node."""
+    """Judge a node of the graph by relevance, validity, depth and novelty."""
     opened = await graph_for(params, call)
     node = opened.node("node_id", params.node_id)
-    if params.scores is not None:
-        own = params.scores.model_dump()
-        reply = ScoreReply(**own, breakdown=BreakdownReply(**own))
-    else:
-        previous = "" if node.score is None else f"\nPrevious score: {node.score:.2f}"
-        reply = await call.ask(
-            "got_score",
-            f'Judge this thought:\n"{truncated(node.content)}"{_problem(params, opened)}'
-            f"\nDepth: {node.depth}{previous}",
-            ScoreReply,
-            session=opened.session,
-            parameter="scores",
-            shape='{"overall_score": 0.0–1.0, "relevance": 0.0–1.0, "validity": 0.0–1.0, '
-            '"depth": 0.0–1.0, "novelty": 0.0–1.0, "is_terminal_candidate": false, '
-            f'"rationale": "…"}} (of the thought "{truncated(node.content, 100)}")',
-        )
+    own = params.scores.model_dump() if params.scores else None
+    previous = "" if node.score is None else f"\nPrevious score: {node.score:.2f}"
+    reply = await call.ask(
+        "got_score",
+        f'Judge this thought:\n"{truncated(node.content)}"{_problem(params, opened)}'
+        f"\nDepth: {node.depth}{previous}",
+        ScoreReply,
+        own=own and {**own, "breakdown": own},
+        session=opened.session,
+        parameter="scores",
+        shape='{"overall_score": 0.0–1.0, "relevance": 0.0–1.0, "validity": 0.0–1.0, '
+        '"depth": 0.0–1.0, "novelty": 0.0–1.0, "is_terminal_candidate": false, '
+        f'"rationale": "…"}} (of the thought "{truncated(node.content, 100)}")',
+    )
     scored = replace(node, score=reply.overall_score)
     result = ScoreResult(
         session_id=opened.session.id,
@@ -282,13 +254,12 @@ async def got_score(params: ScoreParams, call: CallContext) -> Outcome[ScoreResu
         breakdown=BreakdownInfo(**reply.breakdown.model_dump(exclude={"metadata"})),
         is_terminal_candidate=reply.is_terminal_candidate,
         rationale=reply.rationale,
-        next=next_in(opened, _merged(opened, (scored,))),
     )
     return _outcome(opened, result, (scored,))
 
 
 async def got_aggregate(params: AggregateParams, call: CallContext) -> Outcome[AggregateResult]:
-    """Aggregate several nodes into one."""
+    """Make one node out of several of the graph."""
     keys = [*dict.fromkeys(params.node_ids)]
     if len(keys) < 2:
         raise invalid_argument("node_ids", "At least 2 nodes required for aggregation")
@@ -297,28 +268,22 @@ async def got_aggregate(params: AggregateParams, call: CallContext) -> Outcome[A
     opened.room()
     deepest = max(node.depth for node in sources)
     _check_depth(opened, deepest)
-    if params.aggregation is not None:
-        reply = AggregateReply(**params.aggregation.model_dump())
-    else:
-        budget = BUDGET_TOKENS // len(sources)
-        thoughts = "\n".join(
-            f'{number}. "{truncated(node.content, budget)}"'
-            for number, node in enumerate(sources, 1)
-        )
-        reply = await call.ask(
-            "got_aggregate",
-            f"Join these thoughts:\n{thoughts}{_problem(params, opened)}",
-            AggregateReply,
-            session=opened.session,
-            parameter="aggregation",
-            shape='{"aggregated_thought": "…", "confidence": 0.0–1.0, "synthesis_approach": "…", '
-            f'"conflicts_resolved": ["…"]}} (of these thoughts:\n{thoughts})',
-        )
+    budget = BUDGET_TOKENS // len(sources)
+    thoughts = "\n".join(
+        f'{number}. "{truncated(node.content, budget)}"' for number, node in enumerate(sources, 1)
+    )
+    reply = await call.ask(
+        "got_aggregate",
+        f"Join these thoughts:\n{thoughts}{_problem(params, opened)}",
+        AggregateReply,
+        own=params.aggregation and params.aggregation.model_dump(),
+        session=opened.session,
+        parameter="aggregation",
+        shape='{"aggregated_thought": "…", "confidence": 0.0–1.0, "synthesis_approach": "…", '
+        f'"conflicts_resolved": ["…"]}} (of these thoughts:\n{thoughts})',
+    )
     aggregated = opened.new_node(
-        reply.aggregated_thought,
-        node_type="aggregation",
-        score=reply.confidence,
-        depth=deepest + 1,
+        reply.aggregated_thought, node_type="aggregation", score=reply.confidence, depth=deepest + 1
     )
     used = [replace(node, is_active=False) for node in sources]
     result = AggregateResult(
@@ -329,31 +294,27 @@ async def got_aggregate(params: AggregateParams, call: CallContext) -> Outcome[A
         source_nodes=keys,
         synthesis_approach=reply.synthesis_approach,
         conflicts_resolved=reply.conflicts_resolved,
-        next=next_in(opened, _merged(opened, (*used, aggregated))),
     )
     edges = [_edge(node, aggregated, "aggregates", 1.0) for node in sources]
     return _outcome(opened, result, (*used, aggregated), edges)
 
 
 async def got_refine(params: RefineParams, call: CallContext) -> Outcome[RefineResult]:
-    """Refine a node."""
+    """Make a node of the graph better."""
     opened = await graph_for(params, call)
     node = opened.node("node_id", params.node_id)
     opened.room()
-    if params.refinement is not None:
-        reply = RefineReply(**params.refinement.model_dump())
-    else:
-        score = "" if node.score is None else f"\nCurrent score: {node.score:.2f}"
-        reply = await call.ask(
-            "got_refine",
-            f'Make this thought better:\n"{truncated(node.content)}"'
-            f"{_problem(params, opened)}{score}",
-            RefineReply,
-            session=opened.session,
-            parameter="refinement",
-            shape='{"refined_thought": "…", "confidence": 0.0–1.0, "improvements_made": ["…"], '
-            f'"quality_delta": -1.0–1.0}} (of the thought "{truncated(node.content, 100)}")',
-        )
+    score = "" if node.score is None else f"\nCurrent score: {node.score:.2f}"
+    reply = await call.ask(
+        "got_refine",
+        f'Make this thought better:\n"{truncated(node.content)}"{_problem(params, opened)}{score}',
+        RefineReply,
+        own=params.refinement and params.refinement.model_dump(),
+        session=opened.session,
+        parameter="refinement",
+        shape='{"refined_thought": "…", "confidence": 0.0–1.0, "improvements_made": ["…"], '
+        f'"quality_delta": -1.0–1.0}} (of the thought "{truncated(node.content, 100)}")',
+    )
     refined = opened.new_node(
         reply.refined_thought, node_type="refinement", score=reply.confidence, depth=node.depth
     )
@@ -366,7 +327,6 @@ async def got_refine(params: RefineParams, call: CallContext) -> Outcome[RefineR
         confidence=reply.confidence,
         improvements_made=reply.improvements_made,
         quality_delta=reply.quality_delta,
-        next=next_in(opened, _merged(opened, (used, refined))),
     )
     edges = [_edge(node, refined, "refines", reply.confidence)]
     return _outcome(opened, result, (used, refined), edges)
@@ -402,18 +362,12 @@ def _edge(source: GraphNode, target: GraphNode, kind: EdgeType, weight: float) -
     )
 
 
-def _merged(opened: OpenGraph, changed: Sequence[GraphNode]) -> list[GraphNode]:
-    """Return the nodes of a graph, with changed and added ones."""
-    new = {node.id: node for node in changed}
-    kept = [new.pop(node.id, node) for node in opened.nodes]
-    return [*kept, *new.values()]
-
-
 def _outcome(
-    opened: OpenGraph,
-    result: ResultT,
-    nodes: Sequence[GraphNode],
-    edges: Sequence[GraphEdge] = (),
+    opened: OpenGraph, result: ResultT, nodes: Sequence[GraphNode], edges: Sequence[GraphEdge] = ()
 ) -> Outcome[ResultT]:
+    """Return the changed and new nodes as changes, and suggest calls for the graph with them."""
+    new = {node.id: node for node in nodes}
+    kept = [new.pop(node.id, node) for node in opened.nodes]
+    moves = next_in(opened, [*kept, *new.values()])
     changes = Changes(session=touched(opened.session), nodes=(*nodes,), edges=(*edges,))
-    return Outcome(result=result, changes=changes)
+    return Outcome(result=result.model_copy(update={"next": moves}), changes=changes)

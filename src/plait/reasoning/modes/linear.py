@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from plait.reasoning.arguments import Id, Number, Params, Text, clamped
 from plait.reasoning.call_context import CallContext, Outcome, touched
 from plait.reasoning.context import as_lines, recent_context
+from plait.reasoning.fields import Id, Number, Params, Text, clamped, optional
 from plait.reasoning.model_replies import LinearReply
 from plait.reasoning.results import Move, Result, move
 from plait.reasoning.values import LOW_CONFIDENCE, Changes, Thought
@@ -18,9 +18,7 @@ class LinearParams(Params):
     content: Text = Field(
         description="The thought to process; with the backend host, the next step itself."
     )
-    session_id: Id | None = Field(
-        default=None, description="The session to go on with; left out, a new one begins."
-    )
+    session_id: Id | None = optional("The session to go on with; left out, a new one begins.")
     confidence: Number = clamped(0, 1, "How sure you are of it.", default=0.8)
 
 
@@ -35,7 +33,10 @@ class LinearResult(Result):
 
 
 async def linear(params: LinearParams, call: CallContext) -> Outcome[LinearResult]:
-    """Take one step."""
+    """Take one step of reasoning that builds on the earlier thoughts of the session.
+
+    Use it for problems that one step after the other can solve.
+    """
     session = await call.new_or_open_session(params.session_id, "linear")
     previous = await call.store.get_latest_thought(session.id)
     if call.is_host:
@@ -73,7 +74,7 @@ def _next_moves(thought: Thought, repeated: Thought | None) -> list[Move]:
         earlier = f"thought {repeated.position}" if repeated.position else "an earlier thought"
         moves.append(
             move(
-                "reasoning_tree",
+                "tree",
                 f"this says the same as {earlier} ({repeated.id}): look for other ways",
                 session_id=session,
             )
@@ -81,14 +82,12 @@ def _next_moves(thought: Thought, repeated: Thought | None) -> list[Move]:
     if thought.confidence < LOW_CONFIDENCE:
         moves.append(
             move(
-                "reasoning_reflection",
+                "reflection",
                 f"the confidence is only {thought.confidence:.2f}: find out what is weak",
                 session_id=session,
                 thought_id=thought.id,
             )
         )
-    moves.append(move("reasoning_linear", "take the next step", session_id=session))
-    moves.append(
-        move("reasoning_session_conclude", "if the question is answered", session_id=session)
-    )
+    moves.append(move("linear", "take the next step", session_id=session))
+    moves.append(move("session_conclude", "if the question is answered", session_id=session))
     return moves

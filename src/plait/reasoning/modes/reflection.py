@@ -9,23 +9,13 @@ from itertools import pairwise
 
 from pydantic import Field
 
-from plait.reasoning.arguments import (
-    AnyText,
-    Id,
-    Integer,
-    Number,
-    Params,
-    SessionParams,
-    Text,
-    clamped,
-    invalid_argument,
-    session_error,
-)
+from plait.reasoning.arguments import SessionParams, invalid_argument, session_error
 from plait.reasoning.call_context import CallContext, Outcome, touched
 from plait.reasoning.context import truncated
+from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
 from plait.reasoning.model_replies import ReflectionReply
 from plait.reasoning.prompts import PROMPTS
-from plait.reasoning.results import Move, Result, ResultPart, move
+from plait.reasoning.results import Move, Result, ResultPart, SessionResult, move
 from plait.reasoning.values import LOW_CONFIDENCE, Changes, Session, Thought
 
 _MAX_ANCESTORS = 10
@@ -45,16 +35,14 @@ class ReflectionParam(Params):
 class ReflectionParams(Params):
     """Arguments of `reasoning_reflection`."""
 
-    thought_id: Id | None = Field(default=None, description="The thought to examine.")
-    content: Text | None = Field(default=None, description="A text to examine instead.")
-    session_id: Id | None = Field(default=None, description="The session to go on with.")
-    branch_id: Id | None = Field(default=None, description="The branch to put the thoughts on.")
+    thought_id: Id | None = optional("The thought to examine.")
+    content: Text | None = optional("A text to examine instead.")
+    session_id: Id | None = optional("The session to go on with.")
+    branch_id: Id | None = optional("The branch to put the thoughts on.")
     max_iterations: Integer = clamped(1, 5, "How often to examine and improve.", default=3)
     quality_threshold: Number = clamped(0, 1, "The quality at which to stop.", default=0.8)
     include_chain: bool = Field(default=False, description="Show what the thought came from.")
-    reflection: ReflectionParam | None = Field(
-        default=None, description="Your own examination; then no model is asked."
-    )
+    reflection: ReflectionParam | None = optional("Your own examination; then no model is asked.")
 
 
 class ImprovedThought(ResultPart):
@@ -110,6 +98,7 @@ async def reflection(params: ReflectionParams, call: CallContext) -> Outcome[Ref
     text = original.content if original else params.content or ""
     finding = await _examine(params, call, session, original, text)
     reply = finding.reply
+    lists = reply.model_dump(include={"strengths", "weaknesses", "recommendations"})
     analysis = Thought(
         session_id=session.id,
         content=reply.analysis,
@@ -117,13 +106,7 @@ async def reflection(params: ReflectionParams, call: CallContext) -> Outcome[Ref
         mode="reflection",
         parent_id=original.id if original else None,
         branch_id=params.branch_id,
-        metadata={
-            "strengths": reply.strengths,
-            "weaknesses": reply.weaknesses,
-            "recommendations": reply.recommendations,
-            "quality_score": reply.quality,
-            "iterations": finding.rounds,
-        },
+        metadata={**lists, "quality_score": reply.quality, "iterations": finding.rounds},
     )
     improved = _improved(params, session, original, analysis, finding)
     result = ReflectionResult(
@@ -131,9 +114,7 @@ async def reflection(params: ReflectionParams, call: CallContext) -> Outcome[Ref
         reflection_thought_id=analysis.id,
         original_thought_id=original.id if original else None,
         analysis=reply.analysis,
-        strengths=reply.strengths,
-        weaknesses=reply.weaknesses,
-        recommendations=reply.recommendations,
+        **lists,
         quality_score=reply.quality,
         improved_thought=ImprovedThought(
             thought_id=improved.id, content=improved.content, confidence=improved.confidence
@@ -200,36 +181,30 @@ async def _rounds(
     params: ReflectionParams, call: CallContext, session: Session, text: str, chain: str
 ) -> _Finding:
     """Analyse and improve until the quality is sufficient or the rounds are used up."""
-    current, best, number = text, -1.0, 0
+    history = f"It came from:\n{chain}\n\n" if chain else ""
+    current, best, number, most = text, -1.0, 0, params.max_iterations
     while True:
         number += 1
-        reply = await _ask(call, session, current, chain, number, params.max_iterations)
+        rule = f"\n- This is iteration {number} of {most}: look at what is still weak."
+        reply = await call.ask(
+            "reflection",
+            f"{history}Examine this reasoning:\n{truncated(current)}",
+            ReflectionReply,
+            session=session,
+            system=PROMPTS["reflection"] + (rule if number > 1 else ""),
+            parameter="reflection",
+            shape='{"analysis": "…", "strengths": ["…"], "weaknesses": ["…"], '
+            '"recommendations": ["…"], "quality_score": 0.0–1.0, '
+            '"improved_thought": "a better text, or left out"}',
+        )
         beaten = reply.quality > best
         best = max(best, reply.quality)
-        done = reply.quality >= params.quality_threshold or number == params.max_iterations
+        done = reply.quality >= params.quality_threshold or number == most
         if reply.improvement and (beaten or done):
             current = reply.improvement
         if done:
             improved = current if current != text else None
             return _Finding(reply=reply, best=best, improved=improved, rounds=number)
-
-
-async def _ask(
-    call: CallContext, session: Session, text: str, chain: str, number: int, most: int
-) -> ReflectionReply:
-    history = f"It came from:\n{chain}\n\n" if chain else ""
-    rule = f"\n- This is iteration {number} of {most}: look at what is still weak."
-    return await call.ask(
-        "reflection",
-        f"{history}Examine this reasoning:\n{truncated(text)}",
-        ReflectionReply,
-        session=session,
-        system=PROMPTS["reflection"] + (rule if number > 1 else ""),
-        parameter="reflection",
-        shape='{"analysis": "…", "strengths": ["…"], "weaknesses": ["…"], '
-        '"recommendations": ["…"], "quality_score": 0.0–1.0, '
-        '"improved_thought": "a better text, or left out"}',
-    )
 
 
 async def _chain(call: CallContext, thought: Thought) -> str:
@@ -246,19 +221,18 @@ def _next_moves(
     if reply.quality < threshold and improved is not None:
         why = f"the quality, {reply.quality:.2f}, is below {threshold:g}: examine the better text"
         return [
-            move("reasoning_reflection", why, session_id=session.id, thought_id=improved.id),
-            move("reasoning_tree", "look for another way", session_id=session.id),
+            move("reflection", why, session_id=session.id, thought_id=improved.id),
+            move("tree", "look for another way", session_id=session.id),
         ]
     return [
-        move("reasoning_linear", "go on from here", session_id=session.id),
-        move("reasoning_session_conclude", "if the question is answered", session_id=session.id),
+        move("linear", "go on from here", session_id=session.id),
+        move("session_conclude", "if the question is answered", session_id=session.id),
     ]
 
 
-class EvaluateResult(Result):
+class EvaluateResult(SessionResult):
     """The evaluation of a session."""
 
-    session_id: str
     total_thoughts: int
     average_confidence: float
     mode_distribution: dict[str, int]
@@ -266,8 +240,11 @@ class EvaluateResult(Result):
     recommendation: str
 
 
-async def evaluate(params: SessionParams, call: CallContext) -> Outcome[EvaluateResult]:
-    """Evaluate a session without a model."""
+async def reflection_evaluate(params: SessionParams, call: CallContext) -> Outcome[EvaluateResult]:
+    """Measure a whole session: confidence, modes and coherence.
+
+    No model is asked.
+    """
     session = await call.existing_session(params.session_id)
     thoughts = await call.store.get_session_thoughts(session.id)
     if not thoughts:
@@ -300,7 +277,7 @@ def coherence_of(thoughts: Sequence[Thought]) -> float:
 def _advice(average: float, coherence: float, weakest: Thought) -> tuple[str, Move]:
     session = weakest.session_id
     look = move(
-        "reasoning_reflection",
+        "reflection",
         f"the weakest thought has a confidence of {weakest.confidence:.2f}",
         session_id=session,
         thought_id=weakest.id,
@@ -309,5 +286,5 @@ def _advice(average: float, coherence: float, weakest: Thought) -> tuple[str, Mo
         return "Review the thoughts of low confidence, and strengthen or drop them.", look
     if coherence < 0.5:
         return "There may be logical gaps between thoughts: use reflection to close them.", look
-    done = move("reasoning_session_conclude", "if the question is answered", session_id=session)
+    done = move("session_conclude", "if the question is answered", session_id=session)
     return "The quality of the reasoning is acceptable.", done

@@ -7,30 +7,15 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from plait.reasoning.arguments import (
-    AnyText,
-    Id,
-    Integer,
-    Number,
-    Params,
-    SessionParams,
-    Text,
-    clamped,
-    invalid_argument,
-    session_error,
-)
+from plait.reasoning.arguments import SessionParams, invalid_argument, session_error
 from plait.reasoning.call_context import CallContext, Outcome, touched
 from plait.reasoning.export.document import read_document
 from plait.reasoning.export.formats import EXPORTERS, Exported, Format
+from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
 from plait.reasoning.fork import fork_changes
-from plait.reasoning.results import Result, ResultPart, move
+from plait.reasoning.results import Move, Result, ResultPart, SessionResult, move
 from plait.reasoning.storage.port import SessionLine
-from plait.reasoning.values import (
-    Changes,
-    Session,
-    now,
-    public_data,
-)
+from plait.reasoning.values import Changes, Session, now, public_data
 
 
 class SessionsParams(Params):
@@ -38,7 +23,7 @@ class SessionsParams(Params):
 
     limit: Integer = clamped(1, 200, "How many to list.", default=50)
     offset: Integer = clamped(0, 1_000_000, "How many to skip.", default=0)
-    status: Literal["open", "concluded"] | None = Field(default=None, description="Only these.")
+    status: Literal["open", "concluded"] | None = optional("Only these.")
 
 
 class SessionInfo(ResultPart):
@@ -60,18 +45,16 @@ class SessionsResult(Result):
     count: int
 
 
-class GetParams(Params):
+class GetParams(SessionParams):
     """Arguments of `reasoning_session_get`."""
 
-    session_id: Id
     limit: Integer = clamped(1, 1000, "How many thoughts to read.", default=50)
     offset: Integer = clamped(0, 1_000_000, "How many thoughts to skip.", default=0)
 
 
-class GetResult(Result):
+class GetResult(SessionResult):
     """A session with its thoughts."""
 
-    session_id: str
     mode: str
     status: str
     created_at: str
@@ -90,7 +73,7 @@ class SearchParams(Params):
     """Arguments of `reasoning_session_search`."""
 
     query: Text = Field(description="A text to look for in thoughts; case does not matter.")
-    session_id: Id | None = Field(default=None, description="Look in this session only.")
+    session_id: Id | None = optional("Look in this session only.")
     limit: Integer = clamped(1, 100, "How many to find.", default=20)
 
 
@@ -101,86 +84,76 @@ class SearchResult(Result):
     count: int
 
 
-class ExportParams(Params):
+class ExportParams(SessionParams):
     """Arguments of `reasoning_session_export`."""
 
-    session_id: Id
     format: Format = "markdown"
 
 
-class ExportResult(Result):
+class ExportResult(SessionResult):
     """A session as a document."""
 
-    session_id: str
     format: str
     mime_type: str
     content: str
 
 
-class DeleteResult(Result):
+class DeleteResult(SessionResult):
     """A session that is gone."""
 
-    session_id: str
     deleted: bool
 
 
-class ForkParams(Params):
+class ForkParams(SessionParams):
     """Arguments of `reasoning_session_fork`."""
 
-    session_id: Id
-    new_session_id: Id | None = Field(default=None, description="The id of the copy.")
+    new_session_id: Id | None = optional("The id of the copy.")
 
 
-class ForkResult(Result):
+class ForkResult(SessionResult):
     """The copy."""
 
-    session_id: str
     forked_from: str
     thoughts: int
     branches: int
     nodes: int
 
 
-class ConcludeParams(Params):
+class ConcludeParams(SessionParams):
     """Arguments of `reasoning_session_conclude`."""
 
-    session_id: Id
     conclusion: Text = Field(description="What the session came to.")
     confidence: Number = clamped(0, 1, "How sure you are of it.", default=0.8)
     thought_ids: list[Id] = Field(default_factory=list[Id], description="The thoughts it rests on.")
 
 
-class ConcludeResult(Result):
+class ConcludeResult(SessionResult):
     """A session that is closed."""
 
-    session_id: str
     status: str
     conclusion: dict[str, Any]
 
 
-class ReopenParams(Params):
+class ReopenParams(SessionParams):
     """Arguments of `reasoning_session_reopen`."""
 
-    session_id: Id
     reason: AnyText | None = None
 
 
-class ReopenResult(Result):
+class ReopenResult(SessionResult):
     """A session that is open again."""
 
-    session_id: str
     status: str
     former_conclusion: dict[str, Any] | None
 
 
 async def session_list(params: SessionsParams, call: CallContext) -> Outcome[SessionsResult]:
-    """List sessions."""
+    """List reasoning sessions, the one that changed last first."""
     lines = await call.store.list_sessions(
         limit=params.limit, offset=params.offset, status=params.status
     )
     steps = [
-        move("reasoning_session_get", "read the newest", session_id=line.session.id)
-        for line in lines[:1]
+        move("session_get", "read the newest", session_id=line.session.id) for line in lines[:1]
     ]
     sessions = [session_info(line) for line in lines]
     return Outcome(result=SessionsResult(sessions=sessions, count=len(sessions), next=steps))
@@ -200,7 +173,7 @@ def session_info(line: SessionLine) -> SessionInfo:
 
 
 async def session_get(params: GetParams, call: CallContext) -> Outcome[GetResult]:
-    """Read a session."""
+    """Read a session: thoughts, branches, checkpoints, graphs and token costs."""
     session = await call.existing_session(params.session_id)
     store = call.store
     page = await store.get_session_thoughts(session.id, limit=params.limit, offset=params.offset)
@@ -229,10 +202,9 @@ async def session_get(params: GetParams, call: CallContext) -> Outcome[GetResult
     return Outcome(result=result)
 
 
-def _go_on(session: Session) -> Any:
-    if session.status == "concluded":
-        return move("reasoning_session_reopen", "to go on with it", session_id=session.id)
-    return move("reasoning_linear", "to go on with it", session_id=session.id)
+def _go_on(session: Session) -> Move:
+    tool = "session_reopen" if session.status == "concluded" else "linear"
+    return move(tool, "to go on with it", session_id=session.id)
 
 
 async def _tokens(call: CallContext, session: Session) -> dict[str, int]:
@@ -246,7 +218,7 @@ async def _tokens(call: CallContext, session: Session) -> dict[str, int]:
 
 
 async def session_search(params: SearchParams, call: CallContext) -> Outcome[SearchResult]:
-    """Find thoughts by their text."""
+    """Find thoughts by their text, in one session or in all."""
     if params.session_id is not None:
         await call.existing_session(params.session_id)
     thoughts = await call.store.search_thoughts(
@@ -267,7 +239,7 @@ async def session_search(params: SearchParams, call: CallContext) -> Outcome[Sea
 
 
 async def session_export(params: ExportParams, call: CallContext) -> Outcome[ExportResult]:
-    """Export a session."""
+    """Write a session as JSON, Markdown, Mermaid, DOT or SVG."""
     session = await call.existing_session(params.session_id)
     exported: Exported = EXPORTERS[params.format](await read_document(call.store, session))
     result = ExportResult(
@@ -280,14 +252,14 @@ async def session_export(params: ExportParams, call: CallContext) -> Outcome[Exp
 
 
 async def session_delete(params: SessionParams, call: CallContext) -> Outcome[DeleteResult]:
-    """Delete a session."""
+    """Throw a session away with everything in it."""
     session = await call.existing_session(params.session_id)
     deleted = await call.store.delete_session(session.id)
     return Outcome(result=DeleteResult(session_id=session.id, deleted=deleted))
 
 
 async def session_fork(params: ForkParams, call: CallContext) -> Outcome[ForkResult]:
-    """Copy a session into a new one."""
+    """Copy what counts in a session into a new one, to try something else there."""
     session = await call.existing_session(params.session_id)
     if params.new_session_id and await call.store.get_session(params.new_session_id):
         raise invalid_argument("new_session_id", "There is a session with this id already")
@@ -301,13 +273,16 @@ async def session_fork(params: ForkParams, call: CallContext) -> Outcome[ForkRes
         thoughts=len(changes.thoughts),
         branches=len(changes.branches),
         nodes=len(changes.nodes),
-        next=[move("reasoning_linear", "go on in the copy", session_id=copy.id)],
+        next=[move("linear", "go on in the copy", session_id=copy.id)],
     )
     return Outcome(result=result, changes=changes)
 
 
 async def session_conclude(params: ConcludeParams, call: CallContext) -> Outcome[ConcludeResult]:
-    """Conclude a session; nothing can be added until it is reopened."""
+    """Close a session with what it came to.
+
+    Use it when the question is answered; nothing can be added until the session is reopened.
+    """
     session = await call.open_session(params.session_id)
     for index, key in enumerate(params.thought_ids):
         thought = await call.store.get_thought(key)
@@ -328,7 +303,7 @@ async def session_conclude(params: ConcludeParams, call: CallContext) -> Outcome
 
 
 async def session_reopen(params: ReopenParams, call: CallContext) -> Outcome[ReopenResult]:
-    """Reopen a concluded session."""
+    """Open a concluded session again."""
     session = await call.existing_session(params.session_id)
     if session.status != "concluded":
         raise session_error(f"Session {session.id} is not concluded")
@@ -340,9 +315,6 @@ async def session_reopen(params: ReopenParams, call: CallContext) -> Outcome[Reo
     ]
     opened = replace(touched(session), status="open", conclusion=None, metadata=metadata)
     result = ReopenResult(
-        session_id=session.id,
-        status="open",
-        former_conclusion=former,
-        next=[_go_on(opened)],
+        session_id=session.id, status="open", former_conclusion=former, next=[_go_on(opened)]
     )
     return Outcome(result=result, changes=Changes(session=opened))

@@ -8,24 +8,14 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from plait.reasoning.arguments import (
-    AnyText,
-    Id,
-    Integer,
-    Number,
-    Params,
-    SessionParams,
-    Text,
-    clamped,
-    invalid_argument,
-    session_error,
-)
+from plait.reasoning.arguments import SessionParams, invalid_argument, session_error
 from plait.reasoning.call_context import CallContext, Outcome, touched
 from plait.reasoning.context import as_lines, recent_context
+from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
 from plait.reasoning.graphs import leads_to
 from plait.reasoning.model_replies import BranchReply, TreeReply
 from plait.reasoning.prompts import PROMPTS
-from plait.reasoning.results import ListResult, Move, Result, ResultPart, move
+from plait.reasoning.results import ListResult, Move, Result, ResultPart, SessionResult, move
 from plait.reasoning.values import (
     Branch,
     BranchState,
@@ -64,17 +54,15 @@ class TreeParams(Params):
     """Arguments of `reasoning_tree`."""
 
     content: Text = Field(description="The thought from which to branch out.")
-    session_id: Id | None = Field(default=None, description="The session to go on with.")
-    branch_id: Id | None = Field(
-        default=None, description="The branch to branch out from; else the active one."
-    )
+    session_id: Id | None = optional("The session to go on with.")
+    branch_id: Id | None = optional("The branch to branch out from; else the active one.")
     num_branches: Integer = clamped(2, 4, "How many ways to open.", default=3)
     confidence: Number = clamped(0, 1, "How sure you are of the thought.", default=0.8)
     cross_refs: list[CrossRefParam] = Field(
         default_factory=list[CrossRefParam], description="How this branch relates to others."
     )
-    branches: list[BranchParam] | None = Field(
-        default=None, description="Your own ways to go on, 2 to 4; then no model is asked."
+    branches: list[BranchParam] | None = optional(
+        "Your own ways to go on, 2 to 4; then no model is asked."
     )
     recommended_branch: Integer = Field(
         default=0, description="The index of the best of your own branches."
@@ -90,10 +78,9 @@ class ChildBranch(ResultPart):
     rationale: str
 
 
-class TreeResult(Result):
+class TreeResult(SessionResult):
     """The ways that were opened."""
 
-    session_id: str
     branch_id: str
     thought_id: str
     content: str
@@ -104,10 +91,9 @@ class TreeResult(Result):
     cross_refs_created: int
 
 
-class FocusParams(Params):
+class FocusParams(SessionParams):
     """Arguments of `reasoning_tree_focus`."""
 
-    session_id: Id
     branch_id: Id = Field(description="The branch to make active.")
 
 
@@ -144,7 +130,10 @@ class BranchList(ListResult):
 
 
 async def tree(params: TreeParams, call: CallContext) -> Outcome[TreeResult]:
-    """Open several branches from a thought."""
+    """Open 2 to 4 distinct ways to go on from a thought, each as a branch, and recommend one.
+
+    Use it when there is more than one way.
+    """
     session = await call.new_or_open_session(params.session_id, "tree")
     branch, is_new = await _branch_for(call, session, params.branch_id)
     refs = await _cross_refs(call, session, branch, params.cross_refs)
@@ -283,13 +272,13 @@ def _next_moves(session_id: str, children: Sequence[Branch], best: int) -> list[
     chosen = children[best]
     return [
         move(
-            "reasoning_tree_focus",
+            "tree_focus",
             f"follow the recommended way, {chosen.name!r}",
             session_id=session_id,
             branch_id=chosen.id,
         ),
         move(
-            "reasoning_checkpoint_create",
+            "checkpoint_create",
             "before you follow one way, to be able to come back",
             session_id=session_id,
         ),
@@ -305,28 +294,26 @@ def _open_branches(session: Session, branches: Sequence[Branch], excluded: str) 
         if branch.state == "active" and branch.id != excluded and branch.id not in parents
     ]
     if not ends:
-        return [
-            move("reasoning_session_conclude", "no way is open any more", session_id=session.id)
-        ]
+        return [move("session_conclude", "no way is open any more", session_id=session.id)]
     best = max(ends, key=lambda branch: (branch.priority, branch.confidence))
     why = f"{len(ends)} ways are open; the best is {best.name!r}"
-    return [move("reasoning_tree_focus", why, session_id=session.id, branch_id=best.id)]
+    return [move("tree_focus", why, session_id=session.id, branch_id=best.id)]
 
 
 async def tree_focus(params: FocusParams, call: CallContext) -> Outcome[BranchResult]:
-    """Make a branch active."""
+    """Make a branch the active one, so that reasoning goes on from it."""
     session = await call.open_session(params.session_id)
     branch = await call.branch_of(session, params.branch_id)
     steps = [
-        move("reasoning_tree", "branch out from here", session_id=session.id),
-        move("reasoning_tree_complete", "when this way has ended", branch_id=branch.id),
+        move("tree", "branch out from here", session_id=session.id),
+        move("tree_complete", "when this way has ended", branch_id=branch.id),
     ]
     changes = Changes(session=replace(touched(session), active_branch_id=branch.id))
     return Outcome(result=BranchResult(**public_data(branch), next=steps), changes=changes)
 
 
 async def tree_list(params: SessionParams, call: CallContext) -> Outcome[BranchList]:
-    """List the branches of a session."""
+    """List all branches of a session with their states."""
     session = await call.existing_session(params.session_id)
     branches = await call.store.get_session_branches(session.id)
     return Outcome(
@@ -335,7 +322,7 @@ async def tree_list(params: SessionParams, call: CallContext) -> Outcome[BranchL
 
 
 async def tree_complete(params: CompleteParams, call: CallContext) -> Outcome[BranchResult]:
-    """Mark a branch as completed or abandoned."""
+    """Mark a branch as completed, or as abandoned."""
     branch = await call.store.get_branch(params.branch_id)
     if branch is None:
         raise session_error(f"Branch not found: {params.branch_id}")

@@ -16,8 +16,8 @@ from plait.errors import PlaitError, RefusedError
 from plait.reasoning.backends.choose import choose
 from plait.reasoning.backends.client_model import SamplingCompleter
 from plait.reasoning.backends.port import Completer
-from plait.reasoning.registry import TOOLS, Tool
-from plait.reasoning.results import ResultPart, result_data, result_text
+from plait.reasoning.registry import TOOLS
+from plait.reasoning.results import result_data, result_text
 from plait.reasoning.schemas import input_schema, output_schema
 from plait.reasoning.serving.sampling import (
     ClientSampler,
@@ -36,7 +36,23 @@ logger = logging.getLogger(__name__)
 @cache
 def listed_tools() -> tuple[types.Tool, ...]:
     """Return the MCP description of every tool."""
-    return tuple(_described(tool) for tool in TOOLS.values())
+    return tuple(
+        types.Tool(
+            name=tool.name,
+            title=tool.title,
+            description=tool.description,
+            input_schema=input_schema(tool.params),
+            output_schema=output_schema(tool.result),
+            annotations=types.ToolAnnotations(
+                title=tool.title,
+                read_only_hint=tool.read_only,
+                destructive_hint=tool.destructive,
+                idempotent_hint=tool.read_only or tool.idempotent,
+                open_world_hint=tool.uses_model,
+            ),
+        )
+        for tool in TOOLS.values()
+    )
 
 
 async def list_tools(
@@ -44,23 +60,6 @@ async def list_tools(
 ) -> types.ListToolsResult:
     """List the tools."""
     return types.ListToolsResult(tools=[*listed_tools()])
-
-
-def _described(tool: Tool) -> types.Tool:
-    return types.Tool(
-        name=tool.name,
-        title=tool.title,
-        description=tool.description,
-        input_schema=input_schema(tool.params),
-        output_schema=output_schema(tool.result),
-        annotations=types.ToolAnnotations(
-            title=tool.title,
-            read_only_hint=tool.read_only,
-            destructive_hint=tool.destructive,
-            idempotent_hint=tool.read_only or tool.idempotent,
-            open_world_hint=tool.uses_model,
-        ),
-    )
 
 
 async def call_tool(
@@ -91,7 +90,8 @@ async def call_tool(
         logger.exception("the database failed during %s", params.name)
         return _failed(f"The database failed: {Redactor().excerpt(str(error.args[0]))}")
     await delete_answers(this_round, service.store)
-    return _succeeded(result)
+    text = types.TextContent(text=result_text(result))
+    return types.CallToolResult(content=[text], structured_content=result_data(result))
 
 
 def _completer(
@@ -105,13 +105,6 @@ def _completer(
     if choice.backend != "sampling":
         return None
     return SamplingCompleter(ClientSampler(ctx, this_round).sample)
-
-
-def _succeeded(result: ResultPart) -> types.CallToolResult:
-    return types.CallToolResult(
-        content=[types.TextContent(text=result_text(result))],
-        structured_content=result_data(result),
-    )
 
 
 def _failed(message: str) -> types.CallToolResult:

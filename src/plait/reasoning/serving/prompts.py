@@ -74,10 +74,7 @@ async def list_prompts(
     return types.ListPromptsResult(
         prompts=[
             types.Prompt(
-                name=name,
-                title=guide.title,
-                description=guide.description,
-                arguments=_ARGUMENTS,
+                name=name, title=guide.title, description=guide.description, arguments=_ARGUMENTS
             )
             for name, guide in _GUIDES.items()
         ]

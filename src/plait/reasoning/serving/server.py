@@ -21,9 +21,7 @@ from plait.reasoning.serving import calls, prompts, resources
 from plait.reasoning.serving.service import Service
 
 NAME = "plait-reasoning"
-
 Context = ServerRequestContext[Any, Any]
-
 _HOUR_MS = 3_600_000
 
 

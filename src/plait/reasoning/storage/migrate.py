@@ -31,7 +31,11 @@ async def migrate(engine: AsyncEngine, *, to: str = VERSIONS[-1]) -> tuple[str |
             if engine.dialect.name == "postgresql":
                 await connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
             version = await connection.run_sync(_version)
-            _check(version)
+            if version is not None and version not in VERSIONS:
+                raise ConfigError(
+                    f"the database has version {version} and this program knows up to "
+                    f"{VERSIONS[-1]}: use the newer plait that made it"
+                )
             if version != to:
                 await connection.run_sync(_upgrade, to)
     return version, to
@@ -41,14 +45,6 @@ def _version(connection: Connection) -> str | None:
     if not inspect(connection).has_table("alembic_version"):
         return None
     return connection.scalar(text("SELECT version_num FROM alembic_version"))
-
-
-def _check(version: str | None) -> None:
-    if version is not None and version not in VERSIONS:
-        raise ConfigError(
-            f"the database has version {version} and this program knows up to {VERSIONS[-1]}: "
-            "use the newer plait that made it"
-        )
 
 
 def _upgrade(connection: Connection, to: str) -> None:

@@ -8,19 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from plait.reasoning.values import (
-    Branch,
-    Changes,
-    Checkpoint,
-    CrossRef,
-    Graph,
-    GraphEdge,
-    GraphNode,
-    Invocation,
-    Session,
-    StateSnapshot,
-    Thought,
-)
+from plait.reasoning import values
 
 
 class ConflictError(Exception):
@@ -31,7 +19,7 @@ class ConflictError(Exception):
 class SessionLine:
     """A session in a list."""
 
-    session: Session
+    session: values.Session
     thoughts: int
     """The number of its thoughts that are not abandoned."""
     title: str
@@ -57,7 +45,7 @@ class Usage:
 class Storage(Protocol):
     """Stores sessions; every method that writes is one transaction.
 
-    `create_…` and `update_…` both replace the row with the same id.
+    `create_…`, `update_…` and `log_…` write one row, and replace the row with the same id.
     Lists are in order of creation, except checkpoints, which come newest first.
     """
 
@@ -73,7 +61,7 @@ class Storage(Protocol):
         """Close every connection."""
         ...
 
-    async def write(self, changes: Changes) -> None:
+    async def write(self, changes: values.Changes) -> None:
         """Write all changes, or none of them.
 
         Raises:
@@ -81,9 +69,13 @@ class Storage(Protocol):
         """
         ...
 
-    async def create_session(self, session: Session) -> None: ...
-    async def get_session(self, key: str) -> Session | None: ...
-    async def update_session(self, session: Session) -> None: ...
+    async def create_session(self, session: values.Session) -> None:
+        await self.write(values.Changes(session=session))
+
+    async def get_session(self, key: str) -> values.Session | None: ...
+    async def update_session(self, session: values.Session) -> None:
+        await self.write(values.Changes(session=session))
+
     async def delete_session(self, key: str) -> bool:
         """Delete a session and everything in it; return whether it existed."""
         ...
@@ -98,8 +90,10 @@ class Storage(Protocol):
         """Delete sessions last changed before a time, and return how many."""
         ...
 
-    async def create_thought(self, thought: Thought) -> None: ...
-    async def get_thought(self, key: str) -> Thought | None: ...
+    async def create_thought(self, thought: values.Thought) -> None:
+        await self.write(values.Changes(thoughts=(thought,)))
+
+    async def get_thought(self, key: str) -> values.Thought | None: ...
     async def get_session_thoughts(
         self,
         session_id: str,
@@ -107,7 +101,7 @@ class Storage(Protocol):
         abandoned: bool = False,
         limit: int | None = None,
         offset: int | None = None,
-    ) -> Sequence[Thought]:
+    ) -> Sequence[values.Thought]:
         """Return the thoughts of a session; with `abandoned`, abandoned ones as well."""
         ...
 
@@ -115,55 +109,68 @@ class Storage(Protocol):
         """Count the thoughts that are not abandoned."""
         ...
 
-    async def get_recent_thoughts(self, session_id: str, limit: int) -> Sequence[Thought]:
+    async def get_recent_thoughts(self, session_id: str, limit: int) -> Sequence[values.Thought]:
         """Return the last thoughts, oldest first, at a cost independent of the session's size."""
         ...
 
-    async def get_first_thought(self, session_id: str) -> Thought | None: ...
-    async def get_latest_thought(self, session_id: str) -> Thought | None: ...
-    async def get_same_thought(self, session_id: str, content: str) -> Thought | None:
+    async def get_first_thought(self, session_id: str) -> values.Thought | None: ...
+    async def get_latest_thought(self, session_id: str) -> values.Thought | None: ...
+    async def get_same_thought(self, session_id: str, content: str) -> values.Thought | None:
         """Return the last thought with the same text, ignoring case and spacing."""
         ...
 
-    async def get_thought_chain(self, thought: Thought, limit: int) -> Sequence[Thought]:
+    async def get_thought_chain(
+        self, thought: values.Thought, limit: int
+    ) -> Sequence[values.Thought]:
         """Return at most `limit` ancestors of a thought, oldest first."""
         ...
 
     async def search_thoughts(
         self, text: str, *, session_id: str | None = None, limit: int = 20
-    ) -> Sequence[Thought]:
+    ) -> Sequence[values.Thought]:
         """Return thoughts that contain the text, ignoring case, newest first."""
         ...
 
-    async def create_branch(self, branch: Branch) -> None: ...
-    async def get_branch(self, key: str) -> Branch | None: ...
-    async def get_session_branches(self, session_id: str) -> Sequence[Branch]: ...
-    async def update_branch(self, branch: Branch) -> None: ...
-    async def get_session_cross_refs(self, session_id: str) -> Sequence[CrossRef]: ...
+    async def create_branch(self, branch: values.Branch) -> None:
+        await self.write(values.Changes(branches=(branch,)))
 
-    async def create_checkpoint(self, checkpoint: Checkpoint) -> None: ...
-    async def get_checkpoint(self, key: str) -> Checkpoint | None: ...
-    async def get_session_checkpoints(self, session_id: str) -> Sequence[Checkpoint]: ...
-    async def create_snapshot(self, snapshot: StateSnapshot) -> None: ...
+    async def get_branch(self, key: str) -> values.Branch | None: ...
+    async def get_session_branches(self, session_id: str) -> Sequence[values.Branch]: ...
+    async def update_branch(self, branch: values.Branch) -> None:
+        await self.write(values.Changes(branches=(branch,)))
 
-    async def get_graph(self, key: str) -> Graph | None: ...
-    async def get_session_graphs(self, session_id: str) -> Sequence[Graph]: ...
-    async def get_latest_graph(self, session_id: str) -> Graph | None:
+    async def get_session_cross_refs(self, session_id: str) -> Sequence[values.CrossRef]: ...
+
+    async def create_checkpoint(self, checkpoint: values.Checkpoint) -> None:
+        await self.write(values.Changes(checkpoints=(checkpoint,)))
+
+    async def get_checkpoint(self, key: str) -> values.Checkpoint | None: ...
+    async def get_session_checkpoints(self, session_id: str) -> Sequence[values.Checkpoint]: ...
+    async def create_snapshot(self, snapshot: values.StateSnapshot) -> None:
+        await self.write(values.Changes(snapshots=(snapshot,)))
+
+    async def get_graph(self, key: str) -> values.Graph | None: ...
+    async def get_session_graphs(self, session_id: str) -> Sequence[values.Graph]: ...
+    async def get_latest_graph(self, session_id: str) -> values.Graph | None:
         """Return the newest graph of a session that has nodes that are not abandoned."""
         ...
 
-    async def create_graph_node(self, node: GraphNode) -> None: ...
-    async def get_graph_node(self, key: str) -> GraphNode | None: ...
-    async def get_graph_nodes(self, graph_id: str) -> Sequence[GraphNode]: ...
+    async def create_graph_node(self, node: values.GraphNode) -> None:
+        await self.write(values.Changes(nodes=(node,)))
+
+    async def get_graph_node(self, key: str) -> values.GraphNode | None: ...
+    async def get_graph_nodes(self, graph_id: str) -> Sequence[values.GraphNode]: ...
     async def get_session_graph_nodes(
         self, session_id: str, *, abandoned: bool = False
-    ) -> Sequence[GraphNode]: ...
-    async def update_graph_node(self, node: GraphNode) -> None: ...
+    ) -> Sequence[values.GraphNode]: ...
+    async def update_graph_node(self, node: values.GraphNode) -> None:
+        await self.write(values.Changes(nodes=(node,)))
+
     async def delete_graph_node(self, key: str) -> bool:
         """Delete a node and its edges; return whether it existed."""
         ...
 
-    async def create_graph_edge(self, edge: GraphEdge) -> None:
+    async def create_graph_edge(self, edge: values.GraphEdge) -> None:
         """Add an edge.
 
         Raises:
@@ -171,12 +178,14 @@ class Storage(Protocol):
         """
         ...
 
-    async def get_graph_edges(self, graph_id: str) -> Sequence[GraphEdge]: ...
+    async def get_graph_edges(self, graph_id: str) -> Sequence[values.GraphEdge]: ...
     async def get_session_edges(
         self, session_id: str, *, abandoned: bool = False
-    ) -> Sequence[GraphEdge]: ...
+    ) -> Sequence[values.GraphEdge]: ...
 
-    async def log_invocation(self, invocation: Invocation) -> None: ...
+    async def log_invocation(self, invocation: values.Invocation) -> None:
+        await self.write(values.Changes(invocations=(invocation,)))
+
     async def get_usage(self, *, session_id: str | None = None) -> Sequence[Usage]:
         """Sum up calls by tool, backend, pipe and model."""
         ...

@@ -8,47 +8,35 @@ from typing import Any, TypeVar
 
 from sqlalchemy import RowMapping, Table
 
+from plait.reasoning import values
 from plait.reasoning.storage import tables
-from plait.reasoning.values import (
-    Branch,
-    Checkpoint,
-    CrossRef,
-    Graph,
-    GraphEdge,
-    GraphNode,
-    Invocation,
-    Session,
-    StateSnapshot,
-    Thought,
-    fingerprint,
-)
 
 Value = (
-    Session
-    | Thought
-    | Branch
-    | CrossRef
-    | Checkpoint
-    | StateSnapshot
-    | Graph
-    | GraphNode
-    | GraphEdge
-    | Invocation
+    values.Session
+    | values.Thought
+    | values.Branch
+    | values.CrossRef
+    | values.Checkpoint
+    | values.StateSnapshot
+    | values.Graph
+    | values.GraphNode
+    | values.GraphEdge
+    | values.Invocation
 )
 
 ValueT = TypeVar("ValueT", bound=Value)
 
 TABLES: Mapping[type[Value], Table] = {
-    Session: tables.sessions,
-    Thought: tables.thoughts,
-    Branch: tables.branches,
-    CrossRef: tables.cross_refs,
-    Checkpoint: tables.checkpoints,
-    StateSnapshot: tables.state_snapshots,
-    Graph: tables.graphs,
-    GraphNode: tables.graph_nodes,
-    GraphEdge: tables.graph_edges,
-    Invocation: tables.invocations,
+    values.Session: tables.sessions,
+    values.Thought: tables.thoughts,
+    values.Branch: tables.branches,
+    values.CrossRef: tables.cross_refs,
+    values.Checkpoint: tables.checkpoints,
+    values.StateSnapshot: tables.state_snapshots,
+    values.Graph: tables.graphs,
+    values.GraphNode: tables.graph_nodes,
+    values.GraphEdge: tables.graph_edges,
+    values.Invocation: tables.invocations,
 }
 
 _NAMES: Mapping[type[Value], Sequence[str]] = {
@@ -59,8 +47,8 @@ _NAMES: Mapping[type[Value], Sequence[str]] = {
 def row_from_value(value: Value) -> dict[str, Any]:
     """Return a value as a row of its table."""
     row = {name: getattr(value, name) for name in _NAMES[type(value)]}
-    if isinstance(value, Thought):
-        row["fingerprint"] = fingerprint(value.content)
+    if isinstance(value, values.Thought):
+        row["fingerprint"] = values.fingerprint(value.content)
     return row
 
 

@@ -2,49 +2,29 @@
 
 from __future__ import annotations
 
-from sqlalchemy import (
-    JSON,
-    Boolean,
-    Column,
-    Float,
-    ForeignKey,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    String,
-    Table,
-    Text,
-)
+from typing import Any
 
-metadata = MetaData()
+import sqlalchemy as sa
 
-_data = JSON(none_as_null=True)
+from plait.reasoning.storage.columns import DATA, key, owner, reference, required
+
+metadata = sa.MetaData()
 
 
-def _required(name: str, target: str, *, index: bool = True) -> Column[str]:
-    """Return a reference; the row is deleted with its target."""
-    key = ForeignKey(target, ondelete="CASCADE")
-    return Column(name, String, key, nullable=False, index=index)
+def _table(name: str, *columns: sa.Column[Any] | sa.Index) -> sa.Table:
+    return sa.Table(name, metadata, key(), *columns)
 
 
-def _optional(name: str, target: str) -> Column[str]:
-    """Return a reference that becomes null when its target is deleted."""
-    return Column(name, String, ForeignKey(target, ondelete="SET NULL"), index=True)
-
-
-sessions = Table(
+sessions = _table(
     "sessions",
-    metadata,
-    Column("id", String, primary_key=True),
-    Column("mode", String, nullable=False),
-    Column("created_at", String, nullable=False),
-    Column("updated_at", String, nullable=False, index=True),
-    Column("metadata", _data),
-    Column(
+    required("mode"),
+    required("created_at"),
+    required("updated_at", index=True),
+    sa.Column("metadata", DATA),
+    sa.Column(
         "active_branch_id",
-        String,
-        ForeignKey(
+        sa.String,
+        sa.ForeignKey(
             "branches.id",
             ondelete="SET NULL",
             name="fk_sessions_active_branch",
@@ -55,161 +35,138 @@ sessions = Table(
         ),
         index=True,
     ),
-    Column("status", String, nullable=False, server_default="open"),
-    Column("conclusion", _data),
-    Column("version", Integer, nullable=False, server_default="1"),
+    required("status", default="open"),
+    sa.Column("conclusion", DATA),
+    required("version", sa.Integer, "1"),
 )
 
-branches = Table(
+branches = _table(
     "branches",
-    metadata,
-    Column("id", String, primary_key=True),
-    _required("session_id", "sessions.id", index=False),
-    Column("name", Text, nullable=False),
-    _optional("parent_branch_id", "branches.id"),
-    Column("priority", Float, nullable=False, server_default="1.0"),
-    Column("confidence", Float, nullable=False, server_default="0.8"),
-    Column("state", String, nullable=False, server_default="active", index=True),
-    Column("created_at", String, nullable=False),
-    Column("updated_at", String, nullable=False),
-    Column("metadata", _data),
-    Column("position", Integer, nullable=False, server_default="0"),
-    Index("ix_branches_session_position", "session_id", "position"),
+    owner("session_id", "sessions.id", index=False),
+    required("name", sa.Text),
+    reference("parent_branch_id", "branches.id"),
+    required("priority", sa.Float, "1.0"),
+    required("confidence", sa.Float, "0.8"),
+    required("state", default="active", index=True),
+    required("created_at"),
+    required("updated_at"),
+    sa.Column("metadata", DATA),
+    required("position", sa.Integer, "0"),
+    sa.Index("ix_branches_session_position", "session_id", "position"),
 )
 
-thoughts = Table(
+thoughts = _table(
     "thoughts",
-    metadata,
-    Column("id", String, primary_key=True),
-    _required("session_id", "sessions.id", index=False),
-    Column("content", Text, nullable=False),
-    Column("confidence", Float, nullable=False, server_default="0.8"),
-    Column("mode", String, nullable=False),
-    _optional("parent_id", "thoughts.id"),
-    Column("created_at", String, nullable=False),
-    Column("metadata", _data),
-    _optional("branch_id", "branches.id"),
-    Column("position", Integer, nullable=False, server_default="0"),
-    Column("abandoned_by", String),
-    Column("fingerprint", String, nullable=False, server_default=""),
-    Index("ix_thoughts_session_position", "session_id", "position"),
-    Index("ix_thoughts_live", "session_id", "abandoned_by", "position"),
-    Index("ix_thoughts_fingerprint", "session_id", "fingerprint", "abandoned_by", "position"),
+    owner("session_id", "sessions.id", index=False),
+    required("content", sa.Text),
+    required("confidence", sa.Float, "0.8"),
+    required("mode"),
+    reference("parent_id", "thoughts.id"),
+    required("created_at"),
+    sa.Column("metadata", DATA),
+    reference("branch_id", "branches.id"),
+    required("position", sa.Integer, "0"),
+    sa.Column("abandoned_by", sa.String),
+    required("fingerprint", default=""),
+    sa.Index("ix_thoughts_session_position", "session_id", "position"),
+    sa.Index("ix_thoughts_live", "session_id", "abandoned_by", "position"),
+    sa.Index("ix_thoughts_fingerprint", "session_id", "fingerprint", "abandoned_by", "position"),
 )
 
-cross_refs = Table(
+cross_refs = _table(
     "cross_refs",
-    metadata,
-    Column("id", String, primary_key=True),
-    _required("from_branch_id", "branches.id"),
-    _required("to_branch_id", "branches.id"),
-    Column("ref_type", String, nullable=False),
-    Column("reason", Text),
-    Column("strength", Float, nullable=False, server_default="1.0"),
-    Column("created_at", String, nullable=False),
+    owner("from_branch_id", "branches.id"),
+    owner("to_branch_id", "branches.id"),
+    required("ref_type"),
+    sa.Column("reason", sa.Text),
+    required("strength", sa.Float, "1.0"),
+    required("created_at"),
 )
 
-checkpoints = Table(
+checkpoints = _table(
     "checkpoints",
-    metadata,
-    Column("id", String, primary_key=True),
-    _required("session_id", "sessions.id"),
-    _optional("branch_id", "branches.id"),
-    Column("name", Text, nullable=False),
-    Column("description", Text),
-    Column("snapshot", _data, nullable=False),
-    Column("created_at", String, nullable=False, index=True),
+    owner("session_id", "sessions.id"),
+    reference("branch_id", "branches.id"),
+    required("name", sa.Text),
+    sa.Column("description", sa.Text),
+    required("snapshot", DATA),
+    required("created_at", index=True),
 )
 
-state_snapshots = Table(
+state_snapshots = _table(
     "state_snapshots",
-    metadata,
-    Column("id", String, primary_key=True),
-    _required("session_id", "sessions.id"),
-    Column("snapshot_type", String, nullable=False, index=True),
-    Column("state_data", _data, nullable=False),
-    _optional("parent_snapshot_id", "state_snapshots.id"),
-    Column("created_at", String, nullable=False),
-    Column("description", Text),
+    owner("session_id", "sessions.id"),
+    required("snapshot_type", index=True),
+    required("state_data", DATA),
+    reference("parent_snapshot_id", "state_snapshots.id"),
+    required("created_at"),
+    sa.Column("description", sa.Text),
 )
 
-graphs = Table(
+graphs = _table(
     "graphs",
-    metadata,
-    Column("id", String, primary_key=True),
-    _required("session_id", "sessions.id", index=False),
-    Column("problem", Text),
-    Column("config", _data, nullable=False),
-    Column("created_at", String, nullable=False),
-    Index("ix_graphs_session", "session_id", "created_at"),
+    owner("session_id", "sessions.id", index=False),
+    sa.Column("problem", sa.Text),
+    required("config", DATA),
+    required("created_at"),
+    sa.Index("ix_graphs_session", "session_id", "created_at"),
 )
 
-graph_nodes = Table(
+graph_nodes = _table(
     "graph_nodes",
-    metadata,
-    Column("id", String, primary_key=True),
-    _required("session_id", "sessions.id"),
-    Column("content", Text, nullable=False),
-    Column("node_type", String, nullable=False, server_default="thought", index=True),
-    Column("score", Float),
-    Column("depth", Integer, nullable=False, server_default="0"),
-    Column("is_terminal", Boolean, nullable=False, server_default="0", index=True),
-    Column("is_root", Boolean, nullable=False, server_default="0"),
-    Column("is_active", Boolean, nullable=False, server_default="1", index=True),
-    Column("created_at", String, nullable=False),
-    Column("metadata", _data),
-    Column("graph_id", String, nullable=False, server_default=""),
-    Column("position", Integer, nullable=False, server_default="0"),
-    Column("abandoned_by", String),
-    Index("ix_graph_nodes_graph", "graph_id", "position"),
+    owner("session_id", "sessions.id"),
+    required("content", sa.Text),
+    required("node_type", default="thought", index=True),
+    sa.Column("score", sa.Float),
+    required("depth", sa.Integer, "0"),
+    required("is_terminal", sa.Boolean, "0", index=True),
+    required("is_root", sa.Boolean, "0"),
+    required("is_active", sa.Boolean, "1", index=True),
+    required("created_at"),
+    sa.Column("metadata", DATA),
+    required("graph_id", default=""),
+    required("position", sa.Integer, "0"),
+    sa.Column("abandoned_by", sa.String),
+    sa.Index("ix_graph_nodes_graph", "graph_id", "position"),
 )
 
-graph_edges = Table(
+graph_edges = _table(
     "graph_edges",
-    metadata,
-    Column("id", String, primary_key=True),
-    _required("session_id", "sessions.id"),
-    _required("from_node", "graph_nodes.id"),
-    _required("to_node", "graph_nodes.id"),
-    Column("edge_type", String, nullable=False, server_default="generates", index=True),
-    Column("weight", Float, nullable=False, server_default="1.0"),
-    Column("created_at", String, nullable=False),
-    Column("metadata", _data),
-    Column("graph_id", String, nullable=False, server_default="", index=True),
-    Column("abandoned_by", String),
+    owner("session_id", "sessions.id"),
+    owner("from_node", "graph_nodes.id"),
+    owner("to_node", "graph_nodes.id"),
+    required("edge_type", default="generates", index=True),
+    required("weight", sa.Float, "1.0"),
+    required("created_at"),
+    sa.Column("metadata", DATA),
+    required("graph_id", default="", index=True),
+    sa.Column("abandoned_by", sa.String),
 )
 
-invocations = Table(
+invocations = _table(
     "invocations",
-    metadata,
-    Column("id", String, primary_key=True),
-    _optional("session_id", "sessions.id"),
-    Column("tool_name", String, nullable=False),
-    Column("input", _data, nullable=False),
-    Column("output", _data),
-    Column("pipe_name", String),
-    Column("latency_ms", Integer),
-    Column("success", Boolean, nullable=False, server_default="1"),
-    Column("error", Text),
-    Column("created_at", String, nullable=False, index=True),
-    Column("model", String),
-    Column("input_tokens", Integer),
-    Column("output_tokens", Integer),
-    Column("backend", String),
+    reference("session_id", "sessions.id"),
+    required("tool_name"),
+    required("input", DATA),
+    sa.Column("output", DATA),
+    sa.Column("pipe_name", sa.String),
+    sa.Column("latency_ms", sa.Integer),
+    required("success", sa.Boolean, "1"),
+    sa.Column("error", sa.Text),
+    required("created_at", index=True),
+    sa.Column("model", sa.String),
+    sa.Column("input_tokens", sa.Integer),
+    sa.Column("output_tokens", sa.Integer),
+    sa.Column("backend", sa.String),
 )
 
-answers = Table(
+answers = sa.Table(
     "answers",
     metadata,
-    Column("run_id", String, primary_key=True),
-    Column("key", String, primary_key=True),
-    Column("answer", _data, nullable=False),
-    Column("created_at", String, nullable=False, index=True),
+    key("run_id"),
+    key("key"),
+    required("answer", DATA),
+    required("created_at", index=True),
 )
 
-server_keys = Table(
-    "server_keys",
-    metadata,
-    Column("name", String, primary_key=True),
-    Column("value", LargeBinary, nullable=False),
-)
+server_keys = sa.Table("server_keys", metadata, key("name"), required("value", sa.LargeBinary))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from sqlalchemy import Table, delete, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
@@ -15,6 +16,7 @@ from plait.reasoning.storage.port import ConflictError
 from plait.reasoning.storage.rows import TABLES, Value, row_from_value
 from plait.reasoning.values import Branch, Changes, GraphNode, Session, Thought
 
+Insert: TypeAlias = sqlite.dml.Insert | postgresql.dml.Insert
 Positioned = Branch | Thought | GraphNode
 
 
@@ -26,7 +28,8 @@ async def write_changes(connection: AsyncConnection, changes: Changes) -> None:
     """
     if changes.session is not None:
         await _write_session(connection, changes.session)
-    await _lock_sessions(connection, {value.session_id for value in _positioned(changes)})
+    positioned = (*changes.branches, *changes.thoughts, *changes.nodes)
+    await _lock_sessions(connection, {value.session_id for value in positioned})
     await _write(connection, await _with_positions(connection, changes.branches))
     await _write(connection, changes.cross_refs)
     await _write(connection, changes.snapshots)
@@ -39,10 +42,6 @@ async def write_changes(connection: AsyncConnection, changes: Changes) -> None:
     if changes.removed_nodes:
         table = tables.graph_nodes
         await connection.execute(delete(table).where(table.c.id.in_(changes.removed_nodes)))
-
-
-def _positioned(changes: Changes) -> Iterable[Positioned]:
-    return (*changes.branches, *changes.thoughts, *changes.nodes)
 
 
 async def _write_session(connection: AsyncConnection, session: Session) -> None:
@@ -97,9 +96,8 @@ async def _write(connection: AsyncConnection, values: Sequence[Value]) -> None:
     )
 
 
-def _upsert(table: Table, dialect: str) -> sqlite.dml.Insert | postgresql.dml.Insert:
-    insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
-    statement = insert(table)
+def _upsert(table: Table, dialect: str) -> Insert:
+    statement = insert_into(table, dialect)
     new = {
         column.name: statement.excluded[column.name]
         for column in table.columns
@@ -107,3 +105,8 @@ def _upsert(table: Table, dialect: str) -> sqlite.dml.Insert | postgresql.dml.In
         if column.name not in {"id", "position"}
     }
     return statement.on_conflict_do_update(index_elements=[table.c.id], set_=new)
+
+
+def insert_into(table: Table, dialect: str) -> Insert:
+    """Return an insert that can handle conflicts, in the dialect of a database."""
+    return (postgresql if dialect == "postgresql" else sqlite).insert(table)

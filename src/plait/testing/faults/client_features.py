@@ -49,16 +49,13 @@ from plait.testing.faults.tools import CHANGES, READ_ONLY
 
 def add_client_features(server: MCPServer, inner: Server[Any], run: Run) -> None:
     """Register the tools, and the request handlers for the legacy era."""
-    _add_log(server)
-    _add_roots(server)
-    _add_ask(server)
-    _add_touch(server)
-    _add_announce(server)
-    _add_followed(server, run)
-    _add_legacy_handlers(inner, run)
+    _add_notifications(server)
+    _add_requests(server)
+    _add_sampling(server)
+    _add_subscriptions(server, inner, run)
 
 
-def _add_log(server: MCPServer) -> None:
+def _add_notifications(server: MCPServer) -> None:
     @server.tool(annotations=READ_ONLY, structured_output=False)
     async def log(level: LoggingLevel, text: str, ctx: Context) -> str:
         """Send a log message to the client."""
@@ -67,42 +64,6 @@ def _add_log(server: MCPServer) -> None:
             await ctx.log(level, text, logger_name="faults")  # pyright: ignore[reportDeprecated]
         return "logged"
 
-
-def list_roots() -> ListRoots:
-    """List the roots of the client before the tool runs."""
-    return ListRoots()
-
-
-def _add_roots(server: MCPServer) -> None:
-    @server.tool(annotations=READ_ONLY, structured_output=False)
-    async def roots(result: Annotated[ListRootsResult, Resolve(list_roots)]) -> str:
-        """Ask the client for its roots and return their URIs, a line each."""
-        return "\n".join(str(root.uri) for root in result.roots)
-
-
-class Answer(BaseModel):
-    """The form of `ask`."""
-
-    text: str
-
-
-def elicit_answer(question: str) -> Elicit[Answer]:
-    """Elicit an answer before the tool runs."""
-    return Elicit(question, Answer)
-
-
-def _add_ask(server: MCPServer) -> None:
-    @server.tool(annotations=CHANGES, structured_output=False)
-    async def ask(
-        question: str, answer: Annotated[ElicitationResult[Answer], Resolve(elicit_answer)]
-    ) -> str:
-        """Ask the user, and return the question with the answer."""
-        if isinstance(answer, AcceptedElicitation):
-            return f"{question} {answer.data.text}"
-        return f"{question} ({answer.action})"
-
-
-def _add_touch(server: MCPServer) -> None:
     @server.tool(annotations=CHANGES, structured_output=False)
     async def touch(uri: str, ctx: Context) -> str:
         """Tell the clients of both eras that a resource has changed."""
@@ -111,8 +72,6 @@ def _add_touch(server: MCPServer) -> None:
             await ctx.session.send_resource_updated(uri)
         return f"touched {uri}"
 
-
-def _add_announce(server: MCPServer) -> None:
     @server.tool(annotations=CHANGES, structured_output=False)
     async def announce(
         what: Literal["tools", "prompts", "resources", "roots", "cancelled"], ctx: Context
@@ -144,14 +103,44 @@ _ANNOUNCED = {
 }
 
 
-def _add_followed(server: MCPServer, run: Run) -> None:
+class Answer(BaseModel):
+    """The form of `ask`."""
+
+    text: str
+
+
+def list_roots() -> ListRoots:
+    """List the roots of the client before the tool runs."""
+    return ListRoots()
+
+
+def elicit_answer(question: str) -> Elicit[Answer]:
+    """Elicit an answer before the tool runs."""
+    return Elicit(question, Answer)
+
+
+def _add_requests(server: MCPServer) -> None:
+    @server.tool(annotations=READ_ONLY, structured_output=False)
+    async def roots(result: Annotated[ListRootsResult, Resolve(list_roots)]) -> str:
+        """Ask the client for its roots and return their URIs, a line each."""
+        return "\n".join(str(root.uri) for root in result.roots)
+
+    @server.tool(annotations=CHANGES, structured_output=False)
+    async def ask(
+        question: str, answer: Annotated[ElicitationResult[Answer], Resolve(elicit_answer)]
+    ) -> str:
+        """Ask the user, and return the question with the answer."""
+        if isinstance(answer, AcceptedElicitation):
+            return f"{question} {answer.data.text}"
+        return f"{question} ({answer.action})"
+
+
+def _add_subscriptions(server: MCPServer, inner: Server[Any], run: Run) -> None:
     @server.tool(annotations=READ_ONLY, structured_output=False)
     async def followed() -> str:
         """Return the URIs that clients of the older era are subscribed to, a line each."""
         return "\n".join(run.followed)
 
-
-def _add_legacy_handlers(inner: Server[Any], run: Run) -> None:
     async def accept(_: ServerRequestContext[Any, Any], params: object) -> EmptyResult:  # noqa: ARG001
         return EmptyResult()
 
@@ -191,11 +180,11 @@ def sample_model(prompt: str, max_tokens: int) -> Sample:
     )
 
 
-def sample_again(
-    prompt: str, first: Annotated[CreateMessageResult, Resolve(sample_model)], max_tokens: int
-) -> Sample:
+_Sampled = Annotated[CreateMessageResult, Resolve(sample_model)]
+
+
+def sample_again(prompt: str, first: _Sampled, max_tokens: int) -> Sample:  # noqa: ARG001
     """Sample again, after the first answer."""
-    del first
     return Sample([_user_message(f"{prompt} again")], max_tokens=max_tokens)
 
 
@@ -211,43 +200,32 @@ def sample_with_clock(prompt: str) -> Sample:
     return Sample([_user_message(prompt)], max_tokens=50, tools=[_CLOCK])
 
 
-def add_model_use(server: MCPServer) -> None:
+_SampledAgain = Annotated[CreateMessageResult, Resolve(sample_again)]
+_SampledImage = Annotated[CreateMessageResult, Resolve(sample_image)]
+_SampledWithClock = Annotated[CreateMessageResultWithTools, Resolve(sample_with_clock)]
+
+
+def _add_sampling(server: MCPServer) -> None:
     """Register the sampling tools; each returns the result of the client as JSON."""
 
     @server.tool(annotations=READ_ONLY, structured_output=False)
-    async def sample(
-        prompt: str,
-        answer: Annotated[CreateMessageResult, Resolve(sample_model)],
-        max_tokens: int = 100,
-    ) -> str:
+    async def sample(prompt: str, answer: _Sampled, max_tokens: int = 100) -> str:  # noqa: ARG001
         """Ask the model of the client."""
-        del prompt, max_tokens
         return _json(answer)
 
     @server.tool(annotations=READ_ONLY, structured_output=False)
-    async def sample_twice(
-        prompt: str,
-        answer: Annotated[CreateMessageResult, Resolve(sample_again)],
-        max_tokens: int = 100,
-    ) -> str:
+    async def sample_twice(prompt: str, answer: _SampledAgain, max_tokens: int = 100) -> str:  # noqa: ARG001
         """Ask the model of the client, and then once more."""
-        del prompt, max_tokens
         return _json(answer)
 
     @server.tool(annotations=READ_ONLY, structured_output=False)
-    async def sample_picture(
-        prompt: str, answer: Annotated[CreateMessageResult, Resolve(sample_image)]
-    ) -> str:
+    async def sample_picture(prompt: str, answer: _SampledImage) -> str:  # noqa: ARG001
         """Ask the model of the client about a picture."""
-        del prompt
         return _json(answer)
 
     @server.tool(annotations=READ_ONLY, structured_output=False)
-    async def sample_with_tools(
-        prompt: str, answer: Annotated[CreateMessageResultWithTools, Resolve(sample_with_clock)]
-    ) -> str:
+    async def sample_with_tools(prompt: str, answer: _SampledWithClock) -> str:  # noqa: ARG001
         """Ask the model of the client, and give it a tool."""
-        del prompt
         return _json(answer)
 
 

@@ -11,9 +11,9 @@ from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from plait._support.local_server import buffer_body
 from plait.testing.faults.options import Moment
 from plait.testing.faults.run import Run
-from plait.testing.http_server import buffer_body
 
 _MOMENTS: dict[str, Moment] = {
     "initialize": "initialize",

@@ -16,36 +16,26 @@ class Run:
     """The running process; used in one event loop only."""
 
     settings: Settings
-
     counter: int = 0
     """Calls of `counter`."""
-
     calls: int = 0
     """Answered tool calls."""
-
     cancelled: int = 0
     """Cancelled calls of `hang`."""
-
     slow_now: int = 0
     slow_most: int = 0
     """Current and maximum concurrent calls of `slow`."""
-
     grown: int = 0
     """Tools added by `grow`."""
-
     followed: list[str] = field(default_factory=list[str])
     """The resources with subscriptions of legacy clients."""
-
     exit_due: bool = False
     """Whether the process exits after the pending answer is written."""
-
     cut: Callable[[], None] | None = None
     """Cuts every connection; `None` on stdio."""
-
     statuses: int = 0
     cuts: int = 0
     """HTTP statuses sent, and answers cut."""
-
     state: StateDir | None = field(init=False)
     """The durable state; `None` without a state folder."""
 

@@ -10,24 +10,23 @@ from http import HTTPStatus
 import anyio
 from mcp.server import MCPServer
 from mcp.server.stdio import stdio_server
-from starlette.applications import Starlette
 from websockets.asyncio.server import Server as WebSocketServer
 from websockets.asyncio.server import ServerConnection
 from websockets.http11 import Request, Response
 
-from plait.testing.faults.client_features import add_client_features, add_model_use
+from plait.testing.faults.client_features import add_client_features
 from plait.testing.faults.content import add_content
 from plait.testing.faults.http_faults import HttpFaults, refusal_headers, status_due
 from plait.testing.faults.interference import Interference, serve_streams
 from plait.testing.faults.run import Run
 from plait.testing.faults.stdio_noise import NoisyStdout
 from plait.testing.faults.tools import add_tools
-from plait.testing.http_server import HttpServer, url_of
 from plait.testing.ports import bind
 from plait.testing.serve import (
     MAX_REQUEST_BODY_BYTES,
     ServeStreams,
     exit_when_stdin_closes,
+    http_server,
     lowlevel_server,
     serve_websocket,
     sse_app,
@@ -46,7 +45,6 @@ def build_server(run: Run) -> MCPServer:
     add_tools(server, run)
     add_content(server)
     add_client_features(server, lowlevel_server(server), run)
-    add_model_use(server)
     return server
 
 
@@ -80,21 +78,18 @@ async def _serve_http(
     if settings.transport == "sse":
         app, path = sse_app(serve_one, settings.host), "/sse"
     else:
-        app, path = _http_app(server, run), "/mcp"
+        path = "/mcp"
+        app = server.streamable_http_app(
+            host=settings.host,
+            json_response=settings.json_response,
+            stateless_http=settings.stateless,
+            max_request_body_size=MAX_REQUEST_BODY_BYTES,
+        )
     faults = HttpFaults(app, run)
-    http = HttpServer(faults, listener, url_of(listener, "http", path))
+    http = http_server(faults, listener, path)
     faults.cut = http.cut
     run.cut = http.cut
-    await http.run_until_stopped()
-
-
-def _http_app(server: MCPServer, run: Run) -> Starlette:
-    return server.streamable_http_app(
-        host=run.settings.host,
-        json_response=run.settings.json_response,
-        stateless_http=run.settings.stateless,
-        max_request_body_size=MAX_REQUEST_BODY_BYTES,
-    )
+    await http.serve([listener])
 
 
 async def _serve_websocket(serve_one: ServeStreams, run: Run, listener: socket.socket) -> None:

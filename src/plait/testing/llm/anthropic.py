@@ -74,18 +74,12 @@ class AnthropicServer(ProviderServer):
         only_with_tools: bool = True,
         port: int = 0,
     ) -> None:
-        super().__init__(script, key=key, port=port)
-        self._always = callable(script) or not only_with_tools
         self._only_with_tools = only_with_tools
+        super().__init__(script, key=key, port=port)
         self._threads = threads
         self._strict = strict
         self._models = tuple(models)
         self._stored: dict[str, Mapping[str, Any]] = {}
-
-    def play(self, script: Script | None) -> None:
-        """Start another script, and clear the recorded requests."""
-        super().play(script)
-        self._always = callable(script) or not self._only_with_tools
 
     def answer(self, request: ApiRequest) -> Response | Turn:
         """Write a message, count tokens, or list models."""
@@ -111,7 +105,7 @@ class AnthropicServer(ProviderServer):
 
     def next_turn(self, request: ApiRequest) -> Turn:
         """Return the next turn of the script, or the default turn for requests without tools."""
-        if self._always or request.body.get("tools"):
+        if self._player.is_function or not self._only_with_tools or request.body.get("tools"):
             return super().next_turn(request)
         return self.default_turn(request.body)
 
@@ -180,15 +174,8 @@ class AnthropicServer(ProviderServer):
 
     def _listed(self) -> dict[str, Any]:
         names = self._models or _ANY_MODEL
-        listed = [
-            {
-                "type": "model",
-                "id": name,
-                "display_name": name,
-                "created_at": "2026-01-01T00:00:00Z",
-            }
-            for name in names
-        ]
+        common = {"type": "model", "created_at": "2026-01-01T00:00:00Z"}
+        listed = [{**common, "id": name, "display_name": name} for name in names]
         return {"data": listed, "has_more": False, "first_id": names[0], "last_id": names[-1]}
 
 
@@ -198,6 +185,13 @@ def _with_offered_names(say: Say, body: Mapping[str, Any]) -> Say:
     calls = (replace(call, name=offered_name(call.name, tools) or call.name) for call in say.calls)
     return replace(say, calls=tuple(calls))
 
+
+_EMPTY: Final[Mapping[str, Mapping[str, Any]]] = {
+    "thinking": {"thinking": "", "signature": ""},
+    "text": {"text": ""},
+    "tool_use": {"input": {}},
+}
+"""The fields of a block before its first delta."""
 
 _PIECE = 9
 """Characters of arguments per event; few, so that they split at odd places."""
@@ -225,7 +219,8 @@ def events(whole: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     yield {"type": "message_start", "message": {**whole, **begun, "usage": first}}
     yield {"type": "ping"}
     for index, block in enumerate(whole["content"]):
-        yield {"type": "content_block_start", "index": index, "content_block": _empty(block)}
+        start = {**block, **_EMPTY[block["type"]]}
+        yield {"type": "content_block_start", "index": index, "content_block": start}
         for delta in _deltas(block):
             yield {"type": "content_block_delta", "index": index, "delta": delta}
         yield {"type": "content_block_stop", "index": index}
@@ -255,16 +250,6 @@ def _content_of(say: Say) -> Iterator[dict[str, Any]]:
         yield {"type": "text", "text": say.text}
     for call in say.calls:
         yield {"type": "tool_use", "id": call.id, "name": call.name, "input": dict(call.arguments)}
-
-
-def _empty(block: Mapping[str, Any]) -> dict[str, Any]:
-    match block["type"]:
-        case "thinking":
-            return {"type": "thinking", "thinking": "", "signature": ""}
-        case "text":
-            return {"type": "text", "text": ""}
-        case _:
-            return {**block, "input": {}}
 
 
 def _deltas(block: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -22,13 +22,10 @@ class Conversation:
 
     question: str
     """The last text of the user."""
-
     rounds: int
     """How many turns with tool calls came after the question."""
-
     results: Sequence[str]
     """The results of these calls."""
-
     tools: Sequence[str]
     """The names of the tools in the request."""
 

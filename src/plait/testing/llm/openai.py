@@ -112,11 +112,7 @@ _PIECE = 7
 def completion(say: Say, usage: Mapping[str, int], model: str) -> dict[str, Any]:
     """Make a complete answer."""
     choice = {"index": 0, "message": message_of(say), "finish_reason": finish_of(say)}
-    return {
-        **_head("chat.completion", model),
-        "choices": [choice],
-        "usage": counts_of(usage),
-    }
+    return {**_head("chat.completion", model), "choices": [choice], "usage": counts_of(usage)}
 
 
 def chunks(

@@ -9,7 +9,6 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import Any, Self, cast
 
 import anyio
@@ -18,8 +17,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
+from plait._support.local_server import LocalServer
 from plait.models.scripts import USAGE_KEYS, Say, ScriptEndError, ScriptPlayer
-from plait.testing.http_server import ThreadServer
 from plait.testing.llm.turns import Cut, Hang, Raw, Refuse, Script, Turn
 from plait.testing.ports import bind
 from plait.traces.messages.usage import UsageMetadata
@@ -30,11 +29,8 @@ class ApiRequest:
     """A request that the stand-in received."""
 
     method: str
-
     path: str
-
     headers: Mapping[str, str]
-
     body: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
@@ -63,17 +59,11 @@ class ProviderServer(ABC):
     def __enter__(self) -> Self:
         listener = bind(port=self._port)
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        name = type(self).__name__
-        self._server = ThreadServer(self._serve, name=name, lifespan="off", interface="asgi3")
-        self._server.start(listener)
+        self._server = LocalServer(self._serve, lifespan="off", interface="asgi3")
+        self._server.start(listener, name=type(self).__name__)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self._server.stop()
 
     def play(self, script: Script | None) -> None:
@@ -90,8 +80,17 @@ class ProviderServer(ABC):
 
     @property
     def spent(self) -> UsageMetadata:
-        """The sum of the reported usage."""
-        return total_of(self.reported)
+        """The sum of the reported usage; its total is input and output, without the caches."""
+        read, written, cache_read, cache_made = (
+            sum(usage[key] for usage in self.reported) for key in USAGE_KEYS
+        )
+        return UsageMetadata(
+            input_tokens=read,
+            output_tokens=written,
+            total_tokens=read + written,
+            cache_read_tokens=cache_read,
+            cache_creation_tokens=cache_made,
+        )
 
     @abstractmethod
     def answer(self, request: ApiRequest) -> Response | Turn:
@@ -302,17 +301,3 @@ def usage_of(say: Say, body: Mapping[str, Any]) -> dict[str, int]:
         "output_tokens": sum(map(tokens, [*texts, *called])),
     }
     return {**counted, **(say.usage or {})}
-
-
-def total_of(reported: Sequence[Mapping[str, int]]) -> UsageMetadata:
-    """Add up usages; the total is input and output tokens, without the caches."""
-    read, written, cache_read, cache_made = (
-        sum(usage[key] for usage in reported) for key in USAGE_KEYS
-    )
-    return UsageMetadata(
-        input_tokens=read,
-        output_tokens=written,
-        total_tokens=read + written,
-        cache_read_tokens=cache_read,
-        cache_creation_tokens=cache_made,
-    )

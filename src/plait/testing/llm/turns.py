@@ -14,14 +14,10 @@ class Refuse:
     """Answer with an HTTP error status."""
 
     status: int
-
     message: str = "refused by the script"
-
     retry_after: str | None = None
-
     param: str | None = None
     """The rejected parameter, where the API reports it."""
-
     details: Mapping[str, Any] | None = None
     """Machine-readable details, where the API has them."""
 
@@ -31,7 +27,6 @@ class Raw:
     """Answer with this body, unchanged."""
 
     body: str
-
     status: int = 200
 
 
@@ -46,10 +41,8 @@ class Cut:
 
     after: int | None = None
     """How many events of a stream are sent; `None` cuts before any answer."""
-
     say: str | Say = "this text does not come to its end"
     """The turn that is cut."""
-
     quiet: bool = True
     """Whether the stream ends as if it were complete; otherwise the connection breaks."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode
 
@@ -16,7 +15,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from plait.testing.http_server import buffer_body
+from plait._support.local_server import buffer_body
 from plait.testing.oauth.authority import Authority, RefusedError
 from plait.testing.serve import serve_with, sse_app
 
@@ -55,12 +54,9 @@ def bearer_in(headers: Any) -> str:
 class Protected:
     """Passes requests with a valid token on to the MCP server."""
 
-    def __init__(
-        self, app: ASGIApp, authority: Authority, take_refusal: Callable[[], bool]
-    ) -> None:
+    def __init__(self, app: ASGIApp, authority: Authority) -> None:
         self._app = app
         self._authority = authority
-        self._take_refusal = take_refusal
         self._all_here = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -90,7 +86,7 @@ class Protected:
         metadata = f"{authority.issuer}/.well-known/oauth-protected-resource{request.url.path}"
         grant = authority.grant_of(token)
         scopes = " ".join(authority.scopes)
-        if grant is None or self._take_refusal():
+        if grant is None or authority.take_refusal():
             authority.counts["unauthorized"] += 1
             return _refused(401, token, _challenge("invalid_token", scopes, metadata))
         needed = {*authority.scopes, *([WRITE_SCOPE] if tool == "write_note" else [])}
@@ -145,34 +141,25 @@ class Endpoints:
     async def register(self, request: Request) -> Response:
         """Register a client."""
         body = await request.json()
-        client = self._authority.register(tuple(body.get("redirect_uris") or ()))
-        added = {"client_id": client.client_id, "token_endpoint_auth_method": "none"}
+        client_id = self._authority.register(tuple(body.get("redirect_uris") or ()))
+        added = {"client_id": client_id, "token_endpoint_auth_method": "none"}
         return JSONResponse({**body, **added}, 201)
 
     async def authorize(self, request: Request) -> Response:
         """Redirect back with a code; consent is always granted."""
         query = request.query_params
-        try:
-            code = self._authority.authorize(query)
-        except (RefusedError, KeyError) as error:
-            return JSONResponse({"error": str(error)}, 400)
+        code = self._authority.authorize(query)
         answer = {"code": code, "iss": self._authority.issuer, "state": query.get("state", "")}
         return RedirectResponse(f"{query['redirect_uri']}?{urlencode(answer)}", 302)
 
     async def token(self, request: Request) -> Response:
         """Issue tokens."""
-        try:
-            answer = self._authority.token(*await _form_of(request))
-        except RefusedError as error:
-            return JSONResponse({"error": error.code}, error.status)
+        answer = self._authority.token(*await _form_of(request))
         return JSONResponse(answer, headers={"Cache-Control": "no-store"})
 
     async def revoke(self, request: Request) -> Response:
         """Revoke a token."""
-        try:
-            self._authority.revoke_token(*await _form_of(request))
-        except RefusedError as error:
-            return JSONResponse({"error": error.code}, error.status)
+        self._authority.revoke_token(*await _form_of(request))
         return Response()
 
 
@@ -181,13 +168,13 @@ async def _form_of(request: Request) -> tuple[dict[str, str], str | None]:
     return form, request.headers.get("authorization")
 
 
-def build_app(authority: Authority, take_refusal: Callable[[], bool]) -> Starlette:
+def build_app(authority: Authority) -> Starlette:
     """Make the application: the authorization server, and `/mcp` and `/sse` behind it."""
     endpoints = Endpoints(authority)
     server = build_server(authority)
     mcp = server.streamable_http_app()
     sse = sse_app(serve_with(server), "127.0.0.1")
-    guarded, guarded_sse = (Protected(app, authority, take_refusal) for app in (mcp, sse))
+    guarded, guarded_sse = (Protected(app, authority) for app in (mcp, sse))
     well_known = "/.well-known"
     return Starlette(
         routes=[
@@ -201,8 +188,14 @@ def build_app(authority: Authority, take_refusal: Callable[[], bool]) -> Starlet
             Route("/sse", guarded_sse),
             Route("/messages/", guarded_sse, methods=["POST"]),
         ],
+        exception_handlers={RefusedError: _oauth_error, KeyError: _oauth_error},
         lifespan=mcp.router.lifespan_context,
     )
+
+
+async def _oauth_error(_: Request, error: Exception) -> Response:
+    status = error.status if isinstance(error, RefusedError) else 400
+    return JSONResponse({"error": str(error)}, status)
 
 
 def _refused(status: int, token: str, challenge: str) -> Response:

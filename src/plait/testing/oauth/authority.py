@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import secrets
+import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -22,11 +23,10 @@ class RefusedError(Exception):
 
     def __init__(self, code: str, status: int = 400) -> None:
         super().__init__(code)
-        self.code = code
         self.status = status
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Client:
     """A registered OAuth client."""
 
@@ -55,11 +55,10 @@ class Token:
     expires_at: float
 
 
-@dataclass(slots=True)
+@dataclass
 class Authority:
     """The state of an authorization server, and the switches that tests set."""
 
-    issuer: str = ""
     scopes: tuple[str, ...] = ("read",)
     """The scopes that every request needs."""
     token_seconds: float = 3600.0
@@ -69,37 +68,79 @@ class Authority:
     """Whether there are refresh tokens."""
     revocable: bool = True
     """Whether clients may revoke their tokens."""
-    held_refusals: int = 0
-    """How many refusals are held back until the last of them is due."""
-    advertised: tuple[str, ...] | None = None
-    """The authorization servers in the resource metadata; `None` is this one."""
-    clients: dict[str, Client] = field(default_factory=dict[str, Client])
-    counts: Counter[str] = field(default_factory=Counter[str])
-    """How often each endpoint and each grant type was used."""
-    _codes: dict[str, Code] = field(default_factory=dict[str, Code])
-    _tokens: dict[str, Token] = field(default_factory=dict[str, Token])
-    _refresh_tokens: dict[str, Token] = field(default_factory=dict[str, Token])
-    issued: list[str] = field(default_factory=list[str])
-    """Every code and token that was issued, for leak checks."""
 
-    def register(self, redirect_uris: tuple[str, ...], secret: str | None = None) -> Client:
-        """Register a client."""
+    def __post_init__(self) -> None:
+        self.issuer = ""
+        self.counts: Counter[str] = Counter()
+        """How often each endpoint and each grant type was used.
+
+        `authorize`, `register`, `metadata`, `resource_metadata`, `mcp`, `unauthorized`,
+        `forbidden`, `revoke`, and the grants `authorization_code`, `refresh_token`,
+        `client_credentials`.
+        """
+        self.issued: list[str] = []
+        """Every code and token that was issued, for leak checks."""
+        self.advertised: tuple[str, ...] | None = None
+        """The authorization servers in the resource metadata; `None` is this one."""
+        self.held_refusals = 0
+        """How many refusals are held back until the last of them is due."""
+        self._clients: dict[str, Client] = {}
+        self._codes: dict[str, Code] = {}
+        self._tokens: dict[str, Token] = {}
+        self._refresh_tokens: dict[str, Token] = {}
+        self._refusals = 0
+        self._lock = threading.Lock()
+
+    def advertise(self, *issuers: str) -> None:
+        """Name these authorization servers in the metadata of the MCP server."""
+        self.advertised = issuers
+
+    def add_client(
+        self,
+        client_id: str,
+        *,
+        secret: str | None = None,
+        public_key: str | None = None,
+        redirect_uris: tuple[str, ...] = (),
+    ) -> None:
+        """Register a client by hand: with a secret, or with the PEM of its public key."""
+        self._clients[client_id] = Client(client_id, secret, public_key, redirect_uris)
+
+    def forget_clients(self) -> None:
+        """Remove every registered client."""
+        self._clients.clear()
+
+    def refuse_next(self, requests: int) -> None:
+        """Answer the next requests to the MCP server with 401, whatever their token."""
+        with self._lock:
+            self._refusals = requests
+
+    def take_refusal(self) -> bool:
+        """Return whether to refuse a request though its token is valid, and count it."""
+        with self._lock:
+            due = self._refusals > 0
+            self._refusals -= due
+            return due
+
+    def register(self, redirect_uris: tuple[str, ...]) -> str:
+        """Register a client, and return its id."""
         self.counts["register"] += 1
-        client = Client(f"client-{len(self.clients) + 1}", secret, redirect_uris=redirect_uris)
-        self.clients[client.client_id] = client
-        return client
+        client_id = f"client-{len(self._clients) + 1}"
+        self.add_client(client_id, redirect_uris=redirect_uris)
+        return client_id
 
     def authorize(self, query: Mapping[str, str]) -> str:
         """Issue a code at once; consent is always granted."""
         self.counts["authorize"] += 1
         client_id, redirect_uri = query["client_id"], query["redirect_uri"]
-        client = self.clients.get(client_id)
+        client = self._clients.get(client_id)
         if client is None and client_id.startswith("https://"):
-            client = self.clients[client_id] = Client(client_id, redirect_uris=(redirect_uri,))
-        if client is None or redirect_uri not in client.redirect_uris:
-            raise RefusedError("invalid_request")
-        if query.get("code_challenge_method") != "S256" or not query.get("resource", "").startswith(
-            self.issuer
+            client = self._clients[client_id] = Client(client_id, redirect_uris=(redirect_uri,))
+        if (
+            client is None
+            or redirect_uri not in client.redirect_uris
+            or query.get("code_challenge_method") != "S256"
+            or not query.get("resource", "").startswith(self.issuer)
         ):
             raise RefusedError("invalid_request")
         code = secrets.token_urlsafe(24)
@@ -130,13 +171,17 @@ class Authority:
         token = self._tokens.get(access_token)
         return token if token is not None and token.expires_at > time.time() else None
 
-    def is_known(self, token: str) -> bool:
+    def knows(self, token: str) -> bool:
         """Return whether an access or refresh token is valid."""
         return token in self._refresh_tokens or self.grant_of(token) is not None
 
-    def end_access(self) -> None:
-        """Invalidate every access token; refresh tokens stay valid."""
+    def end_access(self, *, together: int = 0) -> None:
+        """Expire every access token; refresh tokens stay valid.
+
+        The first `together` requests are refused at the same moment, once all have arrived.
+        """
         self._tokens.clear()
+        self.held_refusals = together
 
     def revoke(self) -> None:
         """Invalidate every token."""
@@ -211,10 +256,8 @@ class Authority:
             name, secret = unquote(name), unquote(secret)
         if form.get("client_assertion_type") == JWT_BEARER:
             return self._client_in(form.get("client_assertion", ""))
-        client = self.clients.get(name)
-        if client is None or (client.secret is not None and client.secret != secret):
-            raise RefusedError("invalid_client", 401)
-        if client.public_key is not None:
+        client = self._clients.get(name)
+        if client is None or client.public_key is not None or client.secret not in (None, secret):
             raise RefusedError("invalid_client", 401)
         return client
 
@@ -222,7 +265,7 @@ class Authority:
         """Check a signed statement: https://www.rfc-editor.org/rfc/rfc7523#section-3."""
         try:
             name = jwt.decode(assertion, options={"verify_signature": False})["sub"]
-            client = self.clients[name]
+            client = self._clients[name]
             jwt.decode(
                 assertion, client.public_key or "", algorithms=["RS256"], audience=self.issuer
             )

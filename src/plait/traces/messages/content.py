@@ -7,9 +7,10 @@ Content that does not fit, such as two texts with a call between them, is added 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Any, ClassVar, assert_never, cast
+from typing import Any, ClassVar, cast
 
 
 class ContentType(StrEnum):
@@ -70,7 +71,7 @@ def content_to_dict(content: Sequence[Content], block_index: int = 0) -> dict[st
     """Convert the blocks of a message to JSON."""
     data = _to_flat(content, block_index)
     if content_from_dict(data) != list(content):
-        data["blocks"] = [block_to_dict(block) for block in content]
+        data["blocks"] = [{"type": block.type.value, **_fields_of(block)} for block in content]
     return data
 
 
@@ -82,7 +83,7 @@ def content_from_dict(data: Mapping[str, Any]) -> list[Content]:
     """
     try:
         if (blocks := data.get("blocks")) is not None:
-            return [block_from_dict(block) for block in blocks]
+            return [_block_from_dict(block) for block in blocks]
         return _from_flat(data)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not the content of a message: {error!r}") from error
@@ -98,14 +99,12 @@ def _to_flat(content: Sequence[Content], block_index: int) -> dict[str, Any]:
         "block_index": block_index,
     }
     if calls:
-        data["tool_calls"] = [_call_to_dict(call) for call in calls]
+        data["tool_calls"] = [_fields_of(call) for call in calls]
     if results:
-        data["tool_result"] = {
-            "tool_use_id": results[0].tool_use_id,
-            "is_error": results[0].is_error,
-        }
+        result = results[0]
+        data["tool_result"] = {"tool_use_id": result.tool_use_id, "is_error": result.is_error}
     if thinking:
-        data["thinking"] = _thinking_to_dict(thinking[0])
+        data["thinking"] = _fields_of(thinking[0])
     return data
 
 
@@ -127,32 +126,7 @@ def _from_flat(data: Mapping[str, Any]) -> list[Content]:
     return blocks
 
 
-def block_to_dict(block: Content) -> dict[str, Any]:
-    """Convert a block to JSON."""
-    match block:
-        case TextContent():
-            return {"type": "text", "text": block.text}
-        case ToolUseContent():
-            return {"type": "tool_use", **_call_to_dict(block)}
-        case ToolResultContent():
-            return {
-                "type": "tool_result",
-                "tool_use_id": block.tool_use_id,
-                "content": block.content,
-                "is_error": block.is_error,
-            }
-        case ThinkingContent():
-            return {"type": "thinking", **_thinking_to_dict(block)}
-        case _:
-            assert_never(block)
-
-
-def block_from_dict(data: Mapping[str, Any]) -> Content:
-    """Convert JSON to a block.
-
-    Raises:
-        ValueError: The type of the block is unknown.
-    """
+def _block_from_dict(data: Mapping[str, Any]) -> Content:
     match ContentType(data.get("type")):
         case ContentType.TEXT:
             return TextContent(data["text"])
@@ -166,15 +140,11 @@ def block_from_dict(data: Mapping[str, Any]) -> Content:
             return ThinkingContent(data["thinking"], data.get("signature"))
 
 
-def _call_to_dict(call: ToolUseContent) -> dict[str, Any]:
-    return {"id": call.id, "name": call.name, "input": dict(call.input)}
+def _fields_of(block: Content) -> dict[str, Any]:
+    values = {field.name: getattr(block, field.name) for field in fields(block)}
+    return {name: copy(value) for name, value in values.items() if value is not None}
 
 
 def _call_from_dict(data: Mapping[str, Any]) -> ToolUseContent:
     arguments = cast("Mapping[str, Any] | None", data.get("input"))
     return ToolUseContent(data["id"], data["name"], dict(arguments or {}))
-
-
-def _thinking_to_dict(block: ThinkingContent) -> dict[str, Any]:
-    signature = {} if block.signature is None else {"signature": block.signature}
-    return {"thinking": block.thinking, **signature}

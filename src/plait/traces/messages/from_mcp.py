@@ -1,4 +1,4 @@
-"""Content of MCP servers as text and messages.
+"""Content of MCP servers as text.
 
 Content that is not text becomes a line that describes it.
 """
@@ -12,8 +12,6 @@ from typing import Any, assert_never
 import mcp_types as types
 
 from plait._support.sizes import size_label
-from plait.traces.messages.content import TextContent, ToolResultContent
-from plait.traces.messages.message import Message, Role
 
 
 def text_from_mcp(content: Iterable[types.ContentBlock], structured: Any | None = None) -> str:
@@ -23,17 +21,6 @@ def text_from_mcp(content: Iterable[types.ContentBlock], structured: Any | None 
     if structured is not None and not any(isinstance(one, types.TextContent) for one in blocks):
         lines.insert(0, json.dumps(structured, ensure_ascii=False))
     return "\n".join(lines)
-
-
-def tool_message_from_mcp(tool_use_id: str, result: types.CallToolResult) -> Message:
-    """Translate a tool result."""
-    text = text_from_mcp(result.content, result.structured_content)
-    return Message(Role.TOOL, [ToolResultContent(tool_use_id, text, bool(result.is_error))])
-
-
-def message_from_mcp(message: types.PromptMessage) -> Message:
-    """Translate a prompt message."""
-    return Message(Role(message.role), [TextContent(line_from_mcp(message.content))])
 
 
 def line_from_mcp(block: types.ContentBlock) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from plait.traces.messages.message import Message, Role
@@ -12,15 +12,6 @@ from plait.traces.messages.message import Message, Role
 def messages_to_dicts(messages: Iterable[Message]) -> list[dict[str, Any]]:
     """Convert messages to JSON values, each with its index in the list."""
     return [message.to_dict(index) for index, message in enumerate(messages)]
-
-
-def messages_from_dicts(data: Iterable[Mapping[str, Any]]) -> list[Message]:
-    """Convert the result of `messages_to_dicts` to messages.
-
-    Raises:
-        ValueError: One of them is not a message.
-    """
-    return [Message.from_dict(item) for item in data]
 
 
 def messages_to_json(messages: Iterable[Message], *, indent: int | None = None) -> str:
@@ -37,7 +28,7 @@ def messages_from_json(text: str | bytes) -> list[Message]:
     data: object = json.loads(text)
     if not isinstance(data, list):
         raise ValueError("messages must be a JSON list")  # noqa: TRY004  # invalid text
-    return messages_from_dicts(cast("list[dict[str, Any]]", data))
+    return [Message.from_dict(item) for item in cast("list[dict[str, Any]]", data)]
 
 
 def to_prompt_string(messages: Sequence[Message]) -> str:

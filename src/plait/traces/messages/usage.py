@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Self, TypeVar
-
-Number = TypeVar("Number", int, float)
+from typing import Any, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +35,13 @@ class UsageMetadata:
 
     def __add__(self, other: UsageMetadata) -> UsageMetadata:
         """Add two usages; the model is the last one that is known."""
-        return UsageMetadata(
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            total_tokens=self.total_tokens + other.total_tokens,
-            cost_usd=_sum(self.cost_usd, other.cost_usd),
-            cache_read_tokens=_sum(self.cache_read_tokens, other.cache_read_tokens),
-            cache_creation_tokens=_sum(self.cache_creation_tokens, other.cache_creation_tokens),
-            model=other.model or self.model,
-        )
+        names = [field.name for field in fields(self) if field.name != "model"]
+        sums = {name: _sum(getattr(self, name), getattr(other, name)) for name in names}
+        return UsageMetadata(**sums, model=other.model or self.model)
 
 
-def _sum(first: Number | None, second: Number | None) -> Number | None:
+def _sum(first: Any, second: Any) -> Any:
+    """Add two numbers; `None` is unknown, and adds nothing."""
     if first is None or second is None:
         return first if second is None else second
     return first + second

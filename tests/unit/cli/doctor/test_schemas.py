@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
 from inline_snapshot import snapshot
 
 from plait.cli.doctor.findings import Finding
-from plait.cli.doctor.schemas import KINDS, check_schemas, kind_of
+from plait.cli.doctor.schemas import REPORTS, check_schemas
 from plait.client.catalog.schemas import PROFILES, schema_for_provider
+from plait.client.catalog.schemas.provider_schema import NoteKind
 from plait.client.catalog.tool import Tool
 from tests.unit.client.catalog.schemas.strategies import ANY
 
@@ -148,18 +149,20 @@ def test_the_output_for_the_oddest_schemas_stays_short() -> None:
     findings = list(check_schemas("shop", tools))
 
     assert len(tools) > 50
-    assert len(findings) <= len(KINDS)
+    assert len(findings) <= len(REPORTS)
     assert all(len(finding.message) < 300 for finding in findings)
 
 
 @given(schema=ANY)
 @settings(max_examples=100)
-def test_only_keywords_that_are_left_out_fall_through_to_the_last_kind(schema: Any) -> None:
+def test_every_note_has_a_kind_that_is_reported(schema: Any) -> None:
     for profile in PROFILES:
         for note in schema_for_provider(schema, profile).notes:
-            assert kind_of(note) is not KINDS[-1] or note.endswith(" left out"), note
+            assert note.kind in REPORTS
+            assert (note.kind == "limits") <= note.endswith(" moved to the description"), note
+            assert (note.kind == "keywords") <= note.endswith(" left out"), note
 
 
 def test_every_warning_says_what_to_do() -> None:
-    assert all(kind.fix for kind in KINDS if kind.level == "warn")
-    assert len({kind.code for kind in KINDS}) == len(KINDS)
+    assert all(report.fix for report in REPORTS.values() if report.level == "warn")
+    assert set(REPORTS) == set(get_args(NoteKind))

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
-from mcp.client import ClientSession
+from mcp.client import ClientRequestContext, ClientSession
 from mcp_types import (
     CreateMessageRequestParams,
     CreateMessageResult,
@@ -26,6 +26,7 @@ from plait.client.sampling_requests import SamplingRequests
 from plait.errors import ConfigError
 
 SESSION = cast("ClientSession", object())
+CONTEXT = ClientRequestContext(session=SESSION, request_id="1")
 
 
 class StoppedClock:
@@ -147,9 +148,9 @@ async def test_a_server_asks_in_vain_while_none_of_its_tools_is_called() -> None
     router = CallRouter()
     requests = SamplingRequests(Sampling(say_yes), router)
     with router.active(ActiveCall("other", "tool"), SESSION):
-        refused = await requests.answer("server", asked())
+        refused = await requests.answer("server", CONTEXT, asked())
     with router.active(ActiveCall("server", "tool"), SESSION):
-        answered = await requests.answer("server", asked())
+        answered = await requests.answer("server", CONTEXT, asked())
 
     assert "only during a tool call" in text_of(refused)
     assert text_of(answered) == "yes"
@@ -171,7 +172,7 @@ async def test_calls_at_once_share_what_they_may_have_together() -> None:
         calls.create_task(call(second))
         await asyncio.sleep(0)
         # Out here as legacy servers ask: in the context of no call.
-        answers = [text_of(await requests.answer("server", asked())) for _ in range(5)]
+        answers = [text_of(await requests.answer("server", CONTEXT, asked())) for _ in range(5)]
         over.set()
 
     assert answers[:4] == ["yes"] * 4
@@ -187,6 +188,6 @@ async def test_a_minute_later_servers_may_ask_again() -> None:
     answers: list[str] = []
     for seconds in (0, 30, 59, 60, 61):
         clock.seconds = seconds
-        answers.append(text_of(await requests.answer("server", asked()))[:7])
+        answers.append(text_of(await requests.answer("server", CONTEXT, asked()))[:7])
 
     assert answers == ["yes", "yes", "refused", "yes", "refused"]

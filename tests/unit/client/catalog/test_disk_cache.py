@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import mcp_types as types
 import pytest
 
 from plait.client.catalog.disk_cache import ListCache, StoredList, cache_folder
@@ -18,14 +17,14 @@ SCHEMA = {"type": "object", "properties": {"a": {"default": None, "enum": [None,
 STORED = StoredList(
     ToolList(
         (
-            types.Tool(
-                name="add",
-                title="Add",
-                description="Füge hinzu.",
-                input_schema=SCHEMA,
-                annotations=types.ToolAnnotations(read_only_hint=True),
-                _meta={"x": None},
-            ),
+            {
+                "name": "add",
+                "title": "Add",
+                "description": "Füge hinzu.",
+                "inputSchema": SCHEMA,
+                "annotations": {"readOnlyHint": True},
+                "_meta": {"x": None},
+            },
         ),
         public=True,
     ),
@@ -94,7 +93,7 @@ async def test_another_secret_has_the_same_list_and_stands_nowhere(cache: ListCa
 
 
 async def test_a_list_that_holds_a_secret_is_not_stored(cache: ListCache) -> None:
-    tool = types.Tool(name="add", description='Uses can"ary.', input_schema={})
+    tool = {"name": "add", "description": 'Uses can"ary.', "inputSchema": {"type": "object"}}
     server = _server(env={"API_KEY": 'can"ary'})
     await cache.save("demo", server, STORED)
 

@@ -22,7 +22,7 @@ def test_a_clean_tool_is_the_same_tool() -> None:
     assert sanitize_tool(tool)[0].input_schema is tool.input_schema
 
 
-def test_every_text_of_a_tool_is_made_harmless_and_noted() -> None:
+def test_every_text_of_a_tool_is_sanitized_and_noted() -> None:
     tool = Tool(
         server="s",
         wire_name="t\u200b",

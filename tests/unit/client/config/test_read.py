@@ -22,7 +22,6 @@ from plait.client.config.servers import (
     SseServer,
     StdioServer,
     WebSocketServer,
-    transport_of,
 )
 from plait.client.config.timing import ReconnectPolicy, Timeouts
 from plait.errors import ConfigError
@@ -441,6 +440,6 @@ def test_every_transport_has_a_name() -> None:
         environ={},
     )
 
-    names = [transport_of(server) for server in config.servers.values()]
+    names = [server.transport for server in config.servers.values()]
     assert names == ["stdio", "http", "sse", "websocket", "in-process"]
     assert isinstance(config.servers["c"], SseServer)

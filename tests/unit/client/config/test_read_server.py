@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from plait.client.config.read import read_config
-from plait.client.config.servers import transport_of
 from plait.errors import ConfigError
 
 
 def transport_from(entry: dict[str, Any]) -> str:
-    return transport_of(read_config({"it": entry}, environ={"URL": "wss://h/"}).servers["it"])
+    return read_config({"it": entry}, environ={"URL": "wss://h/"}).servers["it"].transport
 
 
 @pytest.mark.parametrize("key", ["transport", "type"])

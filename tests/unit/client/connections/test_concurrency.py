@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from plait.client.connections.concurrency import ConcurrencyLimit
+from plait.client.connections.connection import ConcurrencyLimit
 
 pytestmark = pytest.mark.anyio
 

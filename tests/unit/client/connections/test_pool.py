@@ -12,8 +12,8 @@ from plait import UnknownServerError
 from plait._support.clock import SystemClock
 from plait.client.config.servers import HttpServer, InProcessServer, StdioServer
 from plait.client.connections.credentials import CallerCredentials
-from plait.client.connections.opening import SessionOptions
 from plait.client.connections.pool import ConnectionPool
+from plait.client.connections.session_options import SessionOptions
 from plait.testing import eventually
 
 pytestmark = pytest.mark.anyio

@@ -29,7 +29,7 @@ OFF = ReconnectPolicy(enabled=False)
 REFUSED: tuple[Signal, ...] = ("refused", "rested")
 
 TRANSITIONS: dict[tuple[State, Signal], State] = {
-    ("idle", "wanted"): "connecting",
+    ("idle", "requested"): "connecting",
     ("connecting", "opened"): "ready",
     ("connecting", "refused"): "waiting",
     ("ready", "idled"): "idle",
@@ -138,7 +138,7 @@ def test_who_may_wait_or_hurry_and_what_the_breaker_says(
 
 
 def test_a_proven_session_that_is_lost_is_opened_again_at_once() -> None:
-    lost = _life("wanted", "opened", "proven", "lost")
+    lost = _life("requested", "opened", "proven", "lost")
 
     assert lost == Condition("lost")
     assert may_wait(lost)
@@ -146,11 +146,11 @@ def test_a_proven_session_that_is_lost_is_opened_again_at_once() -> None:
 
 
 def test_a_session_lost_before_it_was_proven_counts_as_refused() -> None:
-    assert _life("wanted", "opened", "lost") == Condition("waiting", failures=1)
+    assert _life("requested", "opened", "lost") == Condition("waiting", failures=1)
 
 
 def test_a_proof_holds_for_its_own_session_only() -> None:
-    again = _life("wanted", "opened", "proven", "lost", "rested", "opened")
+    again = _life("requested", "opened", "proven", "lost", "rested", "opened")
 
     assert not again.proven
     assert step(again, "lost", POLICY).failures == 1
@@ -159,7 +159,7 @@ def test_a_proof_holds_for_its_own_session_only() -> None:
 @pytest.mark.parametrize("attempts", [1, 2, 3, 5])
 def test_the_breaker_opens_after_as_many_attempts_as_callers_may_wait_for(attempts: int) -> None:
     policy = ReconnectPolicy(max_attempts=attempts)
-    condition = _life("wanted", policy=policy)
+    condition = _life("requested", policy=policy)
     for tried in range(1, attempts + 1):
         condition = step(condition, "refused", policy, attended=True)
         assert breaker_of(condition) == ("open" if tried == attempts else "closed")
@@ -168,7 +168,7 @@ def test_the_breaker_opens_after_as_many_attempts_as_callers_may_wait_for(attemp
 
 
 def test_attempts_that_nobody_waits_for_never_open_the_breaker() -> None:
-    alone = _life("wanted", *REFUSED * 20, attended=False)
+    alone = _life("requested", *REFUSED * 20, attended=False)
 
     assert alone.failures == 20
     assert breaker_of(alone) == "closed"
@@ -176,7 +176,7 @@ def test_attempts_that_nobody_waits_for_never_open_the_breaker() -> None:
 
 
 def test_the_breaker_stays_open_until_a_session_is_proven() -> None:
-    tripped = _life("wanted", *REFUSED * 3)
+    tripped = _life("requested", *REFUSED * 3)
 
     unproven = _life("opened", "lost", start=tripped)
     proven = _life("opened", "proven", "lost", start=tripped)
@@ -186,21 +186,25 @@ def test_the_breaker_stays_open_until_a_session_is_proven() -> None:
 
 
 def test_a_final_refusal_opens_the_breaker_at_once() -> None:
-    refused = _life("wanted", "refused", final=True, attended=False)
+    refused = _life("requested", "refused", final=True, attended=False)
 
     assert breaker_of(refused) == "open"
     assert refused.final
 
 
 def test_a_session_that_opens_again_forgets_that_the_last_refusal_was_final() -> None:
-    refused = _life("wanted", "refused", final=True)
+    refused = _life("requested", "refused", final=True)
 
     assert not _life("rested", "opened", start=refused).final
 
 
 @pytest.mark.parametrize(
     "signals",
-    [["wanted", "refused"], ["wanted", "opened", "lost"], ["wanted", "opened", "proven", "lost"]],
+    [
+        ["requested", "refused"],
+        ["requested", "opened", "lost"],
+        ["requested", "opened", "proven", "lost"],
+    ],
     ids=" ".join,
 )
 def test_without_reconnecting_a_failure_is_the_end(signals: list[Signal]) -> None:
@@ -212,23 +216,23 @@ def test_without_reconnecting_a_failure_is_the_end(signals: list[Signal]) -> Non
 
 
 def test_what_was_cured_is_tried_at_once_and_waited_for() -> None:
-    refused = _life("wanted", "refused", final=True)
+    refused = _life("requested", "refused", final=True)
     assert not may_wait(refused)
 
     assert may_wait(_life("cured", start=refused))
 
 
 def test_a_session_closed_for_idling_leaves_no_grudge() -> None:
-    tripped = _life("wanted", *REFUSED * 3)
+    tripped = _life("requested", *REFUSED * 3)
 
     idle = _life("opened", "idled", start=tripped)
 
     assert may_wait(idle)
-    assert may_wait(step(idle, "wanted", POLICY))
+    assert may_wait(step(idle, "requested", POLICY))
 
 
 def test_pauses_double_for_the_caller_and_start_afresh_with_the_breaker() -> None:
-    condition = _life("wanted")
+    condition = _life("requested")
     doublings: list[int] = []
     for _ in range(6):
         condition = step(condition, "refused", POLICY, attended=True)
@@ -239,7 +243,7 @@ def test_pauses_double_for_the_caller_and_start_afresh_with_the_breaker() -> Non
 
 
 def test_pauses_start_afresh_when_a_caller_comes_to_wait() -> None:
-    alone = _life("wanted", *REFUSED * 5, attended=False)
+    alone = _life("requested", *REFUSED * 5, attended=False)
     assert doublings_of(alone) == 4
 
     first = step(alone, "refused", POLICY, attended=True)

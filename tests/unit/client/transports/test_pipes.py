@@ -16,24 +16,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from plait.client.transports.pipes import LineReader, PipeWriter
+from plait.client.transports.pipes import LineProtocol, PipeWriter
 
 pytestmark = pytest.mark.anyio
 
 
-class _Chunks:
-    """A byte source that gives exactly these chunks."""
-
-    def __init__(self, chunks: Iterable[bytes]) -> None:
-        self._chunks = iter(chunks)
-
-    async def read(self, n: int = -1, /) -> bytes:
-        del n
-        return next(self._chunks, b"")
-
-
 async def _lines_of(chunks: Iterable[bytes]) -> list[bytes]:
-    reader = LineReader(_Chunks(chunks))
+    reader = LineProtocol()
+    for chunk in chunks:
+        reader.data_received(chunk)
+    reader.connection_lost(None)
     lines: list[bytes] = []
     while (line := await reader.next_line()) is not None:
         lines.append(line)
@@ -74,6 +66,44 @@ async def test_a_long_line_in_small_chunks_takes_time_in_proportion() -> None:
     small = min([await seconds_for(2_000) for _ in range(3)])
 
     assert await seconds_for(20_000) < 30 * small + 2
+
+
+async def test_a_line_is_taken_at_once_only_if_everything_before_it_was_read() -> None:
+    reader = LineProtocol()
+    taken: list[bytes] = []
+
+    def take(line: bytes) -> bool:
+        taken.append(line)
+        return line.startswith(b"mine")
+
+    reader.take = take
+    reader.data_received(b"mine 1\n")
+    assert await reader.next_line() == b"mine 1"  # nobody was waiting yet
+
+    waiting = asyncio.ensure_future(reader.next_line())
+    await asyncio.sleep(0)
+    reader.data_received(b"mine 2\nother\nmine 3\n")
+
+    assert await waiting == b"other"
+    assert taken == [b"mine 2", b"other"]
+    assert await reader.next_line() == b"mine 3"
+
+
+async def test_reading_pauses_while_too_much_waits() -> None:
+    with _pipe() as (read, write):
+        pipe = os.fdopen(read, "rb", closefd=False)
+        loop = asyncio.get_running_loop()
+        transport, reader = await loop.connect_read_pipe(LineProtocol, pipe)
+        writer = PipeWriter(write)
+        line = b"x" * 65_535
+        sending = asyncio.ensure_future(writer.send((line + b"\n") * 100))
+        await asyncio.sleep(0.2)
+        assert not sending.done()
+        for _ in range(100):
+            assert await reader.next_line() == line
+        await sending
+        writer.close()
+        transport.close()
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import pytest
 
 from plait._support.redact import Redactor
 from plait.client.config.servers import StdioServer
-from plait.client.transports.pipes import LineReader
+from plait.client.transports.pipes import LineProtocol
 from plait.client.transports.stdio import _StdioRead
 from plait.client.transports.wire import Wire
 
@@ -17,22 +17,13 @@ pytestmark = pytest.mark.anyio
 MESSAGE = b'{"jsonrpc":"2.0","id":1,"result":{}}'
 
 
-class _Output:
-    """The output of a server, all at once."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-
-    async def read(self, n: int = -1, /) -> bytes:
-        del n
-        data, self._data = self._data, b""
-        return data
-
-
 async def _read(data: bytes, *, secrets: tuple[str, ...] = ()) -> tuple[int, Wire]:
     """Read everything; return how many messages there were, and the wire."""
     wire = Wire("files", Redactor(secrets), lambda: None)
-    read = _StdioRead(LineReader(_Output(data)), wire, StdioServer(command="x"))
+    lines = LineProtocol()
+    lines.data_received(data)
+    lines.connection_lost(None)
+    read = _StdioRead(lines, wire, StdioServer(command="x"))
     count = 0
     async for _ in read:
         count += 1

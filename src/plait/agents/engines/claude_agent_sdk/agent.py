@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import ClassVar, Final, cast
 
 from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, ClaudeSDKError, ResultMessage
+from typing_extensions import override
 
 from plait._support.redact import Redactor
 from plait.agents.agent_run import AgentRun
@@ -40,13 +41,8 @@ class ClaudeSDKAgent(LiveAgent):
 
     engine: ClassVar[str] = "claude_agent_sdk"
 
+    @override
     async def drive(self, run: AgentRun) -> Ending:
-        """Run the command line until there is an answer.
-
-        Raises:
-            AgentExecutionError: The command line or the API failed.
-            ConfigError: The configuration must be corrected.
-        """
         bridged = not run.settings.extra.get("pass_through_servers")
         servers = () if run.toolbox is None else run.toolbox.server_names
         tools = cli_tools(run.tools.values(), servers, own_names=bridged)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, Final, cast
 
 import mcp_types as types
 from claude_agent_sdk import PermissionResultAllow, PermissionResultDeny, ToolPermissionContext
 
-from plait._support.sanitize import sanitize_text
 from plait.agents.agent_run import AgentRun
 from plait.agents.engines.claude_agent_sdk.tools import CliTool
 from plait.agents.engines.claude_agent_sdk.turns import Turns
@@ -28,82 +27,53 @@ _INCOMPLETE: Final = "This call was not made: the answer that requested it is in
 _ENDED: Final = "This call was not made: the run has ended."
 
 
-@dataclass(frozen=True, slots=True)
-class Allowed:
-    """The call may be made."""
-
-    arguments: Mapping[str, Any] | None = None
-    """The arguments as a person edited them; `None` if they did not."""
-
-
-@dataclass(frozen=True, slots=True)
-class Denied:
-    """The call must not be made."""
-
-    text: str
-    """Why, for the model."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Decision:
-    """The answer of a person to an approval request."""
-
-    request: ApprovalRequest
-    answer: object
-
-
 class Permissions:
     """Checks calls against the policy as the toolbox does, and asks a person once about each."""
 
     def __init__(self, run: AgentRun) -> None:
         self._run = run
         self._on_approval: OnApproval | None = run.settings.tool_options.get("on_approval")
-        self._decisions: dict[str, _Decision] = {}
+        self._decisions: dict[str, tuple[ApprovalRequest, object]] = {}
 
-    async def decide(
+    async def check(
         self, call_id: str, tool: CliTool, arguments: Mapping[str, Any], *, bridged: bool
-    ) -> Allowed | Denied:
-        """Check a call; overrides complete the arguments of a `bridged` call first.
+    ) -> Mapping[str, Any] | None:
+        """Check a call, and return its arguments if a person edited them.
+
+        Overrides complete the arguments of a `bridged` call first.
 
         Raises:
+            PermissionDeniedError: The call must not be made.
             ConfigError: The answer of a person is invalid.
         """
         listed, toolbox = tool.run_tool.listed, self._run.toolbox
         if not tool.is_of_server or listed is None or toolbox is None:
-            return Allowed()
+            return None
         call = ToolCall(server=listed.server, tool=listed.wire_name, arguments=arguments)
         sent = await complete_arguments(listed, arguments, call) if bridged else dict(arguments)
 
         async def ask(request: ApprovalRequest) -> object:
             answer = await self._answer(request)
-            self._decisions[call_id] = _Decision(request, answer)
+            self._decisions[call_id] = (request, answer)
             return answer
 
-        call = ToolCall(
-            server=listed.server,
-            tool=listed.wire_name,
-            arguments=sent,
-            on_approval=None if self._on_approval is None else ask,
-        )
-        try:
-            permitted = await toolbox.calls.policy.permit(call, listed)
-        except PermissionDeniedError as error:
-            return Denied(sanitize_text(error.message) if toolbox.sanitizes else error.message)
-        return Allowed(None if permitted.arguments == sent else permitted.arguments)
+        on_approval = None if self._on_approval is None else ask
+        call = replace(call, arguments=sent, on_approval=on_approval)
+        permitted = await toolbox.calls.policy.permit(call, listed)
+        return None if permitted.arguments == sent else permitted.arguments
 
     def approval_of(self, call_id: str) -> OnApproval | None:
         """Return a callback that repeats the decision about a call; `None` if there is none.
 
-        So the person is not asked again when the call is made.
+        So the person decides only once, before the call is made.
         """
-        decision = self._decisions.get(call_id)
-        if decision is None:
+        if call_id not in self._decisions:
             return None
+        known_request, known_answer = self._decisions[call_id]
 
         async def answer(request: ApprovalRequest) -> object:
             # A request for a fallback server differs, and needs its own decision.
-            same = request == decision.request
-            return decision.answer if same else await self._answer(request)
+            return known_answer if request == known_request else await self._answer(request)
 
         return answer
 
@@ -152,34 +122,40 @@ class Bridge:
         self, tool: CliTool, arguments: Mapping[str, Any], call_id: str | None
     ) -> PermissionResultAllow | PermissionResultDeny:
         is_bridged = self._bridged or not tool.is_of_server
-        if call_id is None:
-            call_id = await self._turns.call_id_for(tool.run_tool.name, arguments)
-        if call_id is None or not await self._turns.is_recorded(call_id):
+        recorded_id = await self._recorded_id(call_id, tool, arguments)
+        if recorded_id is None:
             return PermissionResultDeny(message=_INCOMPLETE)
-        decision = await self._permissions.decide(call_id, tool, arguments, bridged=is_bridged)
-        if isinstance(decision, Denied):
+        try:
+            edited = await self._permissions.check(recorded_id, tool, arguments, bridged=is_bridged)
+        except PermissionDeniedError as error:
             if is_bridged:
                 # The toolbox denies it with the same text, so the trace is as on other engines.
-                await self._call(call_id, tool, arguments)
-            return PermissionResultDeny(message=decision.text)
-        if is_bridged or decision.arguments is None:
+                await self._call(recorded_id, tool, arguments)
+            return PermissionResultDeny(message=self._run.text_of(error))
+        if is_bridged or edited is None:
             # A person's edit is applied when the call is made, after the overrides.
             return PermissionResultAllow()
-        return PermissionResultAllow(updated_input=dict(decision.arguments))
+        return PermissionResultAllow(updated_input=dict(edited))
 
     async def _answer(self, tool: CliTool, params: types.CallToolRequestParams) -> ToolAnswer:
         arguments = params.arguments or {}
         meta_id = (params.meta or {}).get(_CALL_ID)
-        call_id = str(meta_id) if meta_id else None
+        call_id = await self._recorded_id(str(meta_id) if meta_id else None, tool, arguments)
         if call_id is None:
-            call_id = await self._turns.call_id_for(tool.run_tool.name, arguments)
-        if call_id is None or not await self._turns.is_recorded(call_id):
             return ToolAnswer.of_text(_INCOMPLETE, is_error=True)
         try:
             return await self._call(call_id, tool, arguments)
         except Exception as error:  # noqa: BLE001  # boundary: the SDK would return it as a result
             self.failure = self.failure or error
             return ToolAnswer.of_text(_ENDED, is_error=True)
+
+    async def _recorded_id(
+        self, call_id: str | None, tool: CliTool, arguments: Mapping[str, Any]
+    ) -> str | None:
+        """Wait for the turn that requests a call; `None` if its answer is incomplete."""
+        if call_id is None:
+            call_id = await self._turns.call_id_for(tool.run_tool.name, arguments)
+        return call_id if call_id and await self._turns.is_recorded(call_id) else None
 
     async def _call(self, call_id: str, tool: CliTool, arguments: Mapping[str, Any]) -> ToolAnswer:
         self._turns.claim(call_id)

@@ -73,7 +73,7 @@ def environment_for(
     if needs_login(config, environ):
         return variables
     variables["CLAUDE_CONFIG_DIR"] = str(folder / "settings")
-    if not _uses_cloud(config, environ):
+    if _is_configured(config) or not any(environ.get(name) for name in _CLOUDS):
         variables["HOME"] = variables["USERPROFILE"] = str(folder)
     return variables
 
@@ -85,15 +85,11 @@ def secrets_in(environ: Mapping[str, str] = os.environ) -> list[str]:
 
 def needs_login(config: ModelConfig, environ: Mapping[str, str] = os.environ) -> bool:
     """Check whether only the user's own login can be used: there is no key and no URL."""
-    if config.anthropic_api_key is not None or config.anthropic_base_url is not None:
-        return False
-    return not any(environ.get(name) for name in (*_KEYS, *_CLOUDS))
+    return not _is_configured(config) and not any(environ.get(name) for name in (*_KEYS, *_CLOUDS))
 
 
-def _uses_cloud(config: ModelConfig, environ: Mapping[str, str]) -> bool:
-    if config.anthropic_api_key is not None or config.anthropic_base_url is not None:
-        return False
-    return any(environ.get(name) for name in _CLOUDS)
+def _is_configured(config: ModelConfig) -> bool:
+    return config.anthropic_api_key is not None or config.anthropic_base_url is not None
 
 
 def _credentials(config: ModelConfig, environ: Mapping[str, str]) -> dict[str, str]:
@@ -105,7 +101,7 @@ def _credentials(config: ModelConfig, environ: Mapping[str, str]) -> dict[str, s
     anthropic_url(config, environ)
     url, key = config.anthropic_base_url, config.anthropic_api_key
     variables: dict[str, str] = {}
-    if url is not None or key is not None:
+    if _is_configured(config):
         variables |= dict.fromkeys(_CLOUDS, "")
     if url is not None:
         variables["ANTHROPIC_BASE_URL"] = url

@@ -16,13 +16,7 @@ from plait.agents.agent_run import AgentRun
 from plait.agents.engines.claude_agent_sdk.bridge import Bridge
 from plait.agents.engines.claude_agent_sdk.environment import environment_for
 from plait.agents.engines.claude_agent_sdk.tools import CliTool, sdk_servers, server_keys
-from plait.client.config.servers import (
-    HttpServer,
-    ServerConfig,
-    SseServer,
-    StdioServer,
-    transport_of,
-)
+from plait.client.config.servers import HttpServer, ServerConfig, SseServer, StdioServer
 from plait.errors import ConfigError
 
 logger = logging.getLogger("plait.agents")
@@ -31,35 +25,16 @@ _LONGEST_LINE: Final = 256 * 1024 * 1024
 """Bytes of one message of the command line, which may contain images."""
 
 _RESERVED: Final = frozenset(
-    {
-        "allowed_tools",
-        "can_use_tool",
-        "include_partial_messages",
-        "max_turns",
-        "mcp_servers",
-        "permission_mode",
-        "permission_prompt_tool_name",
-        "setting_sources",
-        "stderr",
-        "strict_mcp_config",
-        "tools",
-    }
+    {"allowed_tools", "can_use_tool", "permission_mode", "permission_prompt_tool_name", "tools"}
+    | {"include_partial_messages", "max_turns", "setting_sources", "stderr"}
+    | {"mcp_servers", "strict_mcp_config"}
 )
 """The options that the run sets itself."""
 
 _RESERVED_FLAGS: Final = frozenset(
-    {
-        "allow-dangerously-skip-permissions",
-        "allowed-tools",
-        "allowedTools",
-        "dangerously-skip-permissions",
-        "max-turns",
-        "mcp-config",
-        "permission-mode",
-        "permission-prompt-tool",
-        "setting-sources",
-        "tools",
-    }
+    {"allow-dangerously-skip-permissions", "dangerously-skip-permissions", "permission-mode"}
+    | {"allowed-tools", "allowedTools", "permission-prompt-tool", "tools"}
+    | {"max-turns", "mcp-config", "setting-sources"}
 )
 
 _OPTIONS: Final = frozenset(field.name for field in fields(ClaudeAgentOptions))
@@ -164,7 +139,7 @@ def cli_config(
         case HttpServer() | SseServer():
             return _remote(name, server)
         case _:
-            raise _unsupported(name, f"its transport is {transport_of(server)}")
+            raise _unsupported(name, f"its transport is {server.transport}")
 
 
 def _program(name: str, server: StdioServer, environ: Mapping[str, str]) -> dict[str, Any]:

@@ -15,12 +15,7 @@ from plait.agents.model_config import ModelConfig
 from plait.errors import AgentExecutionError
 from plait.traces.messages.usage import UsageMetadata
 
-_COUNTS = (
-    "inputTokens",
-    "outputTokens",
-    "cacheReadInputTokens",
-    "cacheCreationInputTokens",
-)
+_COUNTS = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
 
 _EXCERPT_CHARACTERS = 400
 

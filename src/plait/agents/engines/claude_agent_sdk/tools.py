@@ -12,7 +12,6 @@ from typing import Any, Final
 import mcp_types as types
 from claude_agent_sdk.types import McpSdkServerConfig
 from mcp.server import Server
-from mcp.server.context import ServerRequestContext
 
 from plait._version import __version__
 from plait.agents.run_tools import RunTool
@@ -109,16 +108,12 @@ def sdk_servers(tools: Iterable[CliTool], answer: Answer) -> dict[str, McpSdkSer
 def _server(key: str, tools: Mapping[str, CliTool], answer: Answer) -> Server[Any]:
     listed = types.ListToolsResult(tools=[_definition(tool) for tool in tools.values()])
 
-    async def list_tools(
-        context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
-    ) -> types.ListToolsResult:
-        del context, params
+    async def list_tools(_context: object, _params: object) -> types.ListToolsResult:
         return listed
 
     async def call_tool(
-        context: ServerRequestContext[Any], params: types.CallToolRequestParams
+        _context: object, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        del context
         return await answer(tools[params.name], params)
 
     return Server(key, version=__version__, on_list_tools=list_tools, on_call_tool=call_tool)

@@ -21,12 +21,7 @@ from claude_agent_sdk import (
 )
 
 from plait.agents.agent_run import AgentRun
-from plait.agents.anthropic_api import (
-    TRUNCATED,
-    UNFINISHED,
-    truncated_call,
-    usage_from_anthropic,
-)
+from plait.agents.anthropic_api import TRUNCATED, UNFINISHED, truncated_call, usage_from_anthropic
 from plait.agents.engines.claude_agent_sdk.messages import (
     SYNTHETIC,
     content_from_block,

@@ -10,23 +10,12 @@ from anthropic import AsyncAnthropic
 from anthropic.lib.streaming import BetaAsyncMessageStream
 from anthropic.lib.tools import BetaAsyncStreamingToolRunner, BetaAsyncToolRunner
 from anthropic.types.beta import BetaMessage, BetaToolUseBlock
+from typing_extensions import override
 
 from plait.agents.agent_run import AgentRun
-from plait.agents.anthropic_api import (
-    TRUNCATED,
-    UNFINISHED,
-    truncated_call,
-    usage_from_anthropic,
-)
-from plait.agents.engines.claude_tool.endpoint import (
-    FAILURES,
-    AnthropicEndpoint,
-    execution_error,
-)
-from plait.agents.engines.claude_tool.messages import (
-    message_from_anthropic,
-    messages_to_anthropic,
-)
+from plait.agents.anthropic_api import TRUNCATED, UNFINISHED, truncated_call, usage_from_anthropic
+from plait.agents.engines.claude_tool.endpoint import FAILURES, AnthropicEndpoint, execution_error
+from plait.agents.engines.claude_tool.messages import message_from_anthropic, messages_to_anthropic
 from plait.agents.engines.claude_tool.request import request_for
 from plait.agents.engines.claude_tool.tools import Results, make_calls
 from plait.agents.live_agent import Ending, LiveAgent
@@ -42,21 +31,14 @@ class ClaudeToolAgent(LiveAgent):
 
     engine: ClassVar[str] = "claude_tool"
 
+    @override
     async def drive(self, run: AgentRun) -> Ending:
-        """Call the model, and its tools, until there is an answer.
-
-        Raises:
-            AgentExecutionError: The API failed.
-            ConfigError: The configuration must be corrected.
-        """
         config = self.model_config
         endpoint = AnthropicEndpoint.of(config)
-        results = Results()
+        results: Results = {}
         request = request_for(run, results, threads=endpoint.is_official)
         try:
-            async with endpoint.client(
-                max_retries=config.max_retries, request_timeout=config.request_timeout
-            ) as client:
+            async with endpoint.client(config) as client:
                 return await _Conversation(run, client, request, results).run()
         except FAILURES as error:
             redact = run.redact.also(endpoint.secrets)
@@ -110,13 +92,11 @@ class _Conversation:
                     await self._answer(calls)
                 if not self._turns_left:
                     return "limit"
-                if not self._keeps_thread or self._has_unknown_tool(calls):
+                is_unknown = any(call.name not in self._run.tools for call in calls)
+                if is_unknown or not self._keeps_thread:
                     return None
         finally:
             await runner.close()
-
-    def _has_unknown_tool(self, calls: Sequence[BetaToolUseBlock]) -> bool:
-        return any(call.name not in self._run.tools for call in calls)
 
     def _runner(self) -> _Runner:
         make = cast("Callable[..., _Runner]", self._client.beta.messages.tool_runner)
@@ -154,7 +134,8 @@ class _Conversation:
 
     async def _answer(self, calls: Sequence[BetaToolUseBlock]) -> None:
         results = await make_calls(self._run, calls)
-        self._results.keep(calls, results)
+        self._results.clear()
+        self._results.update(zip((id(call.input) for call in calls), results, strict=True))
         self._messages.append({"role": "user", "content": results})
 
 

@@ -65,17 +65,18 @@ class AnthropicEndpoint:
         """The credentials, for redaction."""
         return [secret for secret in (self.api_key, self.auth_token) if secret]
 
-    def client(self, *, max_retries: int, request_timeout: float | None) -> AsyncAnthropic:
+    def client(self, config: ModelConfig) -> AsyncAnthropic:
         """Create a client; the caller closes it."""
         uses_proxies = not is_loopback(self.base_url)
+        timeout = config.request_timeout
         client = AsyncAnthropic(
             api_key=self.api_key,
             auth_token=self.auth_token,
             base_url=self.base_url,
-            max_retries=max_retries,
+            max_retries=config.max_retries,
             http_client=DefaultAsyncHttpxClient(verify=certificates(), trust_env=uses_proxies),
         )
-        return client if request_timeout is None else client.with_options(timeout=request_timeout)
+        return client if timeout is None else client.with_options(timeout=timeout)
 
 
 FAILURES = (anthropic.APIError, httpx2.HTTPError)

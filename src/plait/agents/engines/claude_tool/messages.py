@@ -57,11 +57,7 @@ def _block_params(block: Content) -> Iterator[dict[str, Any]]:
                 yield {"type": "text", "text": block.text}
         case ThinkingContent():
             if block.signature:
-                yield {
-                    "type": "thinking",
-                    "thinking": block.thinking,
-                    "signature": block.signature,
-                }
+                yield {"type": "thinking", "thinking": block.thinking, "signature": block.signature}
         case ToolUseContent():
             yield {
                 "type": "tool_use",

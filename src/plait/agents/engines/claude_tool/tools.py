@@ -6,11 +6,10 @@ made in parallel before the runner calls the tools, which only return the result
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import json
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, cast
 
 import mcp_types as types
 from anthropic.lib.tools import BetaAsyncBuiltinFunctionTool, BetaFunctionToolResultType, ToolError
@@ -23,32 +22,16 @@ from anthropic.types.beta import (
     BetaToolUseBlock,
 )
 
+from plait._support.gather import gather_or_cancel
 from plait.agents.agent_run import AgentRun
 from plait.agents.run_tools import RunTool, ToolAnswer
 from plait.client.catalog.schemas import schema_for_provider
 
+Results: TypeAlias = dict[int, BetaToolResultBlockParam]
+"""The results of the last turn, by the identity of the arguments, which the runner passes on.
 
-class Results:
-    """The results of the calls of the last turn."""
-
-    def __init__(self) -> None:
-        self._by_input: dict[int, BetaToolResultBlockParam] = {}
-
-    def keep(
-        self, calls: Sequence[BetaToolUseBlock], results: Sequence[BetaToolResultBlockParam]
-    ) -> None:
-        """Store the results of a turn, in place of those of the previous one.
-
-        The key is the identity of the arguments, which the runner passes on: two calls of one turn
-        may be equal.
-        """
-        self._by_input = {
-            id(call.input): result for call, result in zip(calls, results, strict=True)
-        }
-
-    def of(self, arguments: object) -> BetaToolResultBlockParam:
-        """Return the result of the call with these arguments."""
-        return self._by_input[id(arguments)]
+Not by the arguments themselves: two calls of one turn may be equal.
+"""
 
 
 class FetchingTool(BetaAsyncBuiltinFunctionTool):
@@ -73,7 +56,7 @@ class FetchingTool(BetaAsyncBuiltinFunctionTool):
         Raises:
             ToolError: The tool failed; the model reads the error.
         """
-        result = self._results.of(input)
+        result = self._results[id(input)]
         content = result.get("content", "")
         if result.get("is_error"):
             raise ToolError(content)
@@ -116,21 +99,10 @@ async def make_calls(
     Raises:
         ConfigError: The configuration must be corrected.
     """
-    answers = [await _call(run, calls[0])] if len(calls) == 1 else await _all_calls(run, calls)
+    answers = await gather_or_cancel(
+        run.call(call.id, call.name, cast("dict[str, Any]", call.input)) for call in calls
+    )
     return [tool_result(call.id, answer) for call, answer in zip(calls, answers, strict=True)]
-
-
-async def _all_calls(run: AgentRun, calls: Sequence[BetaToolUseBlock]) -> list[ToolAnswer]:
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_call(run, call)) for call in calls]
-    except BaseExceptionGroup as failed:
-        raise failed.exceptions[0] from None
-    return [task.result() for task in tasks]
-
-
-def _call(run: AgentRun, call: BetaToolUseBlock) -> Coroutine[Any, Any, ToolAnswer]:
-    return run.call(call.id, call.name, cast("dict[str, Any]", call.input))
 
 
 def tool_result(call_id: str, answer: ToolAnswer) -> BetaToolResultBlockParam:

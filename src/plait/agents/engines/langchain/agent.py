@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from langchain.agents import create_agent  # pyright: ignore[reportUnknownVariableType]
 from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.middleware.model_call_limit import ModelCallLimitExceededError
 from langchain.agents.middleware.tool_call_limit import ToolCallLimitExceededError
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, Interrupt
 from typing_extensions import override
 
+from plait._support.mappings import entries_of
 from plait.agents.agent_run import AgentRun
 from plait.agents.config import AgentConfig
 from plait.agents.engines.langchain.chat_models import (
@@ -33,10 +32,12 @@ from plait.agents.engines.langchain.middleware import build_agent_middleware
 from plait.agents.engines.langchain.tools import HOOKS, LangChainTools, takes_images
 from plait.agents.engines.langchain.turns import Turns
 from plait.agents.live_agent import Ending, LiveAgent
+from plait.agents.middleware_config import SummarizationConfig
 from plait.agents.model_config import ModelConfig
+from plait.client.calls.callbacks import resolve
 from plait.errors import PlaitError
 from plait.langchain.tools.callbacks import Callbacks
-from plait.langchain.tools.elicitation import ELICITATION_INTERRUPT_TYPE
+from plait.langchain.tools.interrupts import ELICITATION_INTERRUPT_TYPE
 from plait.models.endpoints import context_tokens
 
 _STEPS_OF_A_TURN = 20
@@ -74,7 +75,6 @@ class LangChainAgent(LiveAgent):
 
     @override
     async def drive(self, run: AgentRun) -> Ending:
-        """Call the model, and tools, until there is an answer."""
         config = run.model_config
         try:
             # Middleware retries itself; retries of both would multiply.
@@ -137,28 +137,22 @@ async def _answers(run: AgentRun, interrupts: Sequence[Interrupt]) -> dict[str, 
     assert on_interrupt is not None  # noqa: S101  # only then the graph has a checkpointer
     answers: dict[str, Any] = {}
     for interrupt in interrupts:
-        answer = on_interrupt(interrupt.value)
-        if inspect.isawaitable(answer):
-            answer = await answer
+        answer = await resolve(on_interrupt(interrupt.value))
         answers[interrupt.id] = answer
         _record_elicitation(run, interrupt.value, answer)
     return answers
 
 
 def _record_elicitation(run: AgentRun, value: object, answer: object) -> None:
-    question = _mapping(value)
+    question = entries_of(value)
     if question.get("type") != ELICITATION_INTERRUPT_TYPE:
         return
-    responses = _mapping(_mapping(answer).get("responses"))
+    responses = entries_of(entries_of(answer).get("responses"))
     for request in question["requests"]:
-        response = _mapping(responses.get(request["key"]))
+        response = entries_of(responses.get(request["key"]))
         run.recorder.elicitation(
             question["server_name"], request["message"], response.get("action")
         )
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 async def _middleware(
@@ -167,14 +161,10 @@ async def _middleware(
     config = run.model_config
     if config.agent_middleware is None:
         return []
-
-    def on_summary(answer: AIMessage) -> None:
-        turns.spent(usage_from_langchain(answer))
-
     return await asyncio.to_thread(
         build_agent_middleware,
         config.agent_middleware,
-        await _context_tokens(config),
+        await _context_tokens(config, config.agent_middleware.summarization),
         config.interface,
         model,
         provider_and_name(config)[0],
@@ -182,14 +172,14 @@ async def _middleware(
         request_timeout=config.request_timeout,
         make_model=models.make,
         on_rejected=turns.on_rejected,
-        on_summary=on_summary,
+        on_summary=lambda answer: turns.spent(usage_from_langchain(answer)),
     )
 
 
-async def _context_tokens(config: ModelConfig) -> int | None:
-    summaries = config.agent_middleware and config.agent_middleware.summarization
-    known = config.max_context_tokens or not summaries or summaries.trigger_tokens
-    if known or not summaries or not summaries.enabled or config.interface != "openai_endpoint":
+async def _context_tokens(config: ModelConfig, summaries: SummarizationConfig) -> int | None:
+    """Return the configured context length, or if it is needed that of the endpoint."""
+    known = config.max_context_tokens or summaries.trigger_tokens
+    if known or not summaries.enabled or config.interface != "openai_endpoint":
         return config.max_context_tokens
     key = config.endpoint_api_key
     return await context_tokens(

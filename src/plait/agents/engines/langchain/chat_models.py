@@ -46,12 +46,6 @@ _NO_KEY = "none"
 """Sent to endpoints on this machine that need no key: the SDKs require one."""
 
 
-_UNAUTHORIZED = (401, 403)
-_NOT_FOUND = 404
-_TOO_MANY = 429
-_SERVER_ERROR = 500
-
-
 def provider_and_name(config: ModelConfig, name: str | None = None) -> tuple[str | None, str]:
     """Return the provider of a model, and its name there; `name` replaces the configured one.
 
@@ -136,7 +130,8 @@ class ChatModels:
             if "http_async_client" not in settings:
                 settings["http_async_client"] = self._client(base_url_of(self._config))
         try:
-            chat_model = _init_chat_model(model, model_provider=provider, **settings)
+            init = cast("Callable[..., BaseChatModel]", init_chat_model)
+            chat_model = init(model, model_provider=provider, **settings)
         except ImportError as error:
             raise _missing(provider, error) from error
         if provider == "anthropic":
@@ -223,16 +218,9 @@ class ChatModels:
         vars(model)["_async_client"] = AsyncAnthropic(**settings, http_client=client)
 
 
-def _init_chat_model(name: str, **settings: Any) -> BaseChatModel:
-    return cast("Callable[..., BaseChatModel]", init_chat_model)(name, **settings)
-
-
 def _missing(provider: str | None, error: ImportError) -> EngineUnavailableError:
-    if provider in _PACKAGES:
-        text = f"langchain-{provider} is not installed: pip install 'plait[models]'"
-    else:
-        text = str(error)
-    return EngineUnavailableError(text, "missing_package")
+    hint = f"langchain-{provider} is not installed: pip install 'plait[models]'"
+    return EngineUnavailableError(hint if provider in _PACKAGES else str(error), "missing_package")
 
 
 def failure_of_model(
@@ -240,34 +228,34 @@ def failure_of_model(
 ) -> AgentExecutionError:
     """Create the redacted error that ends a run; raise it outside of the handler."""
     excerpt = redact.excerpt(str(error) or type(error).__name__)
-    status = getattr(error, "status_code", None)
-    advice = _advice(error, status if isinstance(status, int) else None, config)
+    code = getattr(error, "status_code", None)
+    status = code if isinstance(code, int) else None
+    advice = _advice(error, status, config)
     text = f"{config.interface}: {config.model_name}: {advice}: {type(error).__name__}: {excerpt}"
-    failure = AgentExecutionError(text, status=status if isinstance(status, int) else None)
+    failure = AgentExecutionError(text, status=status)
     failure.__cause__ = error
     without_secrets(failure, redact)
     return failure
 
 
 def _advice(error: Exception, status: int | None, config: ModelConfig) -> str:
-    where = _where(config)
-    if status in _UNAUTHORIZED:
-        return f"{where} rejects the key: check {key_names(config)}"
-    if status == _NOT_FOUND:
-        return f"{where} does not know the model, or the URL is wrong: check model_name"
-    if status == _TOO_MANY:
-        return f"{where} limits the rate, or the quota is used up: wait, or raise max_retries"
-    if status is not None and status >= _SERVER_ERROR:
-        return f"{where} failed: try again later"
-    if status is not None:
-        return f"{where} rejects the request"
+    url = base_url_of(config)
+    where = "the provider" if url is None else origin_of(url)
+    match status:
+        case 401 | 403:
+            return f"{where} rejects the key: check {key_names(config)}"
+        case 404:
+            return f"{where} does not know the model, or the URL is wrong: check model_name"
+        case 429:
+            return f"{where} limits the rate, or the quota is used up: wait, or raise max_retries"
+        case int() if status >= 500:
+            return f"{where} failed: try again later"
+        case int():
+            return f"{where} rejects the request"
+        case None:
+            pass
     if isinstance(error, TimeoutError | ModelTimeoutError):
         return f"{where} did not answer in time: raise request_timeout"
     if isinstance(error, ConnectionError | ModelConnectionError):
         return f"no answer from {where}: check the URL, and whether it runs"
     return "the run failed"
-
-
-def _where(config: ModelConfig) -> str:
-    url = base_url_of(config)
-    return "the provider" if url is None else origin_of(url)

@@ -53,7 +53,15 @@ def messages_to_langchain(messages: Iterable[Message]) -> list[BaseMessage]:
                 names.update((call.id, call.name) for call in message.tool_calls)
                 converted.append(_ai_message(message))
             case Role.TOOL:
-                converted += _tool_messages(message, names)
+                converted += [
+                    ToolMessage(
+                        content=result.content,
+                        tool_call_id=result.tool_use_id,
+                        name=names.get(result.tool_use_id),
+                        status="error" if result.is_error else "success",
+                    )
+                    for result in message.tool_results
+                ]
     return converted
 
 
@@ -102,18 +110,6 @@ def _ai_message(message: Message) -> AIMessage:
         for call in message.tool_calls
     ]
     return AIMessage(cast("str | list[str | dict[str, Any]]", content), tool_calls=calls)
-
-
-def _tool_messages(message: Message, names: Mapping[str, str]) -> list[ToolMessage]:
-    return [
-        ToolMessage(
-            content=result.content,
-            tool_call_id=result.tool_use_id,
-            name=names.get(result.tool_use_id),
-            status="error" if result.is_error else "success",
-        )
-        for result in message.tool_results
-    ]
 
 
 def extract_partial_agent_state(

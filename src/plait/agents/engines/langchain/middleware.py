@@ -63,48 +63,35 @@ def build_agent_middleware(
             exit_behavior="continue" if limits.exit_behavior == "end" else "error",
             on_rejected=on_rejected,
         ),
-        ModelRetryMiddleware(
-            max_retries=retry.max_retries,
-            backoff_factor=retry.backoff_factor,
-            initial_delay=retry.initial_delay,
-            max_delay=retry.max_delay,
-            jitter=retry.jitter,
-            on_failure="error",
-        ),
+        ModelRetryMiddleware(**retry.model_dump(exclude={"on_failure"}), on_failure="error"),
     ]
     if request_timeout is not None:
         stack.append(RequestTimeout(request_timeout))
     stack.append(
         ToolRetryMiddleware(
-            max_retries=tools.max_retries,
-            backoff_factor=tools.backoff_factor,
-            initial_delay=tools.initial_delay,
+            **tools.model_dump(exclude={"on_failure"}),
             on_failure="continue" if tools.on_failure == "return_message" else "error",
             retry_on=lambda error: not isinstance(error, ConfigError),
         )
     )
     summaries = config.summarization
     model = base_model
-    if summaries.enabled and summaries.model is not None:
-        model = _chat_model(summaries.model, provider, make_model)
+    if summaries.enabled and (name := summaries.model) is not None:
+        if make_model is not None:
+            model = make_model(name)
+        else:
+            model = init_chat_model(name, model_provider=None if ":" in name else provider)
     if summaries.enabled and model is not None:
-        stack.append(_summaries(config, model, max_context_tokens, on_summary))
+        stack.append(
+            Summaries(
+                model,
+                trigger_tokens=trigger_tokens(config, max_context_tokens),
+                keep_messages=summaries.keep_messages,
+                attempts=retry.max_retries + 1,
+                on_summary=on_summary,
+            )
+        )
     return stack
-
-
-def _summaries(
-    config: AgentMiddlewareConfig,
-    model: BaseChatModel,
-    max_context_tokens: int | None,
-    on_summary: OnSummary | None,
-) -> Summaries:
-    return Summaries(
-        model,
-        trigger_tokens=trigger_tokens(config, max_context_tokens),
-        keep_messages=config.summarization.keep_messages,
-        attempts=config.model_retry.max_retries + 1,
-        on_summary=on_summary,
-    )
 
 
 def trigger_tokens(config: AgentMiddlewareConfig, max_context_tokens: int | None) -> int:
@@ -150,9 +137,7 @@ class RequestTimeout(AgentMiddleware[Any, Any, Any]):
 
     @override
     def wrap_model_call(
-        self,
-        request: ModelRequest[Any],
-        handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
         """Call the model; only its client can limit a blocking request."""
         return handler(request)
@@ -180,27 +165,11 @@ def _prompt_caching(
     if not config.enabled or provider != "anthropic" or interface != "langchain":
         return []
     try:
-        from langchain_anthropic.middleware import (  # noqa: PLC0415  # may not be installed
-            AnthropicPromptCachingMiddleware,
-        )
+        from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware  # noqa: PLC0415  # may not be installed
     except ImportError:
         logger.warning(
             "prompts are not cached: langchain-anthropic is not installed; "
             "pip install 'plait[models]'"
         )
         return []
-    return [
-        AnthropicPromptCachingMiddleware(
-            ttl=config.ttl,
-            min_messages_to_cache=config.min_messages_to_cache,
-            unsupported_model_behavior=config.unsupported_model_behavior,
-        )
-    ]
-
-
-def _chat_model(
-    name: str, provider: str | None, make: Callable[[str], BaseChatModel] | None
-) -> BaseChatModel:
-    if make is not None:
-        return make(name)
-    return init_chat_model(name, model_provider=None if ":" in name else provider)
+    return [AnthropicPromptCachingMiddleware(**config.model_dump(exclude={"enabled"}))]

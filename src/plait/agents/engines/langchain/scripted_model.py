@@ -62,23 +62,17 @@ class ScriptedChatModel(BaseChatModel):
 
     turns: Any
     """The script."""
-
     model_name: str = "scripted"
-
     provider: str = "scripted"
     """The provider to report in the LangSmith parameters: `"openai"`, `"anthropic"`, ..."""
-
     seen: list[list[BaseMessage]] = Field(default_factory=list[list[BaseMessage]])
     """The messages of each request."""
-
     bound: list[list[str]] = Field(default_factory=list[list[str]])
     """The names of the tools of each `bind_tools`."""
-
     bound_tools: list[dict[str, dict[str, Any]]] = Field(
         default_factory=list[dict[str, dict[str, Any]]]
     )
     """The same tools by name, as `{"name", "description", "parameters"}`."""
-
     _player: ScriptPlayer[list[BaseMessage], Turn] = PrivateAttr()
 
     def __init__(self, turns: Sequence[Turn] | Answer, **options: Any) -> None:
@@ -117,27 +111,17 @@ class ScriptedChatModel(BaseChatModel):
         return self.bind(tools=formatted, **kwargs)
 
     @override
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
+    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
         message, delay = self._next(messages)
         time.sleep(delay)
         return ChatResult(generations=[ChatGeneration(message=message)])
 
     @override
     async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], *args: Any, **kwargs: Any
     ) -> ChatResult:
         message, delay = self._next(messages)
-        await _wait(delay)
+        await asyncio.sleep(delay)
         return ChatResult(generations=[ChatGeneration(message=message)])
 
     @override
@@ -164,7 +148,7 @@ class ScriptedChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         message, delay = self._next(messages)
-        await _wait(delay)
+        await asyncio.sleep(delay)
         for chunk in _chunks(message):
             if run_manager is not None:
                 await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
@@ -178,11 +162,6 @@ class ScriptedChatModel(BaseChatModel):
             message.usage_metadata = _usage(messages, message)
         message.response_metadata.setdefault("model_name", self.model_name)
         return message, delay
-
-
-async def _wait(seconds: float) -> None:
-    if seconds:
-        await asyncio.sleep(seconds)
 
 
 def _message(turn: Turn, messages: Sequence[BaseMessage]) -> tuple[AIMessage, float]:
@@ -223,8 +202,7 @@ def _message_from_say(say: Say, messages: Sequence[BaseMessage]) -> AIMessage:
 
 def _scripted_usage(scripted: Mapping[str, int], estimate: UsageMetadata) -> UsageMetadata:
     read = scripted.get("input_tokens", estimate["input_tokens"])
-    written = scripted.get("output_tokens", estimate["output_tokens"])
-    usage = UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
+    usage = _counted(read, scripted.get("output_tokens", estimate["output_tokens"]))
     details = InputTokenDetails()
     if "cache_read_tokens" in scripted:
         details["cache_read"] = scripted["cache_read_tokens"]
@@ -236,7 +214,10 @@ def _scripted_usage(scripted: Mapping[str, int], estimate: UsageMetadata) -> Usa
 
 
 def _usage(messages: Sequence[BaseMessage], reply: AIMessage) -> UsageMetadata:
-    read, written = sum(map(_tokens, messages)), _tokens(reply)
+    return _counted(sum(map(_tokens, messages)), _tokens(reply))
+
+
+def _counted(read: int, written: int) -> UsageMetadata:
     return UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
 
 

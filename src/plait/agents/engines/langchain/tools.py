@@ -22,15 +22,17 @@ from plait.agents.run_tools import RunTool, ToolAnswer
 from plait.client.calls import tool_call
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.result_budget.limiter import OWN_SERVER, READ_MORE
+from plait.client.catalog.schemas import schema_for_provider
 from plait.client.catalog.tool import Tool
 from plait.client.config.read import read_options
 from plait.client.toolbox import Toolbox
-from plait.langchain.client.deferred import Selection, deferred_tools, loaded_names
+from plait.langchain.client.deferred import deferred_tools, loaded_names
 from plait.langchain.client.read_more import read_more_tools
+from plait.langchain.client.selection import Selection
 from plait.langchain.tools.blocks import Block, standard_block, text_block
 from plait.langchain.tools.model_support import profile_of
 from plait.langchain.tools.runner import RunnerSettings, ToolRunner
-from plait.langchain.tools.tool import MCPTool, shaped_schema
+from plait.langchain.tools.tool import MCPTool
 from plait.traces.messages.from_mcp import text_from_mcp
 
 HOOKS: Final = frozenset({"tool_interceptors", "before_tool_call", "after_tool_call"})
@@ -59,7 +61,7 @@ class LangChainTools:
             ProgramTool(
                 name=tool.name,
                 description=tool.description,
-                args_schema=shaped_schema(tool.input_schema, profile),
+                args_schema=schema_for_provider(tool.input_schema, profile).schema,
             )
             for tool in run.tools.values()
             if tool.listed is None
@@ -154,6 +156,9 @@ class _RecordedCaller:
         self.apply_overrides = toolbox.calls.apply_overrides
         self.read_resource = toolbox.read_resource
         self.run_blocking = toolbox.run_blocking
+
+    def direct(self, server: str, tool: str) -> None:
+        """Make no direct calls, which would not be noted."""
 
     async def execute(self, call: tool_call.ToolCall) -> ToolResult:
         """Make the call; an elicitation callback of the run is preferred to an interrupt."""

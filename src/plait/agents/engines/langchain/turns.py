@@ -19,11 +19,7 @@ from typing_extensions import override
 from plait._support.exception_groups import one_line
 from plait.agents.agent_run import AgentRun
 from plait.agents.engines.langchain.messages import model_name_of, usage_from_langchain
-from plait.agents.engines.langchain.tools import (
-    LangChainTools,
-    message_from_answer,
-    observed_call,
-)
+from plait.agents.engines.langchain.tools import LangChainTools, message_from_answer, observed_call
 from plait.agents.run_tools import ToolAnswer
 from plait.client.catalog.tool import Tool
 from plait.langchain.tools.tool import MCPTool
@@ -78,14 +74,12 @@ class Turns(AgentMiddleware[Any, Any, Any]):
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
-        self._check_limit()
+        if (turns := self._turns) >= (limit := self._max_turns):
+            raise ModelCallLimitExceededError(turns, turns, thread_limit=None, run_limit=limit)
+        if self._tools.has_deferred:
+            request = request.override(tools=list(self._tools.visible(request.messages)))
         began = time.monotonic()
-        return self._recorded(await handler(self._with_visible_tools(request)), began)
-
-    def _with_visible_tools(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        if not self._tools.has_deferred:
-            return request
-        return request.override(tools=list(self._tools.visible(request.messages)))
+        return self._recorded(await handler(request), began)
 
     async def _call_tool(
         self,
@@ -144,11 +138,6 @@ class Turns(AgentMiddleware[Any, Any, Any]):
         if usage is not None:
             before = self._run.usage
             self._run.usage = usage if before is None else before + usage
-
-    def _check_limit(self) -> None:
-        if self._turns >= self._max_turns:
-            turns, limit = self._turns, self._max_turns
-            raise ModelCallLimitExceededError(turns, turns, thread_limit=None, run_limit=limit)
 
     def _recorded(self, response: ModelResponse[Any], began: float) -> ModelResponse[Any]:
         first, *rest = response.result

@@ -153,15 +153,7 @@ def _result(recorded: object, key: str) -> AgentResult:
         case Trace():
             return result_from_trace(recorded)
         case str() if recorded.strip():
-            return AgentResult(
-                final_response=recorded,
-                raw_trace=recorded,
-                trace_messages=[],
-                usage=UsageMetadata(model=MANUAL),
-                turns=1,
-                limit_reached=False,
-                actual_model=MANUAL,
-            )
+            return _manual_result(recorded, recorded, [])
         case list() | tuple() if recorded:
             return _result_of_messages(cast("Sequence[object]", recorded), key)
         case _:
@@ -175,8 +167,12 @@ def _result_of_messages(recorded: Sequence[object], key: str) -> AgentResult:
         raise ManualTraceError(f"the recording of {key!r} cannot be read: {error}") from error
     raw_trace = messages_to_raw_trace(messages)
     text, _ = extract_final_ai_message(messages)
+    return _manual_result(raw_trace if text is None else text, raw_trace, messages)
+
+
+def _manual_result(response: str, raw_trace: str, messages: list[Message]) -> AgentResult:
     return AgentResult(
-        final_response=raw_trace if text is None else text,
+        final_response=response,
         raw_trace=raw_trace,
         trace_messages=messages,
         usage=_usage(messages),

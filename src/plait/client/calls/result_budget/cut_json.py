@@ -15,20 +15,15 @@ from plait.client.calls.result_budget.paths import path_to
 _ELLIPSIS = "…"
 _BETWEEN = 2
 """Bytes of `, ` and of `: `."""
-
 _FAR = 1_000_000
 """Added to a limit to report a size that is over it without measuring it."""
-
 _LONGEST_FIRST = 60
 """The longest path that the note at the root names."""
-
 _LEAST_VALUE = 24
 """A key is kept if at least so much of its value, or all of it, fits; every cut value can be
 shorter."""
-
 _DEEPEST = 60
 """Values nested more deeply are left out, to bound recursion."""
-
 _CUT_ITEM_SHARE = 0.5
 """An item that does not fit is cut, not left out, if it gets at least this share of the list."""
 
@@ -54,11 +49,7 @@ def written_json(value: Any) -> str:
 
 
 def cut_json(value: Any, allowed_bytes: int, note: CutNote) -> Any:
-    """Shorten an object or a list until its JSON has at most so many bytes.
-
-    Raises:
-        ValueError: It is not JSON, or nested too deeply.
-    """
+    """Shorten JSON to at most so many bytes; raise `ValueError` if it is no JSON, or too deep."""
     try:
         shorter = _Cutter(note, encode_basestring).root(value, allowed_bytes)
         text = json.dumps(shorter, ensure_ascii=False, allow_nan=False)
@@ -91,22 +82,18 @@ class _Cutter:
             return abs(most) + _FAR
         if isinstance(value, str):
             return self._text_size(value) if len(value) <= most else abs(most) + _FAR
-        if isinstance(value, Mapping):
-            size = 2
-            for key, inner in cast("Mapping[str, Any]", value).items():
-                size += self._text_size(key) + 2 * _BETWEEN
-                size += self._size(inner, most - size, depth + 1)
-                if size > most + _BETWEEN:
-                    return size
-            return max(2, size - _BETWEEN)
-        if isinstance(value, list | tuple):
-            size = 2
-            for item in cast("Sequence[Any]", value):
-                size += self._size(item, most - size, depth + 1) + _BETWEEN
-                if size > most + _BETWEEN:
-                    return size
-            return max(2, size - _BETWEEN)
-        return len(repr(value))
+        if not isinstance(value, Mapping | list | tuple):
+            return len(repr(value))
+        size = 2
+        names = cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else None
+        for item in cast("Sequence[Any]", value):
+            if names is not None:
+                size += self._text_size(item) + _BETWEEN
+            inner = item if names is None else names[item]
+            size += self._size(inner, most - size, depth + 1) + _BETWEEN
+            if size > most + _BETWEEN:
+                return size
+        return max(2, size - _BETWEEN)
 
     def _text_size(self, text: str) -> int:
         return size_of_text(self.quoted(text))
@@ -223,9 +210,8 @@ class _Cutter:
             note = self.note.outer(f"{what} are" if left else f"{what} is", start if left else None)
         else:
             note = self.note.inner(what, path, start)
-        if value and all(isinstance(item, Mapping) for item in value[:1]):
-            return {CUT if outermost else _ELLIPSIS: note}
-        return note
+        is_of_objects = bool(value) and isinstance(value[0], Mapping)
+        return {CUT if outermost else _ELLIPSIS: note} if is_of_objects else note
 
 
 def share_room(sizes: Sequence[int], room: int) -> list[int]:

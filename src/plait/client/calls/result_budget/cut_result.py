@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 
 from plait.client.calls.content import data_of, json_text
-from plait.client.calls.outcome import ToolResult
 from plait.client.calls.result_budget.cut_json import (
     cut_json,
     parsed_json,
@@ -19,14 +18,15 @@ from plait.client.calls.result_budget.cut_json import (
 )
 from plait.client.calls.result_budget.cut_text import CUT, CutNote, cut_text, size_of_text
 from plait.client.calls.result_budget.parts import cost_of, repeating_text, text_of
-from plait.client.config.budgets import Limit
+
+if TYPE_CHECKING:
+    from plait.client.calls.outcome import ToolResult
+    from plait.client.config.budgets import Limit
 
 _STRUCTURED_SHARE = 4
 """Structured content that the blocks do not repeat gets at least one part in so many."""
-
 _LEAST_TEXT = 500
 """If texts would get less, the last of them are left out instead."""
-
 _LONGEST_LABEL = 60
 
 
@@ -130,22 +130,21 @@ class _BlockCutter:
         room: int,
     ) -> list[int]:
         """Divide the room: texts by need, data in order, and at most half for each of the two."""
-        texts = [index for index, block in enumerate(blocks) if text_of(block) is not None]
-        others = [index for index in range(len(blocks)) if text_of(blocks[index]) is None]
-        free = room - sum(least[: len(blocks)])
-        need_of_texts = sum(costs[index] - least[index] for index in texts)
-        need_of_others = sum(costs[index] - least[index] for index in others)
-        for_texts = min(need_of_texts, max(free // 2, free - need_of_others))
-        for_others = free - for_texts
         shares = list(least[: len(blocks)])
+        needs = [cost - share for cost, share in zip(costs, shares, strict=False)]
+        texts = [index for index, block in enumerate(blocks) if text_of(block) is not None]
+        others = [index for index, block in enumerate(blocks) if text_of(block) is None]
+        free = room - sum(shares)
+        need_of_texts = sum(needs[index] for index in texts)
+        for_texts = min(need_of_texts, max(free // 2, free - sum(needs) + need_of_texts))
+        for_others = free - for_texts
         for index in others:
-            more = costs[index] - least[index]
-            if more <= for_others:
-                shares[index] += more
-                for_others -= more
-        needs = [costs[index] - least[index] for index in texts]
-        for index, more in zip(texts, share_room(needs, for_texts + for_others), strict=True):
-            shares[index] += more
+            if needs[index] <= for_others:
+                shares[index] += needs[index]
+                for_others -= needs[index]
+        extras = share_room([needs[index] for index in texts], for_texts + for_others)
+        for index, extra in zip(texts, extras, strict=True):
+            shares[index] += extra
         return shares
 
     def _cut(self, block: types.ContentBlock, share: int, index: int) -> types.ContentBlock:

@@ -7,13 +7,10 @@ from dataclasses import dataclass
 
 CUT = "plait/cut"
 """The key of the note in a shortened object."""
-
 _LONGEST_PATH = 200
 """A longer path is left out of notes."""
-
 _HEAD_SHARE = 2 / 3
 """The beginning identifies most texts; logs have the failure at their end."""
-
 _WHOLE_LINES_SHARE = 0.8
 """A cut is moved to the end of a line if that keeps at least this share of the piece."""
 
@@ -23,13 +20,10 @@ class CutNote:
     """Writes notes about what is left out of one block of a result, and how to read it."""
 
     handle: str
-
     reader: str
     """The name of the `read_more` tool."""
-
     block: int | None = None
     """The index of the block; `None` if there is only one."""
-
     base: str | None = "$"
     """The path of the cut value, or `None` if it has none."""
 

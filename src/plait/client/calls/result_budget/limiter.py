@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import secrets
+import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Any, cast
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, cast
 
-from plait._support.clock import Clock
+from cachetools import TTLCache
+
+from plait._support.clock import Clock, SystemClock
 from plait._support.threads import in_thread
 from plait.client.calls.arguments import argument_error_text, prepare_arguments
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.result_budget.cut_result import cut_result
 from plait.client.calls.result_budget.cut_text import CutNote
-from plait.client.calls.result_budget.full_result import FullResult, FullResultStore, Owner
 from plait.client.calls.result_budget.parts import count_of_parts, is_within, raw_text_of, text_of
 from plait.client.calls.result_budget.read import ReadRequest, read_part
-from plait.client.calls.tool_call import ToolCall
-from plait.client.catalog.deferral import TokenCounter
 from plait.client.catalog.tool import Tool
 from plait.client.catalog.validation import prepare
 from plait.client.config.budgets import Limit, ResultBudget, limit_for
-from plait.client.config.servers import ServerConfig
 from plait.errors import InvalidArgumentsError, ResultExpiredError
+
+if TYPE_CHECKING:
+    from plait.client.calls.tool_call import ToolCall
+    from plait.client.catalog.deferral import TokenCounter
+    from plait.client.config.servers import ServerConfig
 
 OWN_SERVER = "plait/results"
 """The server of the `read_more` tool; no configured server can have that name."""
-
 READ_MORE = "read_more"
-
 _LARGE_BYTES = 256_000
 """Larger results are processed in a thread, so that they do not block the event loop."""
-
 _LEAST_BYTES = 600
 _MOST_TRIES = 12
 
@@ -98,6 +102,11 @@ class ResultLimiter:
             if limit is not None
         )
 
+    def limits(self, server: str) -> bool:
+        """Return whether any result of a server is limited."""
+        own = self._servers.get(server)
+        return self._budget is not None or (own is not None and own.result_budget is not None)
+
     def read_more_tool(self, name: str = READ_MORE) -> Tool:
         """Describe the tool that reads full results."""
         return Tool(
@@ -154,11 +163,7 @@ class ResultLimiter:
         return result
 
     def full_result(self, handle: str) -> ToolResult:
-        """Return a full result to a program, without checking its owner.
-
-        Raises:
-            ResultExpiredError: It is not kept (any more).
-        """
+        """Return a full result without checking its owner, or raise `ResultExpiredError`."""
         full_result = self._store.get(handle)
         if full_result is None:
             raise _expired(handle)
@@ -238,3 +243,71 @@ def _expired(handle: str) -> ResultExpiredError:
     return ResultExpiredError(
         f"no result is kept under {handle[:40]!r} (any more); call the tool again that returned it"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose call a result came from."""
+
+    access: str
+    """The key of the credentials; empty for the server's own."""
+    thread: str | None
+    """The conversation, if it is known."""
+
+    def may_be_read_by(self, other: Owner) -> bool:
+        """Say whether another owner may read the results of this one."""
+        return self.access == other.access and self.thread in (None, other.thread)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FullResult:
+    """A full result, and who may read it."""
+
+    result: ToolResult = field(repr=False)
+    server: str
+    """The server that was called; its fallback may have answered."""
+    owner: Owner = field(repr=False)
+    limit: Limit
+    size_bytes: int
+
+
+class FullResultStore:
+    """Keeps results until they expire unread, or until newer ones need their space."""
+
+    def __init__(self, *, keep_seconds: float, keep_bytes: int, clock: Clock | None = None) -> None:
+        self._results: TTLCache[str, FullResult] = TTLCache(
+            keep_bytes,
+            keep_seconds,
+            timer=(clock or SystemClock()).monotonic,
+            getsizeof=lambda full_result: full_result.size_bytes,
+        )
+        self._lock = threading.Lock()
+
+    @staticmethod
+    def new_handle() -> str:
+        """Create a short handle with 80 random bits."""
+        return f"r_{base64.b32encode(secrets.token_bytes(10)).decode().lower()}"
+
+    def put(self, handle: str, full_result: FullResult) -> None:
+        """Keep a result, unless it is larger than the whole store."""
+        with self._lock, contextlib.suppress(ValueError):
+            self._results[handle] = full_result
+
+    def peek(self, handle: str) -> FullResult | None:
+        """Return a result without extending its time."""
+        with self._lock:
+            return self._results.get(handle)
+
+    def get(self, handle: str) -> FullResult | None:
+        """Return a result, and keep it for the full time again."""
+        with self._lock:
+            full_result = self._results.get(handle)
+            if full_result is not None:
+                self._results[handle] = full_result
+            return full_result
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all results that are kept."""
+        with self._lock:
+            return int(self._results.currsize)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import mcp_types as types
 
-from plait.client.calls.content import data_of, json_text
-from plait.client.calls.outcome import ToolResult
+from plait.client.calls.content import data_of, is_same, json_text
 from plait.client.calls.result_budget.cut_text import size_of_text
-from plait.client.catalog.deferral import TokenCounter
-from plait.client.config.budgets import Limit
+
+if TYPE_CHECKING:
+    from plait.client.calls.outcome import ToolResult
+    from plait.client.catalog.deferral import TokenCounter
+    from plait.client.config.budgets import Limit
 
 _MOST_IMAGE_BYTES = 6400
 """An image counts as 1,600 tokens at most, since models scale it down."""
-
 _MOST_BYTES_PER_TOKEN = 32
 """A bound for the average token, to spare slow tokenizers texts that are surely too long."""
 
@@ -104,29 +105,23 @@ def repeating_text(result: ToolResult) -> tuple[int, Callable[[Any], Any]] | Non
     Servers repeat structured content as JSON; a value that is no object they wrap as
     `{"result": value}`, and write it without the wrapper.
     """
-    texts = [
-        (index, block.text)
+    texts = {
+        index: block.text
         for index, block in enumerate(result.content)
         if isinstance(block, types.TextContent)
-    ]
+    }
     if len(texts) != 1 or result.structured_content is None:
         return None
-    index, text = texts[0]
+    ((index, text),) = texts.items()
     structured: Any = result.structured_content
     if _is_json_of(text, structured):
         return index, lambda value: value
-    if isinstance(structured, Mapping):
-        wrapped = cast("Mapping[str, Any]", structured)
-        inner = wrapped.get("result")
-        if len(wrapped) == 1 and (inner == text or _is_json_of(text, inner)):
-            return index, lambda value: {"result": value}
+    wrapped = cast("Mapping[str, Any]", structured if isinstance(structured, Mapping) else {})
+    inner = wrapped.get("result")
+    if len(wrapped) == 1 and (inner == text or _is_json_of(text, inner)):
+        return index, lambda value: {"result": value}
     return None
 
 
 def _is_json_of(text: str, value: Any) -> bool:
-    if not isinstance(value, Mapping | list):
-        return False
-    try:
-        return json.loads(text) == value
-    except (ValueError, RecursionError):
-        return False
+    return isinstance(value, Mapping | list) and is_same(text, value)

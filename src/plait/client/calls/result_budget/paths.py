@@ -38,11 +38,7 @@ def path_to(path: str | None, step: str | int) -> str | None:
 
 
 def steps_of(path: str) -> list[Step]:
-    """Parse a path; the leading `$` may be left out.
-
-    Raises:
-        PathError: It is invalid.
-    """
+    """Parse a path, perhaps without its leading `$`; raise `PathError` if it is invalid."""
     rest = path.strip()
     if rest.startswith("$"):
         rest = rest[1:]
@@ -83,11 +79,7 @@ def _key(quoted: str) -> str:
 
 
 def is_single(path: str) -> bool:
-    """Say whether a path selects one value, not a list of several.
-
-    Raises:
-        PathError: It is invalid.
-    """
+    """Return whether a path selects one value, not a list of several."""
     return not any(isinstance(step, slice) for step in steps_of(path))
 
 

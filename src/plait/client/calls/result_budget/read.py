@@ -5,24 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import mcp_types as types
 
-from plait.client.calls.outcome import ToolResult
 from plait.client.calls.result_budget.cut_json import cut_json, parsed_json, written_json
 from plait.client.calls.result_budget.cut_text import CutNote, head_of, size_of_text
 from plait.client.calls.result_budget.parts import cost_of, count_of_parts, raw_text_of, text_of
 from plait.client.calls.result_budget.paths import PathError, is_single, select
-from plait.client.config.budgets import Limit
 from plait.errors import InvalidArgumentsError
+
+if TYPE_CHECKING:
+    from plait.client.calls.outcome import ToolResult
+    from plait.client.config.budgets import Limit
 
 _NOTE_BYTES = 300
 """Room for the line that says what was read, and what comes next."""
-
 _CONTEXT_CHARACTERS = 80
 """Characters shown on either side of a match."""
-
 _MOST_MATCHES = 50
 
 
@@ -32,18 +32,13 @@ class ReadRequest:
 
     block: int = 0
     """Structured content counts as the last block."""
-
     path: str | None = None
     start: int | None = None
     length: int | None = None
     find: str | None = None
 
     def range_of(self, total: int, unit: str) -> tuple[int, int]:
-        """Return the first and the last position to read.
-
-        Raises:
-            InvalidArgumentsError: The range begins behind the end.
-        """
+        """Return the first and the last position to read, if the range begins before the end."""
         start = self.start or 0
         if start > total or (start == total and total):
             raise InvalidArgumentsError(
@@ -58,11 +53,7 @@ Blocks = list[types.ContentBlock]
 def read_part(
     result: ToolResult, request: ReadRequest, limit: Limit, allowed_bytes: int, note: CutNote
 ) -> Blocks:
-    """Return as much of the requested part as fits, and a line that says how to continue.
-
-    Raises:
-        InvalidArgumentsError: There is no such block, path or position.
-    """
+    """Return as much of the requested part as fits, and a line that says how to continue."""
     total = count_of_parts(result)
     if not 0 <= request.block < total:
         raise InvalidArgumentsError(

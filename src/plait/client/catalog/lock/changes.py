@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from difflib import SequenceMatcher
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from plait._support.sanitize import escaped
-from plait.client.catalog.lock.entries import Identity, Json, LockedTool, text_of
+from plait.client.catalog.lock.entries import (
+    Identity,
+    Json,
+    LockedTool,
+    are_texts,
+    entries_of,
+    text_of,
+)
 from plait.client.catalog.schemas.describe import outline
+from plait.client.catalog.schemas.values import as_list, is_mapping
 from plait.client.catalog.tool import Tool
 
 Part = Literal[
@@ -32,7 +40,6 @@ class Change:
     how: How = "changed"
     path: str = ""
     """Which argument or annotation, such as `address.zip` or `tags[]`."""
-
     before: Any = field(default=None, repr=False)
     after: Any = field(default=None, repr=False)
     loud: bool = False
@@ -41,16 +48,9 @@ class Change:
     @property
     def label(self) -> str:
         """What changed, without quoting the server: for errors."""
-        noun = {"address": "address of the server", "version": "version of the server"}.get(
-            self.part, self.part
-        )
-        match self.how:
-            case "added" | "removed":
-                return f"{noun} {self.how}"
-            case "required" | "optional":
-                return f"{noun} now {self.how}"
-            case "type" | "changed":
-                return f"{noun} changed"
+        of_server = " of the server" if self.part in {"address", "version"} else ""
+        how = {"required": "now required", "optional": "now optional", "type": "changed"}
+        return f"{self.part}{of_server} {how.get(self.how, self.how)}"
 
     @property
     def text(self) -> str:
@@ -59,16 +59,13 @@ class Change:
         match self.how:
             case "added" | "removed":
                 value = self.after if self.how == "added" else self.before
-                return f"{where} was {self.how}{_brief(value)}"
+                return f"{where} was {self.how}{f' ({_shown(value)})' if value is not None else ''}"
             case "required" | "optional":
                 return f"{where} is now {self.how}"
             case "type" | "changed":
-                return f"{where}: {self._difference()}"
-
-    def _difference(self) -> str:
-        if isinstance(self.before, str) and isinstance(self.after, str) and self.is_prose:
-            return text_of_diff(word_diff(self.before, self.after))
-        return f"{_shown(self.before)} → {_shown(self.after)}"
+                if self.is_prose:
+                    return f"{where}: {text_of_diff(word_diff(self.before, self.after))}"
+                return f"{where}: {_shown(self.before)} → {_shown(self.after)}"
 
     @property
     def is_prose(self) -> bool:
@@ -82,15 +79,7 @@ class Change:
 
     def to_dict(self) -> dict[str, Any]:
         """Describe the change as plain data."""
-        return {
-            "part": self.part,
-            "how": self.how,
-            "path": self.path,
-            "before": self.before,
-            "after": self.after,
-            "loud": self.loud,
-            "text": self.text,
-        }
+        return {**asdict(self), "text": self.text}
 
 
 def _shown(value: Any) -> str:
@@ -98,10 +87,6 @@ def _shown(value: Any) -> str:
         return "nothing"
     text = escaped(value if isinstance(value, str) else text_of(value))
     return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}…"
-
-
-def _brief(value: Any) -> str:
-    return "" if value is None else f" ({_shown(value)})"
 
 
 def annotation_changes(before: LockedTool, after: LockedTool) -> Iterator[Change]:
@@ -135,13 +120,10 @@ def identity_changes(before: Identity, after: Identity) -> Iterator[Change]:
 
 def text_changes(before: LockedTool, after: LockedTool) -> Iterator[Change]:
     """Compare title and description."""
-    texts: Mapping[Part, tuple[str | None, str | None]] = {
-        "title": (before.title, after.title),
-        "description": (before.description, after.description),
-    }
-    for part, (old, new) in texts.items():
-        if old != new:
-            yield Change(part=part, before=old, after=new)
+    if before.title != after.title:
+        yield Change(part="title", before=before.title, after=after.title)
+    if before.description != after.description:
+        yield Change(part="description", before=before.description, after=after.description)
 
 
 SchemaPart = Literal["argument", "result"]
@@ -162,25 +144,24 @@ def schema_changes(part: SchemaPart, before: Any, after: Any) -> Iterator[Change
 def _compared(part: SchemaPart, path: str, before: Any, after: Any) -> Iterator[Change]:
     if _same(before, after):
         return
-    if not isinstance(before, Mapping) or not isinstance(after, Mapping):
+    if not is_mapping(before) or not is_mapping(after):
         yield _changed(part, path or "schema", before, after)
         return
-    old, new = cast("Mapping[str, Any]", before), cast("Mapping[str, Any]", after)
-    names = _names(old), _names(new)
-    for keyword in sorted({*old, *new}):
-        one, other = old.get(keyword), new.get(keyword)
-        if _same(one, other) and (keyword in old) is (keyword in new):
+    names = _names(before), _names(after)
+    for keyword in sorted({*before, *after}):
+        one, other = before.get(keyword), after.get(keyword)
+        if _same(one, other) and (keyword in before) is (keyword in after):
             continue
         match keyword:
             case "properties" if isinstance(one or {}, Mapping) and isinstance(
                 other or {}, Mapping
             ):
-                yield from _properties(part, path, old, new)
-            case "required" if _are_names(one or []) and _are_names(other or []):
+                yield from _properties(part, path, before, after)
+            case "required" if are_texts(one or []) and are_texts(other or []):
                 yield from _required(part, path, one or [], other or [], names)
             case "items" if one is not None and other is not None:
                 yield from _compared(part, f"{path}[]", one, other)
-            case _ if keyword not in old or keyword not in new:
+            case _ if keyword not in before or keyword not in after:
                 yield _changed(part, _at(path, keyword), one, other)
             case _:
                 yield from _keyword(part, path, keyword, one, other)
@@ -194,7 +175,7 @@ def _keyword(part: SchemaPart, path: str, keyword: str, one: Any, other: Any) ->
         case "$defs" | "definitions" | "patternProperties" | "dependentSchemas" if _all_are(
             dict, both
         ):
-            yield from _definitions(part, _at(path, keyword), one, other)
+            yield from _named(part, _at(path, keyword), one, other)
         case "additionalProperties" | "not" | "if" | "then" | "else" if _all_are(dict, both):
             yield from _compared(part, _at(path, keyword), one, other)
         case "type":
@@ -208,16 +189,8 @@ def _properties(
     part: SchemaPart, path: str, old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> Iterator[Change]:
     before, after = _names(old), _names(new)
-    for name in sorted({*before, *after}):
-        where = _at(path, name)
-        if name not in before:
-            kind = _kind(after[name], name, new)
-            yield Change(part=part, how="added", path=where, after=kind)
-        elif name not in after:
-            kind = _kind(before[name], name, old)
-            yield Change(part=part, how="removed", path=where, before=kind)
-        else:
-            yield from _compared(part, where, before[name], after[name])
+    needed = [tuple(as_list(schema.get("required"))) for schema in (old, new)]
+    yield from _named(part, path, before, after, needed)
     if before == after and ("properties" in old) is not ("properties" in new):
         yield _changed(part, _at(path, "properties"), old.get("properties"), new.get("properties"))
 
@@ -253,15 +226,26 @@ def _alternatives(
         yield Change(part=part, how="removed", path=f"{path}({number})", before=outline(extra))
 
 
-def _definitions(
-    part: SchemaPart, path: str, before: Mapping[str, Any], after: Mapping[str, Any]
+def _named(
+    part: SchemaPart,
+    path: str,
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    required: Sequence[Collection[str]] | None = None,
 ) -> Iterator[Change]:
+    """Compare schemas by name; `required` are the required names before and after."""
+
+    def kind(schema: Any, name: str, when: int) -> str:
+        if required is None:
+            return outline(schema)
+        return f"{outline(schema)}, {'required' if name in required[when] else 'optional'}"
+
     for name in sorted({*before, *after}):
         where = _at(path, name)
         if name not in before:
-            yield Change(part=part, how="added", path=where, after=outline(after[name]))
+            yield Change(part=part, how="added", path=where, after=kind(after[name], name, 1))
         elif name not in after:
-            yield Change(part=part, how="removed", path=where, before=outline(before[name]))
+            yield Change(part=part, how="removed", path=where, before=kind(before[name], name, 0))
         else:
             yield from _compared(part, where, before[name], after[name])
 
@@ -271,21 +255,11 @@ def _changed(part: SchemaPart, path: str, before: Any, after: Any) -> Change:
 
 
 def _names(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    properties = schema.get("properties")
-    return cast("Mapping[str, Any]", properties) if isinstance(properties, Mapping) else {}
+    return entries_of(schema.get("properties"))
 
 
 def _all_are(kind: type, values: tuple[Any, ...]) -> bool:
     return all(isinstance(value, kind) for value in values)
-
-
-def _are_names(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) for one in cast("list[Any]", value))
-
-
-def _kind(schema: Any, name: str, parent: Mapping[str, Any]) -> str:
-    needed = "required" if name in (parent.get("required") or ()) else "optional"
-    return f"{outline(schema)}, {needed}"
 
 
 def _at(path: str, name: str) -> str:
@@ -303,7 +277,6 @@ Span = tuple[Literal["same", "gone", "new"], str]
 _WORD = re.compile(r"\s+|\w+|[^\w\s]")
 _MOST_SAME = 60
 """Characters of an unchanged run that are shown on either side of a change."""
-
 _MOST_WORDS = 4000
 """Longer texts are compared line by line: words would take minutes."""
 

@@ -1,13 +1,13 @@
-"""Differences of a server from the lockfile: added, removed, renamed, swapped, changed."""
+"""Differences from the lockfile (added, removed, renamed, swapped, changed), and accepting them."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from plait._support.sanitize import escaped
 from plait.client.catalog.lock.changes import (
@@ -17,19 +17,35 @@ from plait.client.catalog.lock.changes import (
     schema_changes,
     text_changes,
 )
-from plait.client.catalog.lock.entries import LockedServer, LockedTool
+from plait.client.catalog.lock.entries import LockedServer, LockedTool, Lockfile, entries_of
+from plait.errors import ConfigError
 
-DriftKind = Literal[
-    "added",
-    "removed",
-    "renamed",
-    "swapped",
-    "changed",
-    "identity",
-    "server_added",
-    "server_removed",
-]
+_ToolDriftKind = Literal["added", "removed", "renamed", "swapped", "changed"]
+
+DriftKind = _ToolDriftKind | Literal["identity", "server_added", "server_removed"]
 """What happened to a tool, or to a server."""
+
+_LABELS: Mapping[DriftKind, str] = {
+    "added": "it was not there when the tools were locked",
+    "removed": "the server does not list it any more",
+    "renamed": "it was renamed: it is locked as {other}",
+    "swapped": "it was swapped with {other}",
+    "changed": "it is not as it was locked: {changes}",
+    "identity": "its server is not the one that was locked: {changes}",
+    "server_added": "its server was not locked",
+    "server_removed": "its server is not configured any more",
+}
+
+_HEADLINES: Mapping[DriftKind, str] = {
+    "added": "{tool} was added",
+    "removed": "{tool} was removed",
+    "renamed": "{other} was renamed to {tool}",
+    "swapped": "{tool} was swapped with {other}",
+    "changed": "{tool} changed",
+    "identity": "the server has another version",
+    "server_added": "the server is not in the lockfile",
+    "server_removed": "the server is in the lockfile, but not configured",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +56,8 @@ class Drift:
     kind: DriftKind
     tool: str | None = None
     """Its current name; for a removed tool, its old one; `None` for a server."""
-
     other: str | None = None
     """For a renamed tool, its old name; else the tool whose content it has now."""
-
     changes: tuple[Change, ...] = ()
 
     @property
@@ -59,51 +73,21 @@ class Drift:
     @property
     def label(self) -> str:
         """What happened, without quoting the server."""
-        parts = ", ".join(dict.fromkeys(change.label for change in self.changes))
-        match self.kind:
-            case "added":
-                return "it was not there when the tools were locked"
-            case "removed":
-                return "the server does not list it any more"
-            case "renamed":
-                return f"it was renamed: it is locked as {_quoted(self.other)}"
-            case "swapped":
-                return f"it was swapped with {_quoted(self.other)}"
-            case "changed" if self.other is not None:
-                return f"it now has the content of {_quoted(self.other)}"
-            case "changed":
-                return f"it is not as it was locked: {parts}"
-            case "identity":
-                return f"its server is not the one that was locked: {parts}"
-            case "server_added":
-                return "its server was not locked"
-            case "server_removed":
-                return "its server is not configured any more"
+        if self.kind == "changed" and self.other is not None:
+            return f"it now has the content of {_quoted(self.other)}"
+        changes = ", ".join(dict.fromkeys(change.label for change in self.changes))
+        return _LABELS[self.kind].format(other=_quoted(self.other), changes=changes)
 
     @property
     def headline(self) -> str:
         """What happened, in one line, without the changes."""
         name, other = _quoted(self.tool), _quoted(self.other)
-        match self.kind:
-            case "added" | "removed":
-                return f"{name} was {self.kind}"
-            case "renamed":
-                more = ", and changed" if self.changes else ""
-                return f"{other} was renamed to {name}{more}"
-            case "swapped":
-                return f"{name} was swapped with {other}"
-            case "changed" if self.other is not None:
-                return f"{name} now has the content of {other}"
-            case "changed":
-                return f"{name} changed"
-            case "identity" if self.loud:
-                return "the server is not the one that was locked"
-            case "identity":
-                return "the server has another version"
-            case "server_added":
-                return "the server is not in the lockfile"
-            case "server_removed":
-                return "the server is in the lockfile, but not configured"
+        if self.kind == "changed" and self.other is not None:
+            return f"{name} now has the content of {other}"
+        if self.kind == "identity" and self.loud:
+            return "the server is not the one that was locked"
+        more = ", and changed" if self.kind == "renamed" and self.changes else ""
+        return _HEADLINES[self.kind].format(tool=name, other=other) + more
 
     @property
     def text(self) -> str:
@@ -191,10 +175,8 @@ def _quoted(name: str | None) -> str:
 
 _MIN_SIMILARITY = 0.8
 """The share of common words and arguments at which two tools count as one."""
-
 _MIN_FEATURES = 4
 """Tools with fewer features are too similar to compare."""
-
 _MAX_PAIRS = 40_000
 
 Tools = Mapping[str, LockedTool]
@@ -203,10 +185,7 @@ Features = Counter[str]
 
 
 def find_renames(before: Tools, after: Tools) -> dict[str, str]:
-    """Pair removed tools with added ones: the new name by the old one.
-
-    Identical content comes first, with the nearest name; then similar content.
-    """
+    """Map removed tools to added ones: by equal content and nearest name, then by similarity."""
     pairs: dict[str, str] = {}
     by_essence = {name: tool.essence for name, tool in after.items()}
     for name, tool in before.items():
@@ -215,7 +194,9 @@ def find_renames(before: Tools, after: Tools) -> dict[str, str]:
             one for one in by_essence if by_essence[one] == essence and one not in pairs.values()
         ]
         if same:
-            pairs[name] = max(same, key=lambda other, name=name: _similarity_of_names(name, other))
+            pairs[name] = max(
+                same, key=lambda one, name=name: SequenceMatcher(None, name, one).ratio()
+            )
     rest_before = {name: tool for name, tool in before.items() if name not in pairs}
     rest_after = {name: tool for name, tool in after.items() if name not in pairs.values()}
     for _, name, other in sorted(_similar(rest_before, rest_after), reverse=True):
@@ -225,10 +206,7 @@ def find_renames(before: Tools, after: Tools) -> dict[str, str]:
 
 
 def find_swaps(before: Tools, after: Tools, names: Collection[str]) -> dict[str, str]:
-    """Find tools that now have the content of another: the other's name by their own.
-
-    `names` are tools in both lists that changed.
-    """
+    """Map changed tools to those whose content they have now; `names` are the changed ones."""
     known = {name: before[name] for name in names}
     moved: dict[str, str] = {}
     for name in names:
@@ -262,10 +240,9 @@ def _similar(before: Tools, after: Tools) -> Iterator[tuple[float, str, str]]:
 
 def similarity(one: Features, other: Features) -> float:
     """Return the similarity of two tools, from 0 to 1."""
-    size = one.total() + other.total()
     if min(one.total(), other.total()) < _MIN_FEATURES:
         return 0.0
-    return 2 * (one & other).total() / size
+    return 2 * (one & other).total() / (one.total() + other.total())
 
 
 def features_of(tool: LockedTool) -> Features:
@@ -275,15 +252,59 @@ def features_of(tool: LockedTool) -> Features:
 
 
 def _arguments(path: str, schema: Any) -> Iterator[str]:
-    for name, one in _entries(_entries(schema).get("properties")).items():
+    for name, one in entries_of(entries_of(schema).get("properties")).items():
         yield f"{path}.{name}"
-        yield f"{path}.{name}: {_entries(one).get('type')}"
+        yield f"{path}.{name}: {entries_of(one).get('type')}"
         yield from _arguments(f"{path}.{name}", one)
 
 
-def _entries(value: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+def file_drift(
+    lockfile: Lockfile, seen: Mapping[str, LockedServer], configured: Collection[str]
+) -> list[Drift]:
+    """Compare all listed servers; servers that are no longer configured are drift too."""
+    drift = [
+        one
+        for name, server in seen.items()
+        for one in server_drift(name, lockfile.servers.get(name), server)
+    ]
+    gone = [name for name in lockfile.servers if name not in configured]
+    return [*drift, *(Drift(server=name, kind="server_removed") for name in gone)]
 
 
-def _similarity_of_names(one: str, other: str) -> float:
-    return SequenceMatcher(None, one, other).ratio()
+def relocked(
+    lockfile: Lockfile, seen: Mapping[str, LockedServer], configured: Collection[str]
+) -> Lockfile:
+    """Accept all listed servers; those that could not be listed stay unchanged."""
+    kept = {name: one for name, one in lockfile.servers.items() if name in configured}
+    return Lockfile({**kept, **seen})
+
+
+def updated(lockfile: Lockfile, seen: Mapping[str, LockedServer], names: Iterable[str]) -> Lockfile:
+    """Accept only these: `server` with all its tools, or `server/tool`.
+
+    Raises:
+        ConfigError: There is no such server or tool.
+    """
+    servers = dict(lockfile.servers)
+    for name in names:
+        server, slash, tool = name.partition("/")
+        if server not in seen:
+            raise ConfigError(f"there is no server {server!r} to update", server=server)
+        if not slash:
+            servers[server] = seen[server]
+            continue
+        before = servers.get(server) or replace(seen[server], tools={})
+        servers[server] = _with_tool(server, tool, before, seen[server])
+    return Lockfile(servers)
+
+
+def _with_tool(server: str, tool: str, before: LockedServer, now: LockedServer) -> LockedServer:
+    if tool not in before.tools and tool not in now.tools:
+        raise ConfigError(f"{server} has no tool {tool!r} to update", server=server)
+    drift = server_drift(server, before, now)
+    meant = [one for one in drift if tool in (one.tool, one.other) and one.tool is not None]
+    for one in meant:
+        # A renamed tool is updated under both names.
+        for name in filter(None, (one.tool, one.other)):
+            before = before.with_tool(name, now.tools.get(name))
+    return before

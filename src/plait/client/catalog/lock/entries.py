@@ -6,17 +6,23 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Self, cast
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, Self, cast
 
-from plait.client.catalog.tool import Tool
+from plait._support.redact import Redactor
+from plait.client.catalog.schemas.values import is_list, is_mapping
+from plait.client.config.secrets import secret_values
+from plait.client.config.servers import InProcessServer, RemoteOptions, ServerConfig
+from plait.client.config.urls import public_url
+
+if TYPE_CHECKING:
+    from plait.client.catalog.tool import Tool
 
 _UNORDERED = frozenset({"required", "type"})
 """Keywords of a schema whose list is a set."""
-
 _DATA = frozenset({"default", "examples", "enum", "const"})
 """Keywords of a schema whose value is data, in which a key means nothing special."""
-
 _NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 """Keywords whose keys are names, and whose values are schemas."""
 
@@ -41,25 +47,29 @@ def canonical_schema(schema: Any) -> Any:
     """Return a schema in one form; lists that are sets are sorted too."""
     if isinstance(schema, list | tuple):
         return [canonical_schema(one) for one in cast("list[Any]", schema)]
-    if not isinstance(schema, Mapping):
+    if not is_mapping(schema):
         return canonical(schema)
-    entries = cast("Mapping[str, Any]", schema)
-    return {key: _keyword(key, entries[key]) for key in sorted(entries)}
+    return {key: _keyword(key, schema[key]) for key in sorted(schema)}
 
 
 def _keyword(key: str, value: Any) -> Any:
     if key in _DATA:
         return canonical(value)
-    if key in _NAMED and isinstance(value, Mapping):
-        named = cast("Mapping[str, Any]", value)
-        return {name: canonical_schema(named[name]) for name in sorted(named)}
-    if key in _UNORDERED and _are_texts(value):
+    if key in _NAMED and is_mapping(value):
+        return {name: canonical_schema(value[name]) for name in sorted(value)}
+    if key in _UNORDERED and are_texts(value):
         return sorted(value)
     return canonical_schema(value)
 
 
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) for one in cast("list[Any]", value))
+def are_texts(value: Any) -> bool:
+    """Return whether a value is a list of strings."""
+    return is_list(value) and all(isinstance(one, str) for one in value)
+
+
+def entries_of(value: Any) -> Mapping[str, Any]:
+    """Return an object as it is, and anything else as an empty one."""
+    return value if is_mapping(value) else {}
 
 
 def text_of(value: Any) -> str:
@@ -81,7 +91,6 @@ class LockedTool:
 
     name: str
     """What the server calls it."""
-
     title: str | None = None
     description: str = ""
     input_schema: Json = field(default_factory=dict[str, Any])
@@ -90,7 +99,7 @@ class LockedTool:
 
     @classmethod
     def of(cls, tool: Tool) -> Self:
-        """Take down a tool as its server lists it."""
+        """Create an entry from a tool as its server lists it."""
         output = None if tool.output_schema is None else canonical_schema(tool.output_schema)
         return cls(
             name=tool.wire_name,
@@ -104,13 +113,7 @@ class LockedTool:
     @property
     def content(self) -> dict[str, Any]:
         """Everything but the name."""
-        parts: dict[str, Any] = {
-            "title": self.title,
-            "description": self.description,
-            "input_schema": self.input_schema,
-            "output_schema": self.output_schema,
-            "annotations": self.annotations,
-        }
+        parts = {item.name: getattr(self, item.name) for item in fields(self)[1:]}
         return {name: part for name, part in parts.items() if part not in (None, "")}
 
     @property
@@ -121,20 +124,17 @@ class LockedTool:
     @property
     def essence(self) -> str:
         """The hash of the content without names and titles, which frameworks derive from names."""
-        hints = {key: hint for key, hint in self.annotations.items() if key != "title"}
-        plain = {
-            "description": self.description,
-            "input_schema": _untitled(self.input_schema),
-            "output_schema": _untitled(self.output_schema),
-            "annotations": hints,
-        }
-        return digest(plain)
+        parts = ("input_schema", "output_schema", "annotations")
+        return digest(
+            {
+                "description": self.description,
+                **{part: _untitled(getattr(self, part)) for part in parts},
+            }
+        )
 
 
-def _untitled(schema: Json | None) -> Json | None:
-    if schema is None:
-        return None
-    return {key: value for key, value in schema.items() if key != "title"}
+def _untitled(part: Json | None) -> Json | None:
+    return part and {key: value for key, value in part.items() if key != "title"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +146,38 @@ class Identity:
     transport: str
     target: str = ""
     """The command or the URL, without secrets."""
+
+
+def identity_of(server: ServerConfig, declared: Mapping[str, str] | None, folder: Path) -> Identity:
+    """Describe the identity of a server; paths are relative to the folder, or to the home.
+
+    `declared` is the name and the version that the server reports.
+    """
+    about = declared or {}
+    return Identity(
+        name=about.get("name"),
+        version=about.get("version"),
+        transport=server.transport,
+        target=_target(server, folder.resolve()),
+    )
+
+
+def _target(server: ServerConfig, folder: Path) -> str:
+    if isinstance(server, RemoteOptions):
+        return public_url(server.url)
+    if isinstance(server, InProcessServer):
+        return ""
+    program = PurePath(server.command).name
+    words = [program, *(_portable(argument, folder) for argument in server.args)]
+    return Redactor(secret_values(server))(" ".join(words))
+
+
+def _portable(argument: str, folder: Path) -> str:
+    for place, short in ((folder, "."), (Path.home(), "~")):
+        whole = str(place)
+        if argument == whole or argument.startswith(f"{whole}/"):
+            return short + argument.removeprefix(whole)
+    return argument
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NoReturn, NotRequired
 
@@ -17,7 +18,6 @@ from plait.client.config.jsonc import JsonSyntaxError, decode_text, parse_jsonc
 from plait.errors import ConfigError, Problem
 
 LOCKFILE_NAME = "plait.lock.json"
-
 _VERSION = 1
 
 
@@ -47,7 +47,10 @@ class _Document(TypedDict):
     servers: dict[str, _ServerEntry]
 
 
-_DOCUMENT = TypeAdapter(_Document)
+@cache
+def _document() -> TypeAdapter[_Document]:
+    """Return what reads and checks a lockfile; most clients have none."""
+    return TypeAdapter(_Document)
 
 
 def read_lockfile(path: Path) -> Lockfile:
@@ -63,15 +66,6 @@ def read_lockfile(path: Path) -> Lockfile:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
         _reject(path, "lockfile_unreadable", f"the lockfile cannot be read: {reason}")
-    return lockfile_from_text(text, path)
-
-
-def lockfile_from_text(text: str, path: Path) -> Lockfile:
-    """Read a lockfile from its text; the path is for errors.
-
-    Raises:
-        ConfigError: It is broken.
-    """
     try:
         document = parse_jsonc(text)
     except JsonSyntaxError as error:
@@ -82,7 +76,13 @@ def lockfile_from_text(text: str, path: Path) -> Lockfile:
 
 def text_from_lockfile(lockfile: Lockfile) -> str:
     """Write a lockfile as text; the same content gives the same text."""
-    servers = {name: _server_entry(lockfile.servers[name]) for name in sorted(lockfile.servers)}
+    servers = {
+        name: {
+            "identity": asdict(server.identity),
+            "tools": {tool: _tool_entry(server.tools[tool]) for tool in sorted(server.tools)},
+        }
+        for name, server in sorted(lockfile.servers.items())
+    }
     value = {"version": _VERSION, "servers": servers}
     # A reviewer must see invisible characters.
     return escaped(json.dumps(value, indent=2, ensure_ascii=False)) + "\n"
@@ -101,11 +101,6 @@ def write_lockfile(lockfile: Lockfile, path: Path) -> None:
         _reject(path, "lockfile_unwritable", f"cannot be written: {error.strerror}")
 
 
-def _server_entry(server: LockedServer) -> dict[str, Any]:
-    tools = {name: _tool_entry(server.tools[name]) for name in sorted(server.tools)}
-    return {"identity": asdict(server.identity), "tools": tools}
-
-
 def _tool_entry(tool: LockedTool) -> dict[str, Any]:
     content = tool.content
     if "\n" in tool.description:
@@ -116,7 +111,7 @@ def _tool_entry(tool: LockedTool) -> dict[str, Any]:
 
 def _lockfile_from(value: object, text: str, path: Path) -> Lockfile:
     try:
-        document = _DOCUMENT.validate_python(value, strict=True)
+        document = _document().validate_python(value, strict=True)
     except ValidationError as error:
         first = error.errors()[0]
         names = [str(step) for step in first["loc"] if not str(step).endswith("]")]

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from plait.client.catalog.lock.drift import Drift, server_drift
 from plait.client.catalog.lock.entries import Identity, LockedServer, Lockfile
-from plait.client.catalog.tool import Tool
+
+if TYPE_CHECKING:
+    from plait.client.catalog.tool import Tool
 
 LockMode = Literal["off", "warn", "block"]
 """What happens to tools that differ from the lockfile."""
@@ -23,7 +25,6 @@ class LockCheck:
     drift: tuple[Drift, ...] = ()
     blocks: bool = False
     """Whether tools that differ are not offered."""
-
     locked: frozenset[str] = frozenset()
     """The names in the lockfile."""
 

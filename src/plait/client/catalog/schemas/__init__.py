@@ -8,6 +8,7 @@ from plait.client.catalog.schemas.parameters import (
     schema_from_parameters,
     to_json_schema,
 )
+from plait.client.catalog.schemas.plain_schema import shared_if_plain
 from plait.client.catalog.schemas.provider_schema import ProviderSchema
 from plait.client.catalog.schemas.refs import inline_refs
 from plait.client.config.raw_value import UNSET
@@ -23,5 +24,6 @@ __all__ = [
     "parameters_from_schema",
     "schema_for_provider",
     "schema_from_parameters",
+    "shared_if_plain",
     "to_json_schema",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from plait.client.catalog.schemas.keywords import (
     ADDRESSES,
@@ -15,7 +15,7 @@ from plait.client.catalog.schemas.keywords import (
     map_children,
     step_into,
 )
-from plait.client.catalog.schemas.provider_schema import Notes
+from plait.client.catalog.schemas.plain_schema import DIALECT
 from plait.client.catalog.schemas.values import (
     MOST_DEPTH,
     Schema,
@@ -26,7 +26,9 @@ from plait.client.catalog.schemas.values import (
     is_schema,
 )
 
-_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+if TYPE_CHECKING:
+    from plait.client.catalog.schemas.provider_schema import Notes
+
 _BROKEN: Final = object()
 
 
@@ -39,15 +41,16 @@ def _clean(schema: Any, path: str, notes: Notes, depth: int) -> Schema | bool:
     if isinstance(schema, bool):
         return schema
     if not is_schema(schema) or depth > MOST_DEPTH:
-        notes.add(
-            path, "not a schema, so anything is allowed" if depth <= MOST_DEPTH else "too deep"
-        )
+        if depth > MOST_DEPTH:
+            notes.add(path, "too deep", "recursion")
+        else:
+            notes.add(path, "not a schema, so anything is allowed", "invalid")
         return {}
     kept: Schema = {}
     for key, value in _modernized(schema).items():
         repaired = _repaired(key, value)
         if repaired is _BROKEN:
-            notes.add(path, f"{key} is broken, left out")
+            notes.add(path, f"{key} is broken, left out", "invalid")
         elif key not in ADDRESSES and key not in REFERENCES:
             kept[key] = repaired
     return map_children(
@@ -58,7 +61,7 @@ def _clean(schema: Any, path: str, notes: Notes, depth: int) -> Schema | bool:
 def _modernized(schema: Schema) -> Schema:
     """Convert keywords of earlier drafts to 2020-12."""
     modern = dict(schema)
-    if modern.get("$schema") != _DIALECT:
+    if modern.get("$schema") != DIALECT:
         modern.pop("$schema", None)
     for exclusive, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
         if isinstance(flag := modern.get(exclusive), bool):
@@ -95,28 +98,8 @@ def _count(value: Any) -> Any:
     return int(value) if is_number(value) and value >= 0 and value == int(value) else _BROKEN
 
 
-def _number(value: Any) -> Any:
-    return value if is_number(value) else _BROKEN
-
-
-def _step(value: Any) -> Any:
-    return value if is_number(value) and value > 0 else _BROKEN
-
-
-def _text(value: Any) -> Any:
-    return value if isinstance(value, str) else _BROKEN
-
-
-def _flag(value: Any) -> Any:
-    return value if isinstance(value, bool) else _BROKEN
-
-
-def _values(value: Any) -> Any:
-    return distinct(as_list(value)) or _BROKEN
-
-
-def _any_list(value: Any) -> Any:
-    return value if is_list(value) else _BROKEN
+def _if_is(kind: type) -> Callable[[Any], Any]:
+    return lambda value: value if isinstance(value, kind) else _BROKEN
 
 
 def _names(value: Any) -> Any:
@@ -134,23 +117,24 @@ def _name_lists(value: Any) -> Any:
 def _type(value: Any) -> Any:
     if isinstance(value, str):
         return value.lower() if value.lower() in TYPES else _BROKEN
-    return (
-        [name for name in _names(value) if name in TYPES] or _BROKEN if as_list(value) else _BROKEN
-    )
+    return [name for name in _names(as_list(value)) if name in TYPES] or _BROKEN
 
 
 _CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
     "type": _type,
-    "enum": _values,
-    "examples": _any_list,
+    "enum": lambda value: distinct(as_list(value)) or _BROKEN,
+    "examples": _if_is(list),
     "required": _names,
     "dependentRequired": _name_lists,
-    "multipleOf": _step,
-    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _number),
+    "multipleOf": lambda value: value if is_number(value) and value > 0 else _BROKEN,
+    **dict.fromkeys(
+        ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
+        lambda value: value if is_number(value) else _BROKEN,
+    ),
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), _count),
     **dict.fromkeys(("minProperties", "maxProperties", "minContains", "maxContains"), _count),
-    **dict.fromkeys(("title", "description", "pattern", "format", "$schema", "$comment"), _text),
-    **dict.fromkeys(("contentEncoding", "contentMediaType"), _text),
-    **dict.fromkeys(("uniqueItems", "deprecated", "readOnly", "writeOnly"), _flag),
+    **dict.fromkeys(("title", "description", "$schema", "$comment"), _if_is(str)),
+    **dict.fromkeys(("pattern", "format", "contentEncoding", "contentMediaType"), _if_is(str)),
+    **dict.fromkeys(("uniqueItems", "deprecated", "readOnly", "writeOnly"), _if_is(bool)),
 }
 """Checks and repairs the value of each keyword; `_BROKEN` if that is impossible."""

@@ -16,18 +16,18 @@ from plait.client.catalog.schemas.values import (
     short_json,
 )
 
-_RANGES: Final = (
-    ("Must be", (("minimum", ">="), ("exclusiveMinimum", ">")), ""),
-    ("Must be", (("minLength", ">="),), " characters"),
-    ("Must have", (("minItems", ">="),), " items"),
-    ("Must have", (("minProperties", ">="),), " properties"),
-)
-_UPPER: Final = {
-    "minimum": (("maximum", "<="), ("exclusiveMaximum", "<")),
-    "minLength": (("maxLength", "<="),),
-    "minItems": (("maxItems", "<="),),
-    "minProperties": (("maxProperties", "<="),),
+_NUMBER_BOUNDS: Final = {
+    "minimum": ">=",
+    "exclusiveMinimum": ">",
+    "maximum": "<=",
+    "exclusiveMaximum": "<",
 }
+_RANGES: Final = (
+    ("Must be", _NUMBER_BOUNDS, ""),
+    ("Must be", {"minLength": ">=", "maxLength": "<="}, " characters"),
+    ("Must have", {"minItems": ">=", "maxItems": "<="}, " items"),
+    ("Must have", {"minProperties": ">=", "maxProperties": "<="}, " properties"),
+)
 _ENDS: Final = (".", "!", "?", ":", ";", "…")
 
 
@@ -61,7 +61,11 @@ def join_descriptions(first: str | None, second: str | None) -> str | None:
 
 def limits(schema: Mapping[str, Any]) -> list[str]:
     """Describe the limits of numbers, texts, lists and objects."""
-    sentences = [_range(schema, *each) for each in _RANGES]
+    sentences: list[str] = []
+    for start, signs, unit in _RANGES:
+        bounds = ((sign, schema.get(key)) for key, sign in signs.items())
+        if parts := [f"{sign} {short_json(value)}" for sign, value in bounds if is_number(value)]:
+            sentences.append(f"{start} {' and '.join(parts)}{unit}")
     if is_number(step := schema.get("multipleOf")):
         sentences.append(f"Must be a multiple of {short_json(step)}")
     if isinstance(pattern := schema.get("pattern"), str):
@@ -70,7 +74,7 @@ def limits(schema: Mapping[str, Any]) -> list[str]:
         sentences.append(f"Format: {name}")
     if schema.get("uniqueItems") is True:
         sentences.append("Items must be unique")
-    return [sentence for sentence in sentences if sentence]
+    return sentences
 
 
 def listed(values: Iterable[Any]) -> str:
@@ -82,23 +86,11 @@ def choices(schema: Mapping[str, Any]) -> list[str]:
     """Describe the values of `enum` and `const`."""
     sentences: list[str] = []
     if values := as_list(schema.get("enum")):
-        only = len(values) == 1
-        sentences.append(
-            f"Must be {listed(values)}" if only else f"Must be one of: {listed(values)}"
-        )
+        start = "Must be" if len(values) == 1 else "Must be one of:"
+        sentences.append(f"{start} {listed(values)}")
     if "const" in schema:
         sentences.append(f"Must be {short_json(schema['const'])}")
     return sentences
-
-
-def _range(
-    schema: Mapping[str, Any], start: str, lower: tuple[tuple[str, str], ...], unit: str
-) -> str:
-    bounds = (*lower, *_UPPER[lower[0][0]])
-    parts = [
-        f"{sign} {short_json(schema[key])}" for key, sign in bounds if is_number(schema.get(key))
-    ]
-    return f"{start} {' and '.join(parts)}{unit}" if parts else ""
 
 
 _MOST_PARTS = 20
@@ -174,7 +166,6 @@ def _array(schema: Schema, levels: int) -> str:
 
 
 _ONLY_NEEDS: Final = ANNOTATIONS | {"required", "not", "type"}
-
 _OUTLINED: Final = {"type", "properties", "items", "prefixItems"}
 
 

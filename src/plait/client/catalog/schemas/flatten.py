@@ -7,7 +7,7 @@ A schema in it is one of three things: `{"anyOf": [...]}` of schemas with a type
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plait.client.catalog.schemas.describe import (
     about_union,
@@ -17,11 +17,14 @@ from plait.client.catalog.schemas.describe import (
     with_sentences,
 )
 from plait.client.catalog.schemas.keywords import CONSTRAINTS, UNIONS, step_into
-from plait.client.catalog.schemas.merge import NEVER, evaluated, is_never, merge, merge_members
-from plait.client.catalog.schemas.provider_schema import Notes
-from plait.client.catalog.schemas.types import (
+from plait.client.catalog.schemas.merge import (
+    NEVER,
     allows_anything,
     are_disjoint,
+    evaluated,
+    is_never,
+    merge,
+    merge_members,
     narrowed,
     possible_types,
 )
@@ -34,9 +37,11 @@ from plait.client.catalog.schemas.values import (
     is_schema,
 )
 
+if TYPE_CHECKING:
+    from plait.client.catalog.schemas.provider_schema import Notes
+
 _MOST_COPIES = 200
 """Keywords beside alternatives are copied into each; after this many, they are described."""
-
 _MOST_PLACES = 20_000
 """After this many places, the rest allows anything."""
 
@@ -72,7 +77,7 @@ class _Flattener:
     def flatten(self, schema: Any, path: str, depth: int) -> Schema:
         self._places += 1
         if depth > MOST_DEPTH or self._places > _MOST_PLACES:
-            self._notes.add(path, "too large or too deep, left open")
+            self._notes.add(path, "too large or too deep, left open", "recursion")
             return {}
         node = merge_members(as_schema(schema))
         if is_never(node):
@@ -97,11 +102,12 @@ class _Flattener:
         about, base = _split_annotations(rest)
         self._copies += len(branches) if base else 0
         if only_needs(branches) or (base and self._copies > _MOST_COPIES):
-            self._notes.add(path, f"{key} moved to the description")
+            self._notes.add_moved(path, [key])
             text = with_sentences(rest.get("description"), [about_union(key, branches)])
             return self.flatten(described(rest, text), path, depth + 1)
         if key == "oneOf" and not are_disjoint(branches):
-            self._notes.add(path, "oneOf became anyOf: several alternatives may fit at once")
+            text = "oneOf became anyOf: several alternatives may fit at once"
+            self._notes.add(path, text, "alternatives")
         members: list[Schema] = []
         for index, branch in enumerate(branches):
             inner = step_into(path, f".{key}[{index}]")
@@ -126,7 +132,7 @@ class _Flattener:
             place = step_into(path, f".{name}")
             schema = self.flatten(inner, place, depth + 1)
             if is_never(schema):
-                self._notes.add(place, "can never be given, left out")
+                self._notes.add(place, "no value is valid, left out", "alternatives")
             else:
                 flat[name] = schema
         changed = {**node, "properties": flat}

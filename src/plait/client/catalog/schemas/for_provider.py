@@ -8,19 +8,18 @@ from typing import Any, Final, Literal, get_args
 
 from plait.client.catalog.schemas.clean import clean
 from plait.client.catalog.schemas.keywords import map_children, step_into, types_of
+from plait.client.catalog.schemas.plain_schema import shared_if_plain
 from plait.client.catalog.schemas.profiles import gemini, openai_strict
 from plait.client.catalog.schemas.provider_schema import Notes, ProviderSchema
 from plait.client.catalog.schemas.refs import inline_refs
 from plait.client.catalog.schemas.roots import describe_at_root, object_root, plain_root
-from plait.client.catalog.schemas.values import Schema, as_list, as_schema, is_schema
+from plait.client.catalog.schemas.values import Schema, as_list, as_schema, is_schema, plain
 
 Profile = Literal["default", "openai", "openai_strict", "anthropic", "gemini"]
 """A family of models, by what it accepts in a schema."""
 
 PROFILES: Final[tuple[Profile, ...]] = get_args(Profile)
-
 _ANTHROPIC_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
-
 _OPENAI_FLAGS = ("additionalProperties", "unevaluatedProperties", "unevaluatedItems")
 """Keywords that may be booleans; elsewhere a boolean schema is refused."""
 
@@ -31,10 +30,13 @@ def schema_for_provider(schema: object, profile: Profile | None = None) -> Provi
     The default profile inlines references and keeps everything else. Any input is accepted; what
     the profile's subset cannot express is moved to descriptions, and noted.
     """
+    profile = profile or "default"
+    if profile == "default" and (shared := shared_if_plain(schema)) is not None:
+        return ProviderSchema(plain(shared))
     inlined = inline_refs(schema)
     notes = Notes(inlined.notes)
-    converted = _CONVERTERS[profile or "default"](clean(inlined.schema, notes), notes)
-    return ProviderSchema(converted, notes.texts)
+    converted = _CONVERTERS[profile](clean(inlined.schema, notes), notes)
+    return ProviderSchema(converted, notes.all)
 
 
 def _for_anthropic(schema: Schema, notes: Notes) -> Schema:
@@ -51,7 +53,8 @@ def _check_names(schema: Schema, path: str, notes: Notes) -> None:
     for name in as_schema(schema.get("properties")):
         if not _ANTHROPIC_NAME.fullmatch(name):
             # The server knows the argument by no other name, so it stays.
-            notes.add(path, f"the name {name!r} may be refused: letters, digits and _.- only")
+            text = f"the name {name!r} may be refused: letters, digits and _.- only"
+            notes.add(path, text, "names")
 
     def visit(inner: Any, step: str) -> Any:
         if is_schema(inner):

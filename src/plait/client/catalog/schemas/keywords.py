@@ -10,26 +10,13 @@ from plait.client.catalog.schemas.values import Schema, is_schema
 TYPES: Final = ("string", "number", "integer", "boolean", "array", "object", "null")
 
 HOLD_SCHEMA: Final = frozenset(
-    {
-        "additionalProperties",
-        "unevaluatedProperties",
-        "propertyNames",
-        "items",
-        "additionalItems",
-        "unevaluatedItems",
-        "contains",
-        "not",
-        "if",
-        "then",
-        "else",
-        "contentSchema",
-    }
+    {"additionalProperties", "unevaluatedProperties", "propertyNames", "contentSchema"}
+    | {"items", "additionalItems", "unevaluatedItems", "contains", "not", "if", "then", "else"}
 )
 HOLD_LIST: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 HOLD_MAP: Final = frozenset({"properties", "patternProperties", "dependentSchemas"})
 HOLD_VALUE: Final = frozenset({"enum", "const", "default", "examples", "example"})
 """Their values are data; a `$ref` in it is no reference."""
-
 REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 DEFINITIONS: Final = ("$defs", "definitions")
 ADDRESSES: Final = frozenset(
@@ -38,27 +25,17 @@ ADDRESSES: Final = frozenset(
 """Keywords that only references need."""
 
 ANNOTATIONS: Final = frozenset(
-    {
-        "title",
-        "description",
-        "default",
-        "examples",
-        "deprecated",
-        "readOnly",
-        "writeOnly",
-        "$comment",
-        "$schema",
-    }
+    {"title", "description", "default", "examples", "deprecated"}
+    | {"readOnly", "writeOnly", "$comment", "$schema"}
 )
 """Keywords that describe values without restricting them."""
 
 UNIONS: Final = ("anyOf", "oneOf")
 
-_STRING: Final = frozenset({"minLength", "maxLength", "pattern", "format"}) | {
-    "contentEncoding",
-    "contentMediaType",
-    "contentSchema",
-}
+_STRING: Final = frozenset(
+    {"minLength", "maxLength", "pattern", "format"}
+    | {"contentEncoding", "contentMediaType", "contentSchema"}
+)
 _NUMBER: Final = frozenset(
     {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "format"}
 )

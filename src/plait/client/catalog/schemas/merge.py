@@ -1,10 +1,11 @@
-"""Make one schema of several that must all hold."""
+"""Merging schemas that must all hold, and the types and values that a schema allows."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Callable
+from itertools import combinations
 from typing import Any, Final
 
 from plait.client.catalog.schemas.describe import join_descriptions
@@ -12,6 +13,7 @@ from plait.client.catalog.schemas.keywords import (
     ARRAY_SHAPE,
     CONDITION,
     CONSTRAINTS,
+    KEYWORDS_OF,
     OBJECT_SHAPE,
     types_of,
 )
@@ -24,12 +26,12 @@ from plait.client.catalog.schemas.values import (
     distinct,
     is_list,
     is_schema,
+    json_type,
     same,
 )
 
 NEVER: Final[Schema] = {"not": {}}
 """The schema that nothing fits."""
-
 _CONTAINS: Final = frozenset({"contains", "minContains", "maxContains"})
 _UNEVALUATED: Final = (
     ("unevaluatedProperties", "additionalProperties"),
@@ -157,20 +159,15 @@ def values_of(schema: Schema) -> list[Any] | None:
 
 
 def _merge_group(merged: Schema, left: Schema, behind: Schema, group: frozenset[str]) -> None:
-    own, other = _part(merged, group), _part(left, group)
-    if own and other:
-        for key in other:
-            del left[key]
-        if not same(own, other):
-            behind.update(other)
+    own, other = _taken(merged, left, group)
+    if other and not same(own, other):
+        behind.update(other)
 
 
 def _merge_objects(merged: Schema, left: Schema, behind: Schema, depth: int) -> None:
-    own, other = _part(merged, OBJECT_SHAPE), _part(left, OBJECT_SHAPE)
-    if not own or not other:
+    own, other = _taken(merged, left, OBJECT_SHAPE)
+    if not other:
         return
-    for key in other:
-        del left[key]
     if not (_patterns_fit(own, other) and _patterns_fit(other, own)):
         behind.update(other)
         return
@@ -182,13 +179,12 @@ def _merge_objects(merged: Schema, left: Schema, behind: Schema, depth: int) -> 
     patterns = _merge_maps(own.get("patternProperties"), other.get("patternProperties"), depth)
     if patterns:
         merged["patternProperties"] = patterns
+    rule = other.get("additionalProperties")
     if "additionalProperties" in own and "additionalProperties" in other:
-        rules = own["additionalProperties"], other["additionalProperties"]
-        merged["additionalProperties"] = (
-            False if False in rules else merge(rules[0], rules[1], depth + 1)
-        )
+        rules = own["additionalProperties"], rule
+        merged["additionalProperties"] = False if False in rules else merge(*rules, depth + 1)
     elif "additionalProperties" in other:
-        merged["additionalProperties"] = other["additionalProperties"]
+        merged["additionalProperties"] = rule
 
 
 def _patterns_fit(first: Schema, second: Schema) -> bool:
@@ -213,11 +209,9 @@ def _rule_for(shape: Schema, name: str) -> Any:
 
 
 def _merge_arrays(merged: Schema, left: Schema, behind: Schema, depth: int) -> None:
-    own, other = _part(merged, ARRAY_SHAPE), _part(left, ARRAY_SHAPE)
-    if not own or not other:
+    own, other = _taken(merged, left, ARRAY_SHAPE)
+    if not other:
         return
-    for key in other:
-        del left[key]
     if "unevaluatedItems" in own:
         behind.update(other)
         return
@@ -230,7 +224,7 @@ def _merge_arrays(merged: Schema, left: Schema, behind: Schema, depth: int) -> N
             for index in range(length)
         ]
     if "items" in own or "items" in other:
-        merged["items"] = False if False in rests else merge(rests[0], rests[1], depth + 1)
+        merged["items"] = False if False in rests else merge(*rests, depth + 1)
 
 
 def _at(first: list[Any], rest: Any, index: int) -> Any:
@@ -249,8 +243,12 @@ def _merge_maps(first: Any, second: Any, depth: int) -> Schema:
     return merged
 
 
-def _part(schema: Schema, keys: frozenset[str]) -> Schema:
-    return {key: value for key, value in schema.items() if key in keys}
+def _taken(merged: Schema, left: Schema, group: frozenset[str]) -> tuple[Schema, Schema]:
+    """Return the keywords of a group in both, removed from `left`, if both have some."""
+    own = {key: value for key, value in merged.items() if key in group}
+    if not own:
+        return {}, {}
+    return own, {key: left.pop(key) for key in list(left) if key in group}
 
 
 def _common_multiple(first: Any, second: Any) -> Any:
@@ -267,12 +265,8 @@ def _union(first: list[Any], second: list[Any]) -> list[Any]:
     return distinct(both) if len(both) <= _MOST_COMPARED else both
 
 
-def _names(first: list[str], second: list[str]) -> list[str]:
-    return list(dict.fromkeys([*first, *second]))
-
-
 _RULES: Final[dict[str, Callable[[Any, Any], Any]]] = {
-    "required": _names,
+    "required": lambda first, second: list(dict.fromkeys([*first, *second])),
     "allOf": _union,
     "multipleOf": _common_multiple,
     "uniqueItems": lambda first, second: first or second,
@@ -280,3 +274,109 @@ _RULES: Final[dict[str, Callable[[Any, Any], Any]]] = {
     **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), min),
 }
 """Combines two values of a keyword into one."""
+
+_MOST_BRANCHES: Final = 24
+"""More alternatives count as overlapping: there are too many pairs."""
+
+_IMPLYING_KEYWORDS: Final = {
+    kind: KEYWORDS_OF[kind] - {"format"} for kind in ("object", "array", "string", "number")
+}
+"""Keywords that imply a type; a format may apply to a string or a number."""
+
+
+def possible_types(schema: Schema) -> list[str]:
+    """List the types that a schema allows, inferred from keywords if none is declared."""
+    named = types_of(schema)
+    values = values_of(schema)
+    if values is not None:
+        # The values decide: a number that can only be 0 is an integer.
+        kinds = list(
+            dict.fromkeys(
+                json_type(value)
+                for value in values
+                if not named or any(_is_kind(value, kind) for kind in named)
+            )
+        )
+    elif named:
+        kinds = list(named)
+    else:
+        kinds = [kind for kind, keys in _IMPLYING_KEYWORDS.items() if keys & schema.keys()]
+        kinds = kinds or (["string"] if "format" in schema else [])
+    if "number" in kinds and "integer" in kinds:
+        kinds.remove("integer")
+    return kinds
+
+
+def narrowed(schema: Schema, kind: str) -> Schema:
+    """Reduce a schema to the keywords for one type."""
+    foreign = frozenset[str]().union(*KEYWORDS_OF.values()) - KEYWORDS_OF[kind]
+    kept = {
+        key: value
+        for key, value in schema.items()
+        if key not in foreign and key not in ("type", "enum", "const")
+    }
+    kept["type"] = kind
+    values = values_of(schema)
+    if values is not None and kind != "null":
+        fitting = [value for value in values if _is_kind(value, kind)]
+        if not (kind == "boolean" and len(fitting) == 2):  # both that there are
+            kept["enum"] = fitting
+    return kept
+
+
+def allows_anything(schema: Any) -> bool:
+    """Return whether a schema allows anything."""
+    return schema is True or not (as_schema(schema).keys() & CONSTRAINTS)
+
+
+def are_disjoint(branches: list[Any]) -> bool:
+    """Return whether no value can match two of the schemas, as far as is easy to see."""
+    if len(branches) > _MOST_BRANCHES:
+        return False
+    merged = [merge_members(as_schema(branch)) for branch in branches]
+    return all(_apart(first, second) for first, second in combinations(merged, 2))
+
+
+def _apart(first: Schema, second: Schema) -> bool:
+    if is_never(first) or is_never(second):
+        return True
+    own, other = types_of(first), types_of(second)
+    if own and other and not _overlap(own, other):
+        return True
+    if _no_common_value(first, second):
+        return True
+    if own != ["object"] or other != ["object"]:
+        return False
+    if _leaves_out(first, second) or _leaves_out(second, first):
+        return True
+    needed = set(as_list(first.get("required"))) & set(as_list(second.get("required")))
+    properties = as_schema(first.get("properties")), as_schema(second.get("properties"))
+    return any(
+        _no_common_value(as_schema(properties[0].get(name)), as_schema(properties[1].get(name)))
+        for name in needed
+    )
+
+
+def _leaves_out(first: Schema, second: Schema) -> bool:
+    """Return whether the first object forbids a property that the second requires."""
+    if first.get("additionalProperties") is not False or "patternProperties" in first:
+        return False
+    known = as_schema(first.get("properties"))
+    return any(name not in known for name in as_list(second.get("required")))
+
+
+def _no_common_value(first: Schema, second: Schema) -> bool:
+    own, other = values_of(first), values_of(second)
+    if own is None or other is None:
+        return False
+    return {canonical(value) for value in own}.isdisjoint(canonical(value) for value in other)
+
+
+def _overlap(own: list[str], other: list[str]) -> bool:
+    numbers = {"number", "integer"}
+    return bool(set(own) & set(other)) or bool(numbers & set(own) and numbers & set(other))
+
+
+def _is_kind(value: Any, kind: str) -> bool:
+    actual = json_type(value)
+    return actual == kind or (actual == "integer" and kind == "number")

@@ -31,7 +31,6 @@ _DESCRIBED_LIMITS: Final = frozenset(
 
 _OWN_FIELDS: Final = frozenset({"type", "description", "enum", "default", "properties", "required"})
 """Keywords with their own field."""
-
 _NULL: Final[Schema] = {"type": "null"}
 
 
@@ -42,21 +41,16 @@ class Parameter:
     name: str
     type: str = "any"
     """A type of JSON Schema; `any` when it is not a single one."""
-
     description: str = ""
     """The schema's description, with its limits in words."""
-
     required: bool = False
     enum: tuple[Any, ...] | None = None
     default: Any = UNSET
     """`UNSET` when there is none; `None` is a default like any other."""
-
     item_type: str | None = None
     """The type of a list's items, if the schema declares it."""
-
     items: Parameter | None = None
     """The items of a list, if they have more than a type; without a name."""
-
     properties: tuple[Parameter, ...] = ()
     nullable: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])

@@ -4,8 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Self
 
-from plait.client.catalog.schemas.values import Schema
+if TYPE_CHECKING:
+    from plait.client.catalog.schemas.values import Schema
+
+NoteKind = Literal[
+    "invalid",
+    "refs",
+    "names",
+    "size",
+    "recursion",
+    "alternatives",
+    "limits",
+    "json_text",
+    "closed",
+    "keywords",
+]
+"""The kinds of losses that notes report."""
+
+
+class Note(str):
+    """A note with its path, and its kind."""
+
+    kind: NoteKind
+
+    def __new__(cls, text: str, kind: NoteKind) -> Self:
+        """Make a note of this kind."""
+        note = super().__new__(cls, text)
+        note.kind = kind
+        return note
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +41,7 @@ class ProviderSchema:
     """A converted schema, and how it differs from the original."""
 
     schema: Schema
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     """What was lost, or moved to a description, each with its path.
 
     Without notes, arguments that are valid here are valid for the original too, once they are
@@ -21,17 +49,26 @@ class ProviderSchema:
     """
 
 
+_ALTERNATIVES = frozenset({"anyOf", "oneOf", "allOf"})
+
+
 class Notes:
     """Collects notes without duplicates, in order."""
 
-    def __init__(self, known: Iterable[str] = ()) -> None:
-        self._texts = dict.fromkeys(known)
+    def __init__(self, known: Iterable[Note] = ()) -> None:
+        self._notes = dict.fromkeys(known)
 
-    def add(self, path: str, text: str) -> None:
+    def add(self, path: str, text: str, kind: NoteKind) -> None:
         """Add a note about a place in the schema."""
-        self._texts[f"{path or '(root)'}: {text}"] = None
+        self._notes.setdefault(Note(f"{path or '(root)'}: {text}", kind))
+
+    def add_moved(self, path: str, keywords: Iterable[str]) -> None:
+        """Note which keywords moved to the description."""
+        names = list(keywords)
+        kind = "limits" if _ALTERNATIVES.isdisjoint(names) else "alternatives"
+        self.add(path, f"{', '.join(names)} moved to the description", kind)
 
     @property
-    def texts(self) -> tuple[str, ...]:
+    def all(self) -> tuple[Note, ...]:
         """All notes."""
-        return tuple(self._texts)
+        return tuple(self._notes)

@@ -158,9 +158,7 @@ def _joined(base: str, address: str) -> str:
 
 _MAX_INLINED = 5_000
 """Nested references can expand beyond memory; no model reads this much."""
-
 _MAX_TYPE_DEPTH = 8
-
 _GROUPS = (OBJECT_SHAPE, ARRAY_SHAPE | {"contains", "minContains", "maxContains"}, CONDITION)
 """Keywords that depend on each other, so that they cannot come from two schemas."""
 
@@ -175,12 +173,12 @@ def inline_refs(schema: object) -> ProviderSchema:
     if isinstance(schema, bool):
         return ProviderSchema({} if schema else {"not": {}})
     if not is_mapping(schema):
-        notes.add("", "not a schema, so anything is allowed")
-        return ProviderSchema({}, notes.texts)
+        notes.add("", "not a schema, so anything is allowed", "invalid")
+        return ProviderSchema({}, notes.all)
     written = _Writer(Document(schema), notes).write(schema, "", "", ())
     if is_schema(written):
-        return ProviderSchema(written, notes.texts)
-    return ProviderSchema({} if written else {"not": {}}, notes.texts)
+        return ProviderSchema(written, notes.all)
+    return ProviderSchema({} if written else {"not": {}}, notes.all)
 
 
 class _Writer:
@@ -195,7 +193,7 @@ class _Writer:
             return plain(node)
         self._left -= 1
         if self._left < 0 or len(above) >= MOST_DEPTH or id(node) in above:
-            self._notes.add(path, "too large or too deep, left open")
+            self._notes.add(path, "too large or too deep, left open", "recursion")
             return {}
         base = base_of(node, outer)
         above = (*above, id(node))
@@ -240,10 +238,12 @@ class _Writer:
     def _target(self, reference: str, path: str, base: str, above: tuple[int, ...]) -> Any:
         target = self._document.find(reference, base)
         if target is None:
-            self._notes.add(path, f"{reference!r} is not in the schema, so anything is allowed")
+            text = f"{reference!r} is not in the schema, so anything is allowed"
+            self._notes.add(path, text, "refs")
             return {}
         if id(target.schema) in above and not isinstance(target.schema, bool):
-            self._notes.add(path, f"recursive, left open: same shape as {target.name}")
+            text = f"recursive, left open: same shape as {target.name}"
+            self._notes.add(path, text, "recursion")
             return _opened(target)
         return self.write(target.schema, path, target.base, above)
 
@@ -277,20 +277,16 @@ def _combined(target: Any, siblings: Schema) -> Any:
         return siblings if target else {**siblings, "not": {}}
     if not is_schema(target):
         return siblings
-    description = _description(siblings, target)
+    own, other = siblings.get("description"), target.get("description")
     demands = siblings.keys() - ANNOTATIONS
     mixed = any(group & demands and group & target.keys() for group in _GROUPS)
     if mixed or demands & target.keys():
         members = [target, *as_list(siblings.get("allOf"))]
         return {**siblings, "allOf": members}
-    return {**target, **siblings, **description}
-
-
-def _description(siblings: Schema, target: Schema) -> Schema:
-    own, other = siblings.get("description"), target.get("description")
+    combined = {**target, **siblings}
     if isinstance(own, str) and isinstance(other, str):
-        return {"description": join_descriptions(own, other)}
-    return {}
+        combined["description"] = join_descriptions(own, other)
+    return combined
 
 
 def _has_reference(value: object, depth: int = 0) -> bool:

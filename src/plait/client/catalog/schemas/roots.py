@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plait.client.catalog.schemas.describe import (
     about_union,
@@ -12,9 +12,13 @@ from plait.client.catalog.schemas.describe import (
     with_sentences,
 )
 from plait.client.catalog.schemas.keywords import ANNOTATIONS, UNIONS, types_of
-from plait.client.catalog.schemas.merge import is_never, merge, merge_members, values_of
-from plait.client.catalog.schemas.provider_schema import Notes
-from plait.client.catalog.schemas.types import allows_anything
+from plait.client.catalog.schemas.merge import (
+    allows_anything,
+    is_never,
+    merge,
+    merge_members,
+    values_of,
+)
 from plait.client.catalog.schemas.values import (
     MOST_DEPTH,
     Schema,
@@ -25,6 +29,9 @@ from plait.client.catalog.schemas.values import (
     same,
 )
 
+if TYPE_CHECKING:
+    from plait.client.catalog.schemas.provider_schema import Notes
+
 _MOST_FORMS = 256
 """After this many alternatives, the rest is only described: nested ones multiply."""
 
@@ -33,7 +40,7 @@ def object_root(schema: Schema, notes: Notes) -> Schema:
     """Return the schema of an object with properties: arguments are never anything else."""
     named = types_of(schema)
     if named and "object" not in named:
-        notes.add("", f"arguments are an object, not {' or '.join(named)}")
+        notes.add("", f"arguments are an object, not {' or '.join(named)}", "invalid")
     return {**schema, "type": "object", "properties": as_schema(schema.get("properties"))}
 
 
@@ -46,7 +53,7 @@ def plain_root(schema: Schema, notes: Notes) -> Schema:
     root = _Joiner(notes).join(object_root(schema, notes), 0)
     if is_never(root):
         root = {key: value for key, value in root.items() if key != "not"}
-        notes.add("", "no arguments can fit the schema")
+        notes.add("", "no arguments can fit the schema", "invalid")
     return describe_at_root(object_root(root, notes), ("allOf", *UNIONS), notes)
 
 
@@ -55,7 +62,7 @@ def describe_at_root(root: Schema, keys: tuple[str, ...], notes: Notes) -> Schem
     moved = {key: root[key] for key in keys if key in root}
     if not moved:
         return root
-    notes.add("", f"{', '.join(moved)} moved to the description")
+    notes.add_moved("", moved)
     text = with_sentences(root.get("description"), sentences_for(moved))
     kept = {key: value for key, value in root.items() if key not in moved}
     return kept if text is None else {**kept, "description": text}
@@ -81,7 +88,7 @@ class _Joiner:
             return rest
         self._left -= len(usable)
         if not usable or self._left < 0:
-            self._notes.add("", f"{key} moved to the description")
+            self._notes.add_moved("", [key])
             text = with_sentences(rest.get("description"), [about_union(key, branches)])
             return rest if text is None else {**rest, "description": text}
         about = {name: value for name, value in rest.items() if name in ANNOTATIONS}
@@ -95,10 +102,12 @@ class _Joiner:
             return {**rest, "not": {}}
         if len(forms) == 1:
             if key == "oneOf" and len(usable) > 1:
-                self._notes.add("", "oneOf left out: its alternatives ask for the same")
+                text = "oneOf left out: its alternatives ask for the same"
+                self._notes.add("", text, "alternatives")
             text = join_descriptions(about.get("description"), forms[0].get("description"))
             return {**forms[0], **about, **({} if text is None else {"description": text})}
-        self._notes.add("", f"{key} became one object; its description says what goes together")
+        text = f"{key} became one object; its description says what goes together"
+        self._notes.add("", text, "alternatives")
         return _united(forms, about)
 
 

@@ -12,10 +12,8 @@ Schema = dict[str, Any]
 
 MOST_DEPTH = 64
 """Deeper levels allow anything, because Python's stack is finite."""
-
 _MOST_PAIRED = 16
 """More values than this are compared by canonical JSON instead of pairwise."""
-
 MOST_SHOWN = 400
 """Longer JSON is cut in a text."""
 

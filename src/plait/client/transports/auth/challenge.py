@@ -21,12 +21,9 @@ class Challenge:
     """A refusal that other credentials may resolve."""
 
     status: int
-
     scope: str | None = None
     """The scopes the server names."""
-
     resource_metadata: str | None = None
-
     header: str | None = None
     """The whole `WWW-Authenticate` header."""
 
@@ -115,9 +112,7 @@ def sign_in_advice(server: str, challenge: Challenge, scope: str | None, reason:
     needs = f"; it asks for the {named_scopes(scopes.split())}" if scopes else ""
     login = shlex.join(words)
     return Advice(
-        text=f"{reason}{needs}; sign in: {login}",
-        scopes=tuple((scopes or "").split()),
-        login=login,
+        text=f"{reason}{needs}; sign in: {login}", scopes=tuple((scopes or "").split()), login=login
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from mcp.shared.auth_utils import resource_url_from_server_url
@@ -29,19 +30,14 @@ def key_for(settings: OAuth, url: str) -> LoginKey:
     )
 
 
+@dataclass(eq=False, repr=False)
 class Keychain:
     """Holds the newest known login."""
 
-    def __init__(
-        self,
-        key: LoginKey,
-        store: TokenStore,
-        on_secrets: Callable[[Iterable[str]], None] = lambda _: None,
-    ) -> None:
-        self.key = key
-        self._store = store
-        self._on_secrets = on_secrets
-        self._login: Login | None = None
+    key: LoginKey
+    _store: TokenStore
+    _on_secrets: Callable[[Iterable[str]], None]
+    _login: Login | None = field(default=None, init=False)
 
     async def current(self) -> Login:
         """Return the login, from the store the first time."""

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
 from typing import Final
@@ -39,37 +39,25 @@ logger = logging.getLogger("plait.client.transports.auth")
 
 _MOST_SENDS: Final = 4
 """With the stored token, one renewed elsewhere, a refreshed one, and after a new sign-in."""
-
 _EXCHANGE_SECONDS: Final = 15.0
 """One exchange with an authorization server."""
-
 _VERSION: Final = "mcp-protocol-version"
 
 
+@dataclass(eq=False, repr=False)
 class OAuthAuth(httpx2.Auth):
     """Adds the access token of one server's login to its requests."""
 
-    def __init__(
-        self,
-        name: str,
-        url: str,
-        settings: OAuth,
-        keychain: Keychain,
-        ask: OpenPrompt | None = None,
-        *,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._name = name
-        self._url = url
-        self._settings = settings
-        self._keychain = keychain
-        self._ask = ask
-        self._clock = clock
-        self._send: Send | None = None
-        self._ending: str | None = None
-        """Why the login ended."""
-        self._failed_prompt: Advice | None = None
-        """The advice of a failed prompt; one session prompts the user once."""
+    _name: str
+    _url: str
+    _settings: OAuth
+    _keychain: Keychain
+    _ask: OpenPrompt | None = None
+    _send: Send | None = field(default=None, init=False)
+    _ending: str | None = field(default=None, init=False)
+    """Why the login ended."""
+    _failed_prompt: Advice | None = field(default=None, init=False)
+    """The advice of a failed prompt; one session prompts the user once."""
 
     def attach(self, send: Callable[..., Awaitable[httpx2.Response]]) -> None:
         """Use the client's `send` for requests to the authorization server."""
@@ -112,7 +100,7 @@ class OAuthAuth(httpx2.Auth):
                 return await self._keychain.current()
 
     def _is_due(self, login: Login) -> bool:
-        return login.access_token is not None and login.is_due(self._clock())
+        return login.access_token is not None and login.is_due(time.time())
 
     async def _other_login(
         self, challenge: Challenge, used: Login, request: httpx2.Request, tried: set[str]
@@ -170,11 +158,7 @@ class OAuthAuth(httpx2.Auth):
         return await self._keychain.current()
 
     async def sign_in(self, challenge: Challenge, request: httpx2.Request) -> Login:
-        """Sign in even if there is a login; the old one is kept until the new one is saved.
-
-        Raises:
-            SignInNeededError: Signing in failed.
-        """
+        """Sign in even if there is a login, which is kept until the new one is saved."""
         async with self._keychain.queue():
             return await self._authorize(challenge, request)
 

@@ -25,8 +25,8 @@ from pydantic import BaseModel
 from plait.client.config.key_table import camel_case
 from plait.client.config.oauth import OAuth
 from plait.client.transports.auth.keychain import Keychain
-from plait.client.transports.auth.loopback import result_from_text, state_in
 from plait.client.transports.auth.oauth import OAuthAuth
+from plait.client.transports.auth.prompts import result_from_text, state_in
 from plait.client.transports.auth.sdk import Prompt, SentAwayError
 from plait.client.transports.auth.stores import Login, LoginKey, MemoryTokenStore
 

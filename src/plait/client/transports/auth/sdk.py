@@ -46,7 +46,6 @@ from plait.client.transports.auth.stores import Login
 Save = Callable[[Login], Awaitable[None]]
 
 _ASSERTION_SECONDS = 300
-
 _JWT_BEARER = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 
@@ -86,13 +85,9 @@ class Negotiation:
     async def authorize(
         self, request: httpx2.Request, refusal: httpx2.Response, send: Send
     ) -> None:
-        """Get a new login after the response with which the server refused a request.
+        """Get a new login after the refusal of a request, or raise `OAuthFlowError`.
 
-        After a 401 the SDK discovers the authorization server again; after a 403 it uses the
-        known one.
-
-        Raises:
-            OAuthFlowError: The authorization server, or the user, refused.
+        After a 401 the SDK discovers the authorization server again, else it uses the known one.
         """
         if refusal.status_code != HTTPStatus.UNAUTHORIZED:
             self._recall()

@@ -21,28 +21,19 @@ from typing import Any, Final, Protocol, cast, runtime_checkable
 
 from pydantic import TypeAdapter
 
-from plait._support.files import write_atomically
+from plait._support.files import try_lock, write_atomically
 from plait._support.threads import in_thread
 from plait.errors import ConfigError, ConnectError
-
-try:
-    import fcntl
-except ImportError:  # Windows: logins of several processes are renewed one by one
-    fcntl = None
 
 logger = logging.getLogger("plait.client.transports.auth")
 
 _AHEAD_SECONDS: Final = 60.0
 """Tokens are renewed this long before they expire, so that a call under way can finish."""
-
 _AHEAD_SHARE: Final = 0.25
 """A short-lived token is renewed in the last quarter of its lifetime."""
-
 _FORMAT: Final = 1
-
 _LOCK_SECONDS: Final = 45.0
 """Longer than any exchange with an authorization server may take."""
-
 _PAUSE_SECONDS: Final = 0.02
 
 
@@ -52,15 +43,11 @@ class LoginKey:
 
     resource: str
     """The server's address."""
-
     grant: str = "authorization_code"
-
     issuer: str = ""
     """The configured authorization server; empty while the server names it."""
-
     client: str = ""
     """The configured client; empty for one that registers itself."""
-
     user: str = ""
 
     @property
@@ -74,25 +61,17 @@ class Login:
     """The tokens and metadata of one sign-in; `repr` shows no secrets."""
 
     key: LoginKey
-
     access_token: str | None = field(default=None, repr=False)
-
     refresh_token: str | None = field(default=None, repr=False)
-
     scope: str | None = None
-
     expires_at: float | None = None
     """When the access token ends, in seconds since 1970; `None` if unknown."""
-
     lifetime_seconds: float | None = None
     """How long the access token was good for when it was new."""
-
     client: Mapping[str, Any] | None = field(default=None, repr=False)
     """The registered client, as OAuth JSON."""
-
     authorization_server: Mapping[str, Any] | None = field(default=None, repr=False)
     """The authorization server's metadata, so that renewing needs no discovery."""
-
     protected_resource: Mapping[str, Any] | None = field(default=None, repr=False)
 
     @property
@@ -143,11 +122,7 @@ def text_from_login(login: Login) -> str:
 
 
 def login_from_text(text: str, key: LoginKey) -> Login:
-    """Read a login that belongs to a key.
-
-    Raises:
-        ValueError: It is not one, or belongs to something else.
-    """
+    """Read the login of a key, or raise `ValueError` if it is not one of this key."""
     data: object = json.loads(text)
     entries = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
     if entries.get("format") != _FORMAT or entries.get("key") != asdict(key):
@@ -181,11 +156,7 @@ class FileTokenStore:
         return await in_thread(self._load, key)
 
     async def save(self, login: Login) -> None:
-        """Save a login.
-
-        Raises:
-            ConfigError: It cannot be written; the file before is still there.
-        """
+        """Save a login; if it cannot be written, the file before is still there."""
         try:
             await in_thread(self._save, login)
         except OSError as error:
@@ -234,11 +205,7 @@ class KeyringTokenStore:
         return f"KeyringTokenStore({self.service!r})"
 
     async def load(self, key: LoginKey) -> Login | None:
-        """Return the login of this key; an unreadable entry counts as none.
-
-        Raises:
-            ConfigError: There is no keyring.
-        """
+        """Return the login of this key; an unreadable entry counts as none."""
         text = await self._do("get_password", key.digest)
         if not isinstance(text, str):
             return None
@@ -249,11 +216,7 @@ class KeyringTokenStore:
             return None
 
     async def save(self, login: Login) -> None:
-        """Save a login.
-
-        Raises:
-            ConfigError: There is no keyring, or it refuses.
-        """
+        """Save a login."""
         await self._do("set_password", login.key.digest, text_from_login(login))
 
     async def forget(self, key: LoginKey) -> None:
@@ -266,6 +229,7 @@ class KeyringTokenStore:
         return _lock_file(token_folder() / f"{key.digest}.lock")
 
     async def _do(self, action: str, *values: str) -> object:
+        """Call the keyring, or raise `ConfigError` if there is none, or it refuses."""
         try:
             return await in_thread(_call_keyring, action, self.service, *values)
         except ImportError as error:
@@ -326,11 +290,7 @@ _MEMORY = MemoryTokenStore()
 
 
 def store_of(store: object) -> TokenStore:
-    """Return the store with this name, or the object itself if it is a store.
-
-    Raises:
-        ConfigError: It is neither.
-    """
+    """Return the store with this name, or the object if it is one, or raise `ConfigError`."""
     match store:
         case "file" | None:
             return FileTokenStore()
@@ -346,11 +306,7 @@ def store_of(store: object) -> TokenStore:
 
 
 async def _wait_for_lock(acquire: Callable[[], bool], reason: str) -> None:
-    """Poll until `acquire`, which must not block, returns true.
-
-    Raises:
-        ConnectError: The lock was not free in time.
-    """
+    """Poll until `acquire`, which must not block, is true, or raise `ConnectError`."""
     try:
         async with asyncio.timeout(_LOCK_SECONDS):
             while not acquire():  # noqa: ASYNC110  # other processes set no events
@@ -361,19 +317,14 @@ async def _wait_for_lock(acquire: Callable[[], bool], reason: str) -> None:
 
 @asynccontextmanager
 async def _lock_file(path: Path) -> AsyncGenerator[None]:
-    """Hold the lock on a file; the system releases it when a process dies.
-
-    Raises:
-        ConfigError: The file cannot be created.
-        ConnectError: Another process holds the lock for too long.
-    """
+    """Hold the lock on a file; the system releases it when a process dies."""
     try:
         descriptor = await in_thread(_open_lock, path)
     except OSError as error:
         raise ConfigError(f"logins cannot be kept in {path.parent}: {error.strerror}") from error
     try:
         # Each descriptor has its own lock, so threads of this process wait for each other too.
-        await _wait_for_lock(partial(_try_lock, descriptor), "another process renews the login")
+        await _wait_for_lock(partial(try_lock, descriptor), "another process renews the login")
         yield
     finally:
         os.close(descriptor)
@@ -389,13 +340,3 @@ def _make_private_folder(path: Path) -> None:
 def _open_lock(path: Path) -> int:
     _make_private_folder(path.parent)
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-
-def _try_lock(descriptor: int) -> bool:
-    if fcntl is None:
-        return True
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -11,7 +11,6 @@ from plait._support.redact import Redactor
 from plait.agents import AgentMiddlewareConfig
 from plait.agents.agent_run import AgentRun
 from plait.agents.engines.claude_tool.request import request_for
-from plait.agents.engines.claude_tool.tools import Results
 from plait.agents.run_tools import tools_of_run
 from plait.traces.recorder import Recorder
 
@@ -28,7 +27,7 @@ def request(
     messages = [Message.user("Go.")]
     run = AgentRun(model, settings or AgentConfig(), messages, Recorder(), Redactor(), None)
     run.tools = tools_of_run(TOOLS, [])
-    asked = request_for(run, Results(), threads=threads)
+    asked = request_for(run, {}, threads=threads)
     tools = [tool if isinstance(tool, dict) else tool.to_dict() for tool in asked["tools"]]
     return {**asked, "tools": tools}
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import mcp_types as types
 
 from plait.client.calls.outcome import ToolResult
-from plait.client.calls.result_budget.full_result import FullResult, FullResultStore, Owner
+from plait.client.calls.result_budget.limiter import FullResult, FullResultStore, Owner
 from plait.client.config.budgets import Limit
 
 

@@ -81,6 +81,15 @@ def test_what_fits_a_schema_without_notes_fits_the_original(
     assert any(fits(original, prepared) for prepared in _without_nulls(value)), (schema, meant)
 
 
+def test_a_number_that_can_only_be_whole_is_an_integer() -> None:
+    only_zero = {"anyOf": [{"allOf": [{"type": "number"}, {"const": 0}]}]}
+
+    for profile in ("gemini", "openai_strict"):
+        shaped = schema_for_provider({"properties": {"a": only_zero}}, profile).schema
+
+        assert _kinds(shaped["properties"]["a"]) - {"null"} == {"integer"}
+
+
 @in_every_profile
 @given(schema=SOUND, data=st.data())
 @calmly

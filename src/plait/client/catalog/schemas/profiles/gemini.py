@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from plait.client.catalog.schemas.describe import join_descriptions
 from plait.client.catalog.schemas.flatten import described, flatten
 from plait.client.catalog.schemas.keywords import map_children
 from plait.client.catalog.schemas.profiles.narrowing import Narrowing
-from plait.client.catalog.schemas.provider_schema import Notes
 from plait.client.catalog.schemas.roots import describe_at_root, plain_root
 from plait.client.catalog.schemas.values import Schema, as_list, is_number, is_schema
+
+if TYPE_CHECKING:
+    from plait.client.catalog.schemas.provider_schema import Notes
 
 _FORMATS: Final = {
     "string": ("date-time", "enum"),

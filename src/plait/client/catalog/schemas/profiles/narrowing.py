@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from plait.client.catalog.schemas.describe import (
     join_descriptions,
@@ -16,8 +16,10 @@ from plait.client.catalog.schemas.describe import (
 from plait.client.catalog.schemas.flatten import alternatives, described, one_of
 from plait.client.catalog.schemas.keywords import ANNOTATIONS, CONSTRAINTS, step_into
 from plait.client.catalog.schemas.merge import is_never
-from plait.client.catalog.schemas.provider_schema import Notes
 from plait.client.catalog.schemas.values import Schema, as_list, as_schema, distinct, is_schema
+
+if TYPE_CHECKING:
+    from plait.client.catalog.schemas.provider_schema import Notes
 
 _SCALARS: Final = ("string", "number", "boolean")
 _SHAPE: Final = frozenset(
@@ -96,14 +98,14 @@ class Narrowing(ABC):
             elif key in CONSTRAINTS:
                 moved[key] = value
         if moved:
-            self.notes.add(path, f"{', '.join(moved)} moved to the description")
+            self.notes.add_moved(path, moved)
         return self.commented(done, node, path, [*sentences, *sentences_for(moved)])
 
     def commented(self, done: Schema, node: Schema, path: str, sentences: Iterable[str]) -> Schema:
         """Copy title and description, with further sentences."""
         for key in node:
             if key not in CONSTRAINTS and key not in ANNOTATIONS:
-                self.notes.add(path, f"{key} left out")
+                self.notes.add(path, f"{key} left out", "keywords")
         if "title" in node:
             done = {**done, "title": node["title"]}
         text = with_sentences(node.get("description"), [*sentences, *notes_for(node)])
@@ -111,7 +113,8 @@ class Narrowing(ABC):
 
     def object_as_text(self, node: Schema, path: str) -> Schema:
         """Convert an object into a JSON string, since the subset cannot describe its content."""
-        self.notes.add(path, "an object that cannot be described, written as a JSON string")
+        note = "an object that cannot be described, written as a JSON string"
+        self.notes.add(path, note, "json_text")
         drawing = outline({key: value for key, value in node.items() if key not in ANNOTATIONS})
         sentence = "A JSON object, written as a string"
         if drawing != "object":
@@ -121,10 +124,10 @@ class Narrowing(ABC):
         return self.commented({"type": "string"}, node, path, [sentence, *sentences_for(moved)])
 
     def _anything(self, node: Schema, path: str) -> Schema:
-        self.notes.add(path, "any value, but objects and lists only as JSON text")
+        self.notes.add(path, "any value, but objects and lists only as JSON text", "json_text")
         moved = {key: value for key, value in node.items() if key in CONSTRAINTS}
         if moved:
-            self.notes.add(path, f"{', '.join(moved)} moved to the description")
+            self.notes.add_moved(path, moved)
         words = ["Any value; an object or a list as JSON text", *sentences_for(moved)]
         about = self.commented({}, node, path, words)
         return self.nullable(self.union([{"type": kind} for kind in _SCALARS], about))
@@ -148,7 +151,7 @@ class Narrowing(ABC):
     def _array(self, node: Schema, path: str, level: int) -> Schema:
         node, words = _without_tuple(node)
         if words:
-            self.notes.add(path, "the places in a list moved to the description")
+            self.notes.add(path, "the places in a list moved to the description", "limits")
         items = self.convert(as_schema(node.get("items")), step_into(path, "[]"), level)
         return self.finish({"type": "array", "items": items}, node, path, words)
 
@@ -156,7 +159,7 @@ class Narrowing(ABC):
         """Translate the properties of an object."""
         others = node.get("additionalProperties")
         if others is True or is_schema(others):
-            self.notes.add(path, "other properties cannot be given")
+            self.notes.add(path, "other properties cannot be passed", "closed")
         return {
             name: self.convert(inner, step_into(path, f".{name}"), level)
             for name, inner in as_schema(node.get("properties")).items()

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from plait.client.catalog.schemas.flatten import flatten
 from plait.client.catalog.schemas.keywords import map_children
 from plait.client.catalog.schemas.merge import values_of
 from plait.client.catalog.schemas.profiles.narrowing import Narrowing
-from plait.client.catalog.schemas.provider_schema import Notes
 from plait.client.catalog.schemas.roots import describe_at_root, plain_root
 from plait.client.catalog.schemas.values import (
     Schema,
@@ -24,6 +23,9 @@ from plait.client.catalog.schemas.values import (
     is_schema,
     json_type,
 )
+
+if TYPE_CHECKING:
+    from plait.client.catalog.schemas.provider_schema import Notes
 
 _FORMATS: Final = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
@@ -175,7 +177,7 @@ def _note_size(schema: Schema, notes: Notes) -> None:
         (characters, _MOST_CHARACTERS, "characters in names and listed values"),
     ):
         if count > most:
-            notes.add("", f"may be refused: {count} {what}, more than {most}")
+            notes.add("", f"may be refused: {count} {what}, more than {most}", "size")
 
 
 def _places(schema: Schema) -> Iterator[Schema]:

@@ -5,45 +5,61 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
+from plait.reasoning.storage.columns import DATA, key, owner, reference, required
+
 revision = "0002"
 down_revision = "0001"
-branch_labels = None
-depends_on = None
-
-_data = sa.JSON(none_as_null=True)
-
-
-def _owner() -> sa.Column[str]:
-    return sa.Column(
-        "session_id", sa.String, sa.ForeignKey("sessions.id", ondelete="CASCADE"), nullable=False
-    )
 
 
 def upgrade() -> None:
     """Create the tables of trees and checkpoints."""
     _create_branches()
-    _create_cross_refs()
-    _create_checkpoints()
-    _create_snapshots()
+    op.create_table(
+        "cross_refs",
+        key(),
+        owner("from_branch_id", "branches.id"),
+        owner("to_branch_id", "branches.id"),
+        required("ref_type"),
+        sa.Column("reason", sa.Text),
+        required("strength", sa.Float, "1.0"),
+        required("created_at"),
+    )
+    op.create_table(
+        "checkpoints",
+        key(),
+        owner("session_id", "sessions.id"),
+        reference("branch_id", "branches.id"),
+        required("name", sa.Text),
+        sa.Column("description", sa.Text),
+        required("snapshot", DATA),
+        required("created_at", index=True),
+    )
+    op.create_table(
+        "state_snapshots",
+        key(),
+        owner("session_id", "sessions.id"),
+        required("snapshot_type", index=True),
+        required("state_data", DATA),
+        reference("parent_snapshot_id", "state_snapshots.id"),
+        required("created_at"),
+        sa.Column("description", sa.Text),
+    )
 
 
 def _create_branches() -> None:
     op.create_table(
         "branches",
-        sa.Column("id", sa.String, primary_key=True),
-        _owner(),
-        sa.Column("name", sa.Text, nullable=False),
-        sa.Column("parent_branch_id", sa.String, sa.ForeignKey("branches.id", ondelete="SET NULL")),
-        sa.Column("priority", sa.Float, nullable=False, server_default="1.0"),
-        sa.Column("confidence", sa.Float, nullable=False, server_default="0.8"),
-        sa.Column("state", sa.String, nullable=False, server_default="active"),
-        sa.Column("created_at", sa.String, nullable=False),
-        sa.Column("updated_at", sa.String, nullable=False),
-        sa.Column("metadata", _data),
+        key(),
+        owner("session_id", "sessions.id"),
+        required("name", sa.Text),
+        reference("parent_branch_id", "branches.id"),
+        required("priority", sa.Float, "1.0"),
+        required("confidence", sa.Float, "0.8"),
+        required("state", default="active", index=True),
+        required("created_at"),
+        required("updated_at"),
+        sa.Column("metadata", DATA),
     )
-    op.create_index("ix_branches_session_id", "branches", ["session_id"])
-    op.create_index("ix_branches_parent_branch_id", "branches", ["parent_branch_id"])
-    op.create_index("ix_branches_state", "branches", ["state"])
     # Written out, because SQLite can add a reference only together with its column.
     op.execute(
         "ALTER TABLE thoughts ADD COLUMN branch_id VARCHAR "
@@ -55,56 +71,3 @@ def _create_branches() -> None:
     )
     op.create_index("ix_thoughts_branch_id", "thoughts", ["branch_id"])
     op.create_index("ix_sessions_active_branch_id", "sessions", ["active_branch_id"])
-
-
-def _create_cross_refs() -> None:
-    op.create_table(
-        "cross_refs",
-        sa.Column("id", sa.String, primary_key=True),
-        *(
-            sa.Column(
-                name, sa.String, sa.ForeignKey("branches.id", ondelete="CASCADE"), nullable=False
-            )
-            for name in ("from_branch_id", "to_branch_id")
-        ),
-        sa.Column("ref_type", sa.String, nullable=False),
-        sa.Column("reason", sa.Text),
-        sa.Column("strength", sa.Float, nullable=False, server_default="1.0"),
-        sa.Column("created_at", sa.String, nullable=False),
-    )
-    op.create_index("ix_cross_refs_from_branch_id", "cross_refs", ["from_branch_id"])
-    op.create_index("ix_cross_refs_to_branch_id", "cross_refs", ["to_branch_id"])
-
-
-def _create_checkpoints() -> None:
-    op.create_table(
-        "checkpoints",
-        sa.Column("id", sa.String, primary_key=True),
-        _owner(),
-        sa.Column("branch_id", sa.String, sa.ForeignKey("branches.id", ondelete="SET NULL")),
-        sa.Column("name", sa.Text, nullable=False),
-        sa.Column("description", sa.Text),
-        sa.Column("snapshot", _data, nullable=False),
-        sa.Column("created_at", sa.String, nullable=False),
-    )
-    for column in ("session_id", "branch_id", "created_at"):
-        op.create_index(f"ix_checkpoints_{column}", "checkpoints", [column])
-
-
-def _create_snapshots() -> None:
-    op.create_table(
-        "state_snapshots",
-        sa.Column("id", sa.String, primary_key=True),
-        _owner(),
-        sa.Column("snapshot_type", sa.String, nullable=False),
-        sa.Column("state_data", _data, nullable=False),
-        sa.Column(
-            "parent_snapshot_id",
-            sa.String,
-            sa.ForeignKey("state_snapshots.id", ondelete="SET NULL"),
-        ),
-        sa.Column("created_at", sa.String, nullable=False),
-        sa.Column("description", sa.Text),
-    )
-    for column in ("session_id", "snapshot_type", "parent_snapshot_id"):
-        op.create_index(f"ix_state_snapshots_{column}", "state_snapshots", [column])

@@ -5,55 +5,36 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
+from plait.reasoning.storage.columns import DATA, key, owner, required
+
 revision = "0003"
 down_revision = "0002"
-branch_labels = None
-depends_on = None
-
-_data = sa.JSON(none_as_null=True)
-
-
-def _owner() -> sa.Column[str]:
-    return sa.Column(
-        "session_id", sa.String, sa.ForeignKey("sessions.id", ondelete="CASCADE"), nullable=False
-    )
 
 
 def upgrade() -> None:
     """Create the tables of graphs."""
     op.create_table(
         "graph_nodes",
-        sa.Column("id", sa.String, primary_key=True),
-        _owner(),
-        sa.Column("content", sa.Text, nullable=False),
-        sa.Column("node_type", sa.String, nullable=False, server_default="thought"),
+        key(),
+        owner("session_id", "sessions.id"),
+        required("content", sa.Text),
+        required("node_type", default="thought", index=True),
         sa.Column("score", sa.Float),
-        sa.Column("depth", sa.Integer, nullable=False, server_default="0"),
-        sa.Column("is_terminal", sa.Boolean, nullable=False, server_default="0"),
-        sa.Column("is_root", sa.Boolean, nullable=False, server_default="0"),
-        sa.Column("is_active", sa.Boolean, nullable=False, server_default="1"),
-        sa.Column("created_at", sa.String, nullable=False),
-        sa.Column("metadata", _data),
+        required("depth", sa.Integer, "0"),
+        required("is_terminal", sa.Boolean, "0", index=True),
+        required("is_root", sa.Boolean, "0"),
+        required("is_active", sa.Boolean, "1", index=True),
+        required("created_at"),
+        sa.Column("metadata", DATA),
     )
-    for column in ("session_id", "node_type", "is_terminal", "is_active"):
-        op.create_index(f"ix_graph_nodes_{column}", "graph_nodes", [column])
     op.create_table(
         "graph_edges",
-        sa.Column("id", sa.String, primary_key=True),
-        _owner(),
-        *(
-            sa.Column(
-                name,
-                sa.String,
-                sa.ForeignKey("graph_nodes.id", ondelete="CASCADE"),
-                nullable=False,
-            )
-            for name in ("from_node", "to_node")
-        ),
-        sa.Column("edge_type", sa.String, nullable=False, server_default="generates"),
-        sa.Column("weight", sa.Float, nullable=False, server_default="1.0"),
-        sa.Column("created_at", sa.String, nullable=False),
-        sa.Column("metadata", _data),
+        key(),
+        owner("session_id", "sessions.id"),
+        owner("from_node", "graph_nodes.id"),
+        owner("to_node", "graph_nodes.id"),
+        required("edge_type", default="generates", index=True),
+        required("weight", sa.Float, "1.0"),
+        required("created_at"),
+        sa.Column("metadata", DATA),
     )
-    for column in ("session_id", "from_node", "to_node", "edge_type"):
-        op.create_index(f"ix_graph_edges_{column}", "graph_edges", [column])

@@ -10,37 +10,30 @@ import hashlib
 import sqlalchemy as sa
 from alembic import op
 
+from plait.reasoning.storage.columns import DATA, key, owner, required
+
 revision = "0004"
 down_revision = "0003"
-branch_labels = None
-depends_on = None
-
-_data = sa.JSON(none_as_null=True)
 
 _DEFAULT_CONFIG = {"max_nodes": 100, "max_depth": 10, "default_k": 3, "prune_threshold": 0.3}
 
 
 def upgrade() -> None:
     """Add the columns and tables, then fill them."""
-    op.add_column("sessions", sa.Column("status", sa.String, nullable=False, server_default="open"))
-    op.add_column("sessions", sa.Column("conclusion", _data))
-    op.add_column("sessions", sa.Column("version", sa.Integer, nullable=False, server_default="1"))
+    op.add_column("sessions", required("status", default="open"))
+    op.add_column("sessions", sa.Column("conclusion", DATA))
+    op.add_column("sessions", required("version", sa.Integer, "1"))
     op.create_index("ix_sessions_updated_at", "sessions", ["updated_at"])
     for table in ("branches", "thoughts", "graph_nodes"):
-        op.add_column(table, sa.Column("position", sa.Integer, nullable=False, server_default="0"))
+        op.add_column(table, required("position", sa.Integer, "0"))
     for table in ("thoughts", "graph_nodes", "graph_edges"):
         op.add_column(table, sa.Column("abandoned_by", sa.String))
-    op.add_column(
-        "thoughts", sa.Column("fingerprint", sa.String, nullable=False, server_default="")
-    )
+    op.add_column("thoughts", required("fingerprint", default=""))
     for table in ("graph_nodes", "graph_edges"):
-        op.add_column(table, sa.Column("graph_id", sa.String, nullable=False, server_default=""))
-    for name, kind in (
-        ("model", sa.String),
-        ("input_tokens", sa.Integer),
-        ("output_tokens", sa.Integer),
-    ):
-        op.add_column("invocations", sa.Column(name, kind))
+        op.add_column(table, required("graph_id", default=""))
+    op.add_column("invocations", sa.Column("model", sa.String))
+    for name in ("input_tokens", "output_tokens"):
+        op.add_column("invocations", sa.Column(name, sa.Integer))
     _create_tables()
     _fill()
     _create_indexes()
@@ -49,29 +42,20 @@ def upgrade() -> None:
 def _create_tables() -> None:
     op.create_table(
         "graphs",
-        sa.Column("id", sa.String, primary_key=True),
-        sa.Column(
-            "session_id",
-            sa.String,
-            sa.ForeignKey("sessions.id", ondelete="CASCADE"),
-            nullable=False,
-        ),
+        key(),
+        owner("session_id", "sessions.id", index=False),
         sa.Column("problem", sa.Text),
-        sa.Column("config", _data, nullable=False),
-        sa.Column("created_at", sa.String, nullable=False),
+        required("config", DATA),
+        required("created_at"),
     )
     op.create_table(
         "answers",
-        sa.Column("run_id", sa.String, primary_key=True),
-        sa.Column("key", sa.String, primary_key=True),
-        sa.Column("answer", _data, nullable=False),
-        sa.Column("created_at", sa.String, nullable=False),
+        key("run_id"),
+        key("key"),
+        required("answer", DATA),
+        required("created_at", index=True),
     )
-    op.create_table(
-        "server_keys",
-        sa.Column("name", sa.String, primary_key=True),
-        sa.Column("value", sa.LargeBinary, nullable=False),
-    )
+    op.create_table("server_keys", key("name"), required("value", sa.LargeBinary))
 
 
 def _fill() -> None:
@@ -88,7 +72,7 @@ def _fill() -> None:
         "SELECT session_id, session_id, :config, min(created_at) "
         "FROM graph_nodes GROUP BY session_id"
     )
-    op.execute(filled.bindparams(sa.bindparam("config", _DEFAULT_CONFIG, type_=_data)))
+    op.execute(filled.bindparams(sa.bindparam("config", _DEFAULT_CONFIG, type_=DATA)))
     bind = op.get_bind()
     rows = bind.execute(sa.text("SELECT id, content FROM thoughts")).all()
     for identity, content in rows:
@@ -114,4 +98,3 @@ def _create_indexes() -> None:
     op.create_index("ix_graphs_session", "graphs", ["session_id", "created_at"])
     op.create_index("ix_graph_nodes_graph", "graph_nodes", ["graph_id", "position"])
     op.create_index("ix_graph_edges_graph_id", "graph_edges", ["graph_id"])
-    op.create_index("ix_answers_created_at", "answers", ["created_at"])

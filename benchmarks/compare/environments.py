@@ -1,0 +1,120 @@
+"""Makes the environment of each contender below `.bench`, from pinned versions."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.compare.contenders import Contender
+
+ROOT = Path(__file__).resolve().parents[2]
+BENCH = ROOT / ".bench"
+PINS = Path(__file__).with_name("pins")
+NODE_WORKER = Path(__file__).parent / "workers" / "node.mjs"
+
+INSTALL_SECONDS = 600
+
+RUNTIME = {
+    # The same allocator behaviour for everybody, and no growth of thresholds at run time.
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_THRESHOLD_": "1048576",
+    "MALLOC_TRIM_THRESHOLD_": "268435456",
+    "PYTHONHASHSEED": "0",
+    "LANGSMITH_TRACING": "false",
+    "MCP_USE_ANONYMIZED_TELEMETRY": "false",
+}
+"""Variables of every worker."""
+
+
+class EnvironmentFailedError(Exception):
+    """The environment of a contender cannot be made."""
+
+
+def make(contender: Contender) -> None:
+    """Install what a contender needs, unless it is there already.
+
+    Raises:
+        EnvironmentFailedError: With the end of the installer's output.
+    """
+    if contender.environment is None:
+        return
+    if contender.is_node:
+        _make_node(BENCH / contender.environment)
+    else:
+        _make_python(BENCH / contender.environment, PINS / f"{contender.environment}.txt")
+
+
+def command(contender: Contender) -> list[str]:
+    """Return the command that starts a worker."""
+    if contender.is_node:
+        return [_tool("node"), "--expose-gc", "worker.mjs"]
+    python = (
+        sys.executable
+        if contender.environment is None
+        else str(BENCH / contender.environment / "bin" / "python")
+    )
+    return [python, "-m", "benchmarks.compare.workers", contender.id]
+
+
+def directory(contender: Contender) -> Path:
+    """Return the directory a worker runs in."""
+    return BENCH / "node" if contender.is_node else ROOT
+
+
+def _make_python(folder: Path, pins: Path) -> None:
+    stamp = folder / ".installed"
+    if _is_current(stamp, pins):
+        return
+    uv = _tool("uv")
+    python = str(folder / "bin" / "python")
+    _run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder)])
+    _run([uv, "pip", "install", "--quiet", "--python", python, "-r", str(pins)])
+    stamp.write_text(_digest(pins), "ascii")
+
+
+def _make_node(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy(NODE_WORKER, folder / "worker.mjs")
+    pins = PINS / "package.json"
+    stamp = folder / ".installed"
+    if _is_current(stamp, pins):
+        return
+    shutil.copy(pins, folder / "package.json")
+    flags = ["--no-package-lock", "--no-audit", "--no-fund", "--loglevel=error"]
+    _run([_tool("npm"), "install", "--prefix", str(folder), *flags])
+    stamp.write_text(_digest(pins), "ascii")
+
+
+def _tool(name: str) -> str:
+    """Find a program beside this Python, else on the path."""
+    beside = Path(sys.executable).with_name(name)
+    found = str(beside) if beside.exists() else shutil.which(name)
+    if found is None:
+        raise EnvironmentFailedError(f"{name} is not installed; run `make setup`")
+    return found
+
+
+def _run(arguments: list[str]) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    env = {**os.environ, "PATH": path, "NODE_OPTIONS": "--use-system-ca", "UV_SYSTEM_CERTS": "1"}
+    try:
+        done = subprocess.run(
+            arguments, env=env, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EnvironmentFailedError(str(error)) from error
+    if done.returncode:
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        raise EnvironmentFailedError("\n".join(lines[-8:]))
+
+
+def _is_current(stamp: Path, pins: Path) -> bool:
+    return stamp.exists() and stamp.read_text("ascii") == _digest(pins)
+
+
+def _digest(pins: Path) -> str:
+    return hashlib.sha256(pins.read_bytes()).hexdigest()

@@ -1,0 +1,310 @@
+"""Direct calls: straight to the wire, where a call needs nothing but its request and response.
+
+What does not depend on a single call is settled when a tool is listed. Everything special takes
+the way of `ToolExecutor`, and so does a direct call that fails: it counts as the first attempt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from mcp.shared.inbound import (
+    MCP_METHOD_HEADER,
+    MCP_NAME_HEADER,
+    MCP_PROTOCOL_VERSION_HEADER,
+    encode_header_value,
+)
+from mcp_types import CallToolResult
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic_core import PydanticSerializationError, to_json
+
+from plait.client.calls.call_budget import run_budgets
+from plait.client.calls.outcome import ToolResult, output_schema_notes
+from plait.client.calls.tool_call import FirstAttempt, ToolCall, call_deadline, run_ends_at
+from plait.client.catalog.validation import SchemaValidator, validator_if_prepared
+from plait.client.transports.lean import closed, result_of
+from plait.client.transports.repair import is_unfinished
+from plait.client.transports.wire import (
+    PendingRequest,
+    RequestTemplate,
+    Sender,
+    Wire,
+    is_traced,
+    wake,
+)
+
+if TYPE_CHECKING:
+    from plait.client.catalog.listing import Listing
+    from plait.client.catalog.tool import Tool
+    from plait.client.config.policy import Policy
+    from plait.client.connections.session import Session
+    from plait.client.lifecycle import Lifecycle
+    from plait.client.runtime import Runtime
+
+logger = logging.getLogger("plait.client.calls")
+
+METHOD = "tools/call"
+
+
+@dataclass(frozen=True, slots=True)
+class CallPlan:
+    """What the calls of one tool have in common while it is listed like this."""
+
+    tool: Tool
+    arguments: SchemaValidator | None
+    """Checks the arguments; `None` if they are not checked."""
+    policy: Policy | None
+    timeout_seconds: float
+    cap_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """The request of a tool on one session, but for its id and arguments."""
+
+    template: RequestTemplate
+    parts: tuple[bytes, bytes, bytes]
+    headers: Mapping[str, str]
+
+    def body(self, request_id: int, arguments: bytes) -> bytes:
+        number = b"%d" % request_id
+        start, token, rest = self.parts
+        return b"".join((start, number, token, number, rest, arguments, b"}}"))
+
+
+class DirectTool:
+    """Makes the direct calls of one tool; used from any thread and any event loop."""
+
+    def __init__(
+        self, server: str, name: str, lifecycle: Lifecycle, may_be_direct: Callable[[str], bool]
+    ) -> None:
+        """Take the tool; `may_be_direct` says whether the configuration of a server allows it."""
+        self._server, self._name = server, name
+        self._key = (server, "")
+        self._lifecycle = lifecycle
+        self._may_be_direct = may_be_direct
+        self._runtime: Runtime | None = None
+        self._listing: Listing | None = None
+        self._plan: CallPlan | None = None
+        self._head: _Head | None = None
+        self._proven: Session | None = None
+
+    async def call(
+        self, arguments: Mapping[str, Any], *, pausable: bool = False
+    ) -> FirstAttempt | None:
+        """Make a call and wait for its outcome; `None` if it has to take the long way.
+
+        `pausable` means that the caller pauses while the user answers an elicitation.
+        """
+        prepared = self._prepared(arguments, pausable=pausable)
+        if prepared is None:
+            return None
+        attempt, body, owner = prepared
+        request = attempt.request
+        loop = asyncio.get_running_loop()
+        woken: asyncio.Future[None] = loop.create_future()
+        request.wake = partial(wake, woken)
+        if loop is not owner:
+            request.wake = partial(_wake_in, loop, request.wake)
+        self._send(attempt, body, owner)
+        try:
+            await woken
+        except asyncio.CancelledError:
+            self._abandon(attempt, owner)
+            raise
+        return self._ended(attempt, owner)
+
+    def call_blocking(
+        self, arguments: Mapping[str, Any], *, pausable: bool = False
+    ) -> FirstAttempt | None:
+        """Do what `call` does, and block until it is done."""
+        prepared = self._prepared(arguments, pausable=pausable)
+        if prepared is None:
+            return None
+        attempt, body, owner = prepared
+        if _running_loop() is owner:
+            return None  # the long way explains why this cannot be
+        done = Lock()
+        done.acquire()
+        attempt.request.wake = done.release
+        self._send(attempt, body, owner)
+        try:
+            done.acquire()
+        except BaseException:  # Ctrl-C
+            self._abandon(attempt, owner)
+            raise
+        return self._ended(attempt, owner)
+
+    def _prepared(
+        self, arguments: Mapping[str, Any], *, pausable: bool
+    ) -> tuple[FirstAttempt, bytes, asyncio.AbstractEventLoop] | None:
+        """Return the call with its request, if it needs nothing else."""
+        plan, runtime = self._current_plan(), self._lifecycle.runtime
+        if plan is None or runtime.executor.log_level is not None:
+            return None
+        session = runtime.pool.connections[self._server].keeper.ready_session
+        if session is None or session.holders:
+            return None
+        wire = session.wire
+        template = wire.template
+        if wire.sender is None or template is None:
+            return None
+        if run_ends_at.get() is not None or run_budgets.get() or is_traced():
+            return None
+        if pausable and template.version not in MODERN_PROTOCOL_VERSIONS and runtime.elicits:
+            return None  # the server may ask in the middle of the call
+        if plan.arguments is not None and not plan.arguments.surely_accepts(arguments):
+            return None
+        if plan.policy is not None and plan.policy.decide(plan.tool, arguments).verdict != "allow":
+            return None
+        try:
+            encoded = to_json(arguments, inf_nan_mode="null")
+        except (PydanticSerializationError, ValueError, RecursionError):
+            return None
+        head = self._head
+        if head is None or head.template is not template:
+            head = self._head = _head(self._name, template)
+        now = time.monotonic()
+        request_id = wire.next_request_id()
+        request = PendingRequest(METHOD, request_id, template.version)
+        request.direct = True
+        request.headers = head.headers
+        request.timeout_seconds = plan.timeout_seconds
+        request.expires_at = now + plan.timeout_seconds
+        request.latest = now + plan.cap_seconds
+        attempt = FirstAttempt(plan.tool, session, request, now)
+        return attempt, head.body(request_id, encoded), session.loop
+
+    def _current_plan(self) -> CallPlan | None:
+        runtime = self._lifecycle.runtime
+        current, outdated = runtime.catalog.lists
+        listing = current.get(self._key) or outdated.get(self._key)
+        if listing is not self._listing or runtime is not self._runtime:
+            self._plan = None
+        if self._plan is None:
+            self._listing, self._runtime = listing, runtime
+            if self._may_be_direct(self._server):
+                self._plan = plan_for(runtime, self._server, self._name)
+        return self._plan
+
+    def _send(self, attempt: FirstAttempt, body: bytes, owner: asyncio.AbstractEventLoop) -> None:
+        request, wire = attempt.request, attempt.session.wire
+        sender = wire.sender
+        wire.requests[request.request_id] = request
+        with suppress(RuntimeError):  # the loop of the connections has ended
+            wire.expire(request, owner)
+            if sender is not None and (sender.any_thread or _running_loop() is owner):
+                _write(wire, sender, body, request)
+            elif sender is not None:
+                owner.call_soon_threadsafe(_write, wire, sender, body, request)
+        if wire.sender is None:  # it was closed meanwhile
+            wire.requests.pop(request.request_id, None)
+            request.fail(closed())
+
+    def _abandon(self, attempt: FirstAttempt, owner: asyncio.AbstractEventLoop) -> None:
+        """Tell the server that the caller does not wait any more."""
+        request, wire = attempt.request, attempt.session.wire
+        if wire.requests.pop(request.request_id, None) is None:
+            return
+        with suppress(RuntimeError):
+            owner.call_soon_threadsafe(wire.cancel, request)
+            owner.call_soon_threadsafe(wire.check_drained)
+
+    def _ended(self, attempt: FirstAttempt, owner: asyncio.AbstractEventLoop) -> FirstAttempt:
+        session = attempt.session
+        session.last_used = time.monotonic()
+        if session is not self._proven and attempt.request.message is not None:
+            self._proven = session
+            connection = self._lifecycle.runtime.pool.connections.get(self._server)
+            if connection is not None:
+                owner.call_soon_threadsafe(connection.keeper.mark_proven)
+        return attempt
+
+
+def plan_for(runtime: Runtime, server: str, name: str) -> CallPlan | None:
+    """Plan the calls of a tool; `None` if each of them needs more than a request."""
+    connection = runtime.pool.connections.get(server)
+    tool = runtime.catalog.known(server, name)
+    if connection is None or tool is None or connection.concurrency.limited:
+        return None
+    if runtime.catalog.is_guarded or runtime.catalog.refusal(server, name) is not None:
+        return None
+    executor = runtime.executor
+    if tool.override is not None or tool.mirrors_arguments or not executor.may_be_direct():
+        return None
+    arguments = None
+    if executor.settings.validate_arguments:
+        arguments = validator_if_prepared(tool.wire_schema)
+        if arguments is None:
+            return None  # the first call compiles it, in a thread
+    call = ToolCall(server=server, tool=name)
+    deadline = call_deadline(call, connection.server.timeouts, executor.settings.default_seconds)
+    policy = executor.settings.policy_check.policy
+    return CallPlan(tool, arguments, policy, deadline.seconds, deadline.cap_seconds)
+
+
+async def result_of_direct(call: ToolCall, attempt: FirstAttempt) -> ToolResult | None:
+    """Return the result of a direct call; `None` if the call has to go on."""
+    request = attempt.request
+    if request.message is None or "error" in request.message:
+        return None
+    result = result_of(request)
+    if is_unfinished(result, request.version):
+        return None
+    attempt.session.wire.note_repairs(request)
+    notes = request.notes
+    parsed = CallToolResult.model_validate(result, by_name=False)
+    if attempt.tool.output_schema is not None:
+        deviations = await output_schema_notes(attempt.tool, parsed)
+        for note in deviations:
+            logger.warning("%s: %s", call.where, note)
+        notes += deviations
+    seconds = time.monotonic() - attempt.began
+    return ToolResult.from_mcp(
+        call.server, call.tool, parsed, attempts=1, notes=notes, seconds=seconds
+    )
+
+
+def _head(name: str, template: RequestTemplate) -> _Head:
+    meta = to_json(dict(template.meta))[1:-1]
+    fields = meta + b"," if meta else b""
+    start = b'{"jsonrpc":"2.0","id":'
+    token = b',"method":"tools/call","params":{"_meta":{' + fields + b'"progressToken":'
+    rest = b'},"name":' + to_json(name) + b',"arguments":'
+    headers: dict[str, str] = {}
+    if template.protocol_header is not None:
+        headers[MCP_PROTOCOL_VERSION_HEADER] = template.protocol_header
+    if template.version in MODERN_PROTOCOL_VERSIONS:
+        headers |= {MCP_METHOD_HEADER: METHOD, MCP_NAME_HEADER: encode_header_value(name)}
+    return _Head(template, (start, token, rest), headers)
+
+
+def _write(wire: Wire, sender: Sender, body: bytes, request: PendingRequest) -> None:
+    if request.request_id not in wire.requests:
+        return  # the caller was cancelled, or the session closed, before it was written
+    try:
+        sender.send(body, request)
+    except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+        wire.requests.pop(request.request_id, None)
+        request.fail(closed())
+
+
+def _wake_in(loop: asyncio.AbstractEventLoop, wake: Callable[[], None]) -> None:
+    with suppress(RuntimeError):  # the caller's loop has ended
+        loop.call_soon_threadsafe(wake)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

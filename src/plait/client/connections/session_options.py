@@ -1,0 +1,85 @@
+"""What a session is opened with: its options, and what earlier sessions learned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from mcp_types import SamplingCapability, SamplingToolsCapability
+
+if TYPE_CHECKING:
+    from mcp.client.session import (
+        ElicitationFnT,
+        IncomingMessage,
+        ListRootsFnT,
+        LoggingFnT,
+        MessageHandlerFnT,
+        SamplingFnT,
+    )
+    from mcp_types import Implementation, LoggingLevel
+
+    from plait.client.config.servers import ServerConfig
+
+_SAMPLING_WITH_TOOLS = SamplingCapability(tools=SamplingToolsCapability())
+
+
+@dataclass(slots=True)
+class ServerMemory:
+    """What earlier sessions learned about a server."""
+
+    era: Literal["legacy", "modern"] | None = None
+    over_sse: bool = False
+    ignored_probe: bool = False
+    """Whether the last era probe got no answer."""
+
+    def transport(self, server: ServerConfig) -> str:
+        """Return the name of the transport that is in use."""
+        return "sse" if self.over_sse else server.transport
+
+
+@dataclass(slots=True)
+class SessionOptions:
+    """Client info, log level and callbacks of a session."""
+
+    client_info: Implementation | None = None
+    log_level: LoggingLevel | None = None
+    on_message: MessageHandlerFnT | None = None
+    on_notification: Callable[[str, object], None] | None = None
+    """Gets method and params of notifications that the SDK does not dispatch."""
+    on_log: LoggingFnT | None = None
+    on_elicitation: ElicitationFnT | None = None
+    on_sampling: SamplingFnT | None = None
+    sampling_tools: bool = False
+    """Whether servers may pass tools in sampling requests."""
+    on_roots: ListRootsFnT | None = None
+    extra: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def client_arguments(self, own: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the keyword arguments of the SDK's client; the server's `own` options win."""
+        options = {
+            "client_info": self.client_info,
+            "log_level": self.log_level,
+            "message_handler": self.on_message,
+            "logging_callback": self.on_log,
+            "elicitation_callback": self.on_elicitation,
+            "sampling_callback": self.on_sampling,
+            "sampling_capabilities": _SAMPLING_WITH_TOOLS if self.sampling_tools else None,
+            "list_roots_callback": self.on_roots,
+            # The catalog caches for all sessions; a second cache below it could only be stale.
+            "cache": None,
+            **self.extra,
+            **own,
+        }
+        own_handler: MessageHandlerFnT | None = own.get("message_handler")
+        if own_handler is not None and self.on_message is not None:
+            options["message_handler"] = _both(self.on_message, own_handler)
+        return options
+
+
+def _both(first: MessageHandlerFnT, second: MessageHandlerFnT) -> MessageHandlerFnT:
+    async def handle(message: IncomingMessage) -> None:
+        await first(message)
+        await second(message)
+
+    return handle

@@ -1,0 +1,412 @@
+"""A pool of HTTP/1.1 connections for POST requests to one origin.
+
+h11 reads the responses. Sending, and handling what arrives, needs no task: the bytes of a request
+are written by its caller, and a response is handled in the callbacks of its connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import ipaddress
+import select
+import socket
+import ssl
+from collections import deque
+from typing import Final, cast
+
+import anyio
+import h11
+import httpx2
+
+MOST_CONNECTIONS: Final = 100
+"""More requests than this at the same time wait for a connection; httpx2 has the same limit."""
+
+LONGEST_HEAD_BYTES: Final = 100 * 1024
+"""The status line and headers of a response may have this size; httpx2 has the same limit."""
+
+_KEEP_ALIVE_SECONDS: Final = 4.0
+"""Idle connections are closed after this time; many servers close theirs after 5 s."""
+
+_DRAIN_SECONDS: Final = 2.0
+_DRAIN_BYTES: Final = 64 * 1024
+"""How long and how much of a response is read whose end nobody waits for."""
+
+_NEXT_ADDRESS_SECONDS: Final = 1.0
+"""When the next address of a host is tried. (asyncio's own way, trying them at the same time,
+leaks sockets when it is cancelled.)"""
+
+_LONGEST_SWEEP_SECONDS: Final = 1.0
+
+_REQUEST: Final = h11.Request(
+    method="POST", target="/", headers=[("Host", "-"), ("Content-Length", "0")]
+)
+_END: Final = h11.EndOfMessage()
+"""Both tell h11 that a POST was sent, whose bytes are written without it."""
+
+Fields = list[tuple[bytes, bytes]]
+"""Header names in lower case, with their values."""
+
+
+class HttpExchange:
+    """One POST and its response; subclasses handle what happens to it."""
+
+    def __init__(self, head: bytes, body: bytes) -> None:
+        self.head = head
+        self.body = body
+        self.since = 0.0
+        """When it was submitted, on the loop's clock."""
+        self.connection: HttpConnection | None = None
+        """The connection it was written to."""
+        self.ended = False
+        """Whether nobody waits for the rest of the response."""
+
+    def on_write(self) -> None:
+        """Called before the request is written."""
+
+    def on_response(self, status: int, headers: Fields) -> None:
+        """Called with the head of the response."""
+
+    def on_data(self, data: bytes) -> None:
+        """Called with each part of the body, unless `ended`."""
+
+    def on_end(self) -> None:
+        """Called at the end of a whole body, unless `ended`."""
+
+    def on_fault(self, fault: httpx2.RequestError) -> None:
+        """Called when the response can no longer arrive, unless `ended`."""
+
+
+def head_of(target: bytes, headers: Fields) -> bytes:
+    """Return the bytes of a POST's head, up to its `Content-Length`.
+
+    Raises:
+        h11.LocalProtocolError: A header is not allowed in HTTP.
+    """
+    request = h11.Request(method=b"POST", target=target, headers=headers)
+    head = h11.Connection(h11.CLIENT).send(request) or b""
+    return head.removesuffix(b"\r\n")
+
+
+class HttpPool:
+    """Connections that are kept open between requests; the last one used is used next."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None,
+        *,
+        exchange_seconds: float,
+        read_seconds: float,
+    ) -> None:
+        self._host = host
+        self._port = port
+        self._tls = tls
+        self._address: str | None = None
+        self._exchange_seconds = exchange_seconds
+        self._read_seconds = read_seconds
+        self._loop = asyncio.get_running_loop()
+        # Of the session, not of a request: connections outlive the request that opens them.
+        self._context = contextvars.copy_context()
+        self._idle: list[HttpConnection] = []
+        self._open: set[HttpConnection] = set()
+        self._waiting: deque[HttpExchange] = deque()
+        self._opening: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+        shortest = min(exchange_seconds, read_seconds) / 4
+        self._sweep_seconds = min(_LONGEST_SWEEP_SECONDS, max(shortest, 0.005))
+
+    def submit(self, exchange: HttpExchange) -> None:
+        """Write a request now, or as soon as there is a connection.
+
+        Raises:
+            anyio.ClosedResourceError: The pool is closed.
+        """
+        if self._closed:
+            raise anyio.ClosedResourceError
+        exchange.since = now = self._loop.time()
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._sweep_seconds, self._sweep)
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_usable(now):
+                connection.start(exchange, now)
+                return
+            connection.abort()
+        self._waiting.append(exchange)
+        self._open_more()
+
+    def drop(self, exchange: HttpExchange) -> None:
+        """Give up an exchange: it is not written, or its connection is closed."""
+        exchange.ended = True
+        if exchange.connection is not None:
+            exchange.connection.abort()
+        elif exchange in self._waiting:
+            self._waiting.remove(exchange)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        self._closed = True
+        self._waiting.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        for connection in tuple(self._open):
+            connection.abort()
+        opening = tuple(self._opening)
+        for task in opening:
+            task.cancel()
+        await asyncio.gather(*opening, return_exceptions=True)
+        await asyncio.sleep(0)  # the loop closes the sockets
+
+    def freed(self, connection: HttpConnection, now: float) -> None:
+        """Use a connection for the next request, or keep it for later."""
+        if not self._waiting:
+            self._idle.append(connection)
+        elif connection.is_usable(now):
+            connection.start(self._waiting.popleft(), now)
+        else:
+            connection.abort()  # the server has closed it after the response
+
+    def lost(self, connection: HttpConnection) -> None:
+        """Forget a connection that is closed."""
+        self._open.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+        if not self._closed:
+            self._open_more()
+
+    def _open_more(self) -> None:
+        while (
+            len(self._opening) < len(self._waiting)
+            and len(self._open) + len(self._opening) < MOST_CONNECTIONS
+        ):
+            task = self._loop.create_task(self._connect(), context=self._context.copy())
+            self._opening.add(task)
+            task.add_done_callback(self._opened)
+
+    def _opened(self, task: asyncio.Task[None]) -> None:
+        self._opening.discard(task)
+        if not self._closed:
+            self._open_more()
+
+    async def _connect(self) -> None:
+        try:
+            async with asyncio.timeout(self._exchange_seconds):
+                connection = await self._connected()
+        except TimeoutError as error:
+            self._fail_first(httpx2.ConnectTimeout(str(error)))
+        except OSError as error:
+            self._fail_first(httpx2.ConnectError(str(error)))
+        else:
+            self._open.add(connection)
+            if self._waiting:
+                connection.start(self._waiting.popleft(), self._loop.time())
+            else:
+                self._idle.append(connection)
+
+    async def _connected(self) -> HttpConnection:
+        """Connect to the first address of the host that can be reached."""
+        *addresses, last = await self._addresses()
+        for address in addresses:
+            with contextlib.suppress(OSError):
+                async with asyncio.timeout(_NEXT_ADDRESS_SECONDS):
+                    return await self._connected_to(address)
+        return await self._connected_to(last)
+
+    async def _addresses(self) -> list[str]:
+        """Return the addresses of the host, beginning with the one used last."""
+        with contextlib.suppress(ValueError):
+            return [str(ipaddress.ip_address(self._host))]
+        found = await self._loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+        addresses = list(dict.fromkeys(str(info[4][0]) for info in found))
+        return sorted(addresses, key=lambda address: address != self._address)
+
+    async def _connected_to(self, address: str) -> HttpConnection:
+        _, connection = await self._loop.create_connection(
+            lambda: HttpConnection(self, self._loop),
+            address,
+            self._port,
+            ssl=self._tls,
+            server_hostname=self._host if self._tls is not None else None,
+        )
+        self._address = address
+        return connection
+
+    def _fail_first(self, fault: httpx2.TransportError) -> None:
+        if self._waiting:
+            self._waiting.popleft().on_fault(fault)
+
+    def _sweep(self) -> None:
+        """End what has taken too long."""
+        self._timer = None
+        now = self._loop.time()
+        while self._idle and not self._idle[0].is_young(now):
+            self._idle.pop(0).abort()
+        for connection in tuple(self._open):
+            connection.check(now, self._read_seconds, self._exchange_seconds)
+        while len(self._waiting) > len(self._opening) and (
+            now - self._waiting[0].since > self._exchange_seconds
+        ):
+            self._fail_first(httpx2.PoolTimeout(""))
+        if self._open or self._waiting:
+            self._timer = self._loop.call_later(self._sweep_seconds, self._sweep)
+
+
+class HttpConnection(asyncio.Protocol):
+    """A connection, which handles one exchange at a time."""
+
+    def __init__(self, pool: HttpPool, loop: asyncio.AbstractEventLoop) -> None:
+        self._pool = pool
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._poll: select.poll | None = None
+        self._parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=LONGEST_HEAD_BYTES)
+        self._exchange: HttpExchange | None = None
+        self._last_active = 0.0
+        self._unflushed = False
+        """Whether a part of the request is still to be given to the system."""
+        self._drained_bytes = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Prepare the connection for its first exchange."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._last_active = self._loop.time()
+        self._transport.set_write_buffer_limits(high=0)
+        plain = transport.get_extra_info("socket")
+        if hasattr(select, "poll") and plain is not None:
+            self._poll = select.poll()
+            self._poll.register(plain.fileno(), select.POLLIN)
+
+    def is_young(self, now: float) -> bool:
+        """Return whether the server is likely to keep the idle connection open."""
+        return now - self._last_active < _KEEP_ALIVE_SECONDS
+
+    def is_usable(self, now: float) -> bool:
+        """Return whether an idle connection is open, as far as this end can know."""
+        if self._transport is None or self._transport.is_closing() or not self.is_young(now):
+            return False
+        # What can be read from an idle connection is its end, which the loop has not seen yet.
+        return self._poll is None or not self._poll.poll(0)
+
+    def start(self, exchange: HttpExchange, now: float) -> None:
+        """Write a request."""
+        self._exchange, exchange.connection = exchange, self
+        self._last_active, self._drained_bytes = now, 0
+        self._parser.send(_REQUEST)
+        self._parser.send(_END)
+        exchange.on_write()
+        length = b"content-length: %d\r\n\r\n" % len(exchange.body)
+        if self._transport is not None:
+            self._transport.write(b"".join((exchange.head, length, exchange.body)))
+        if self._transport is None or self._transport.is_closing():
+            self._fail(httpx2.WriteError("the connection was closed while the request was sent"))
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self._exchange = None
+        if self._transport is not None:
+            self._transport.abort()
+
+    def check(self, now: float, read_seconds: float, write_seconds: float) -> None:
+        """Close the connection if its exchange takes too long."""
+        exchange, silence = self._exchange, now - self._last_active
+        if exchange is None:
+            return
+        if exchange.ended:
+            if silence > _DRAIN_SECONDS:
+                self.abort()
+        elif self._unflushed:
+            if silence > write_seconds:
+                self._fail(httpx2.WriteTimeout(""))
+        elif silence > read_seconds:
+            self._fail(httpx2.ReadTimeout(""))
+
+    def pause_writing(self) -> None:
+        """Note that the system takes no more bytes."""
+        self._unflushed = True
+
+    def resume_writing(self) -> None:
+        """Note that the system has taken all bytes."""
+        self._unflushed = False
+        self._last_active = self._loop.time()
+
+    def data_received(self, data: bytes) -> None:
+        """Handle a part of the response."""
+        if self._exchange is None:
+            self.abort()  # nothing was requested
+            return
+        self._last_active = self._loop.time()
+        self._receive(data)
+
+    def eof_received(self) -> None:
+        """Handle the end of what the server sends; the connection is closed then."""
+        if self._exchange is None:
+            return
+        if self._parser.their_state is h11.SEND_RESPONSE:
+            text = "Server disconnected without sending a response."
+            self._fail(httpx2.RemoteProtocolError(text))
+        else:
+            self._receive(b"")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Handle the end of the connection."""
+        self._transport = None
+        if self._exchange is not None and self._unflushed:
+            self._fail(httpx2.WriteError(str(exc or "the connection was closed")))
+        elif self._exchange is not None:
+            self._fail(httpx2.ReadError(str(exc or "the connection was closed")))
+        self._pool.lost(self)
+
+    def _receive(self, data: bytes) -> None:
+        exchange = self._exchange
+        try:
+            self._parser.receive_data(data)
+            while self._exchange is exchange and exchange is not None:
+                event = self._parser.next_event()
+                if event is h11.NEED_DATA or event is h11.PAUSED:
+                    return
+                self._handle(event, exchange)
+        except h11.RemoteProtocolError as error:
+            self._fail(httpx2.RemoteProtocolError(str(error)))
+
+    def _handle(self, event: object, exchange: HttpExchange) -> None:
+        match event:
+            case h11.Data():
+                if not exchange.ended:
+                    exchange.on_data(bytes(event.data))
+                else:
+                    self._drained_bytes += len(event.data)
+                    if self._drained_bytes > _DRAIN_BYTES:
+                        self.abort()
+            case h11.EndOfMessage():
+                self._finish(exchange)
+                if not exchange.ended:
+                    exchange.on_end()
+            case h11.Response():
+                exchange.on_response(event.status_code, list(event.headers))
+            case h11.ConnectionClosed():
+                self.abort()
+            case _:
+                pass  # an informational response
+
+    def _finish(self, exchange: HttpExchange) -> None:
+        """Make the connection ready for the next exchange, if both ends keep it open."""
+        parser, self._exchange, exchange.connection = self._parser, None, None
+        reusable = parser.our_state is h11.DONE and parser.their_state is h11.DONE
+        if not reusable or self._unflushed or any(parser.trailing_data) or self._transport is None:
+            self.abort()
+            return
+        parser.start_next_cycle()
+        self._pool.freed(self, self._last_active)
+
+    def _fail(self, fault: httpx2.TransportError) -> None:
+        """End the exchange, and with it the connection."""
+        exchange = self._exchange
+        self.abort()
+        if exchange is not None:
+            exchange.connection = None
+            if not exchange.ended:
+                exchange.on_fault(fault)

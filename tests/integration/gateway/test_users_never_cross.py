@@ -1,0 +1,117 @@
+"""Many users of one service, on a gateway that answers each of them differently."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Generator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, cast
+
+import pytest
+
+from plait.errors import DiscoveryError
+from plait.gateway import McpToolServerConfigurationService
+from tests.integration.gateway.hosting import AGENT, jwt
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+
+TOKENS = {name: jwt(oid=name, tid="tenant") for name in ("ann", "bob")}
+
+
+class PersonalGateway(ThreadingHTTPServer):
+    """Answers the tokens it knows with the servers of their user, and refuses all others."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.down = False
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        gateway = cast("PersonalGateway", self.server)
+        token = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
+        gateway.seen.append(token)
+        time.sleep(0.005)
+        user = next((name for name, known in TOKENS.items() if known == token), None)
+        status = 503 if gateway.down else 200 if user else 401
+        servers = [{"mcpServerName": "mail", "url": f"{gateway.url}/{user}"}]
+        servers[0]["headers"] = {"X-Key": f"key of {user}"}  # pyright: ignore[reportArgumentType]
+        body = json.dumps({"mcpServers": servers} if status == 200 else {}).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # as in the library
+        """Write nothing."""
+
+
+@pytest.fixture
+def gateway() -> Generator[PersonalGateway]:
+    with PersonalGateway() as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+
+
+def service(gateway: PersonalGateway, **options: Any) -> McpToolServerConfigurationService:
+    environ = {"ENVIRONMENT": "Production"}
+    return McpToolServerConfigurationService(endpoint=gateway.url, environ=environ, **options)
+
+
+async def key_of(found: McpToolServerConfigurationService, token: str) -> str:
+    (server,) = await found.list_tool_servers(AGENT, token)
+    return server.headers["X-Key"]
+
+
+async def test_two_hundred_interleaved_discoveries_give_each_user_their_own_list(
+    gateway: PersonalGateway,
+) -> None:
+    async with service(gateway, ttl_seconds=0.05) as found:
+        names = ["ann", "bob"] * 100
+        keys = await asyncio.gather(
+            *(_later(found, name, place) for place, name in enumerate(names))
+        )
+
+    assert keys == [f"key of {name}" for name in names]
+
+
+async def _later(found: McpToolServerConfigurationService, name: str, place: int) -> str:
+    await asyncio.sleep(place % 20 * 0.01)
+    return await key_of(found, TOKENS[name])
+
+
+async def test_those_who_come_while_a_list_is_fetched_wait_only_for_their_own(
+    gateway: PersonalGateway,
+) -> None:
+    async with service(gateway) as found:
+        keys = await asyncio.gather(*(key_of(found, TOKENS[name]) for name in ("ann", "bob") * 5))
+
+    assert keys == ["key of ann", "key of bob"] * 5
+    assert sorted(gateway.seen) == sorted(TOKENS.values())
+
+
+async def test_a_forged_token_with_the_claims_of_another_gets_nothing(
+    gateway: PersonalGateway,
+) -> None:
+    head, claims, _ = TOKENS["ann"].split(".")
+    forged = f"{head}.{claims}.forged"
+    async with service(gateway) as found:
+        await key_of(found, TOKENS["ann"])
+
+        with pytest.raises(DiscoveryError, match="401"):
+            await found.list_tool_servers(AGENT, forged)
+        gateway.down = True
+        with pytest.raises(DiscoveryError):
+            await found.list_tool_servers(AGENT, forged)
+        assert await key_of(found, TOKENS["ann"]) == "key of ann"

@@ -1,0 +1,94 @@
+"""Schemas that are shared as they are come out as those that are converted step by step."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plait.client.catalog.schemas import schema_for_provider, shared_if_plain
+from plait.client.catalog.schemas.clean import clean
+from plait.client.catalog.schemas.provider_schema import Notes
+from plait.client.catalog.schemas.refs import inline_refs
+from plait.client.catalog.schemas.roots import object_root
+from tests.unit.client.catalog.schemas.strategies import ANY, SOUND
+
+_data = st.sampled_from(
+    [
+        *(None, True, 0, -1, 2, 1.5, 3.0, float("inf"), "x", "object", "STRING", {}, {"a": [1]}),
+        *([], ["a"], ["a", "a"], [1], [None], "https://json-schema.org/draft/2020-12/schema"),
+    ]
+)
+_keywords = st.sampled_from(
+    [
+        *("type", "title", "description", "enum", "const", "default", "required", "format"),
+        *("pattern", "minimum", "exclusiveMaximum", "minLength", "maxItems", "uniqueItems"),
+        *("deprecated", "items", "additionalProperties", "examples", "multipleOf", "$schema"),
+        *("$ref", "$id", "$defs", "dependencies", "prefixItems", "not", "x-own", "anyOf"),
+    ]
+)
+_nodes: st.SearchStrategy[Any] = st.recursive(
+    st.dictionaries(_keywords, _data, max_size=3),
+    lambda inner: st.fixed_dictionaries(
+        {},
+        optional={
+            "type": st.sampled_from(["object", "array", "string", ["string", "null"]]),
+            "properties": st.dictionaries(st.sampled_from(["a", "b", "$ref"]), inner),
+            "items": inner,
+            "anyOf": st.lists(inner, max_size=2),
+            "additionalProperties": inner | st.booleans(),
+            "description": st.just("text"),
+        },
+    ),
+    max_leaves=6,
+)
+
+
+def _converted(schema: object) -> tuple[Any, tuple[str, ...]]:
+    inlined = inline_refs(schema)
+    notes = Notes(inlined.notes)
+    return object_root(clean(inlined.schema, notes), notes), notes.all
+
+
+@settings(max_examples=400)
+@given(schema=_nodes | ANY | SOUND)
+def test_what_is_plain_is_converted_to_itself(schema: Any) -> None:
+    rooted = {**schema, "type": "object"} if isinstance(schema, dict) else schema
+    before = deepcopy(rooted)
+
+    shared = shared_if_plain(rooted)
+
+    if shared is not None:
+        assert (shared, ()) == _converted(rooted)
+        assert list(shared) == list(_converted(rooted)[0])
+    assert schema_for_provider(rooted).schema == _converted(rooted)[0]
+    assert repr(rooted) == repr(before)
+
+
+def test_a_converted_schema_is_a_copy_that_can_be_changed() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string", "enum": ["x"]}}}
+
+    copied = schema_for_provider(schema).schema
+    copied["properties"]["a"]["enum"].append("y")
+
+    assert schema["properties"] == {"a": {"type": "string", "enum": ["x"]}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object"},
+        {"type": "object", "$schema": "http://json-schema.org/draft-07/schema#"},
+        {"type": "object", "properties": {"a": {"anyOf": [{"type": "null"}, True]}}},
+        {"type": "object", "properties": {"a": {"x-own": 1, "default": {"$ref": "#"}}}},
+    ],
+)
+def test_usual_schemas_are_plain(schema: dict[str, Any]) -> None:
+    shared = shared_if_plain(schema)
+
+    assert shared is not None
+    assert "$schema" not in shared
+    assert "properties" in shared

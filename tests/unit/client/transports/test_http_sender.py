@@ -1,0 +1,176 @@
+"""What the response or the fault of a request means, and which servers need httpx2."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from mcp import MCPError
+from mcp.shared.message import SessionMessage
+
+from plait._support.redact import Redactor
+from plait.client.config.servers import HttpServer
+from plait.client.transports.http_pool import HttpExchange, HttpPool
+from plait.client.transports.http_sender import HttpSender, fail_request
+from plait.client.transports.http_session import HttpSession, is_plain
+from plait.client.transports.streams import MergedRead
+from plait.client.transports.wire import PendingRequest, Wire
+
+
+@pytest.mark.parametrize(
+    ("fault", "written"),
+    [
+        (httpx2.WriteError("broken pipe"), False),
+        (httpx2.WriteTimeout("slow"), False),
+        (httpx2.ConnectError("refused"), False),
+        (httpx2.PoolTimeout("full"), False),
+        (httpx2.ReadError("reset"), True),
+        (httpx2.RemoteProtocolError("no HTTP"), True),
+    ],
+)
+def test_a_fault_says_whether_the_server_may_have_read_the_request(
+    fault: httpx2.RequestError, written: bool
+) -> None:
+    wire = Wire("shop", Redactor(["s3cret-value"]), lambda: None)
+    request = PendingRequest("tools/call", 1, "2026-07-28", written=True)
+    fail_request(request, wire, fault)
+
+    assert request.failure is fault
+    assert request.written == written
+    assert not request.answered
+    assert isinstance(request.fault, MCPError)
+    assert request.fault.message == f"{type(fault).__name__}: {fault}"
+
+
+def test_a_request_that_was_not_written_stays_so() -> None:
+    request = PendingRequest("tools/call", 1, "2026-07-28")
+    wire = Wire("shop", Redactor(), lambda: None)
+    fail_request(request, wire, httpx2.LocalProtocolError("no header"))
+
+    assert not request.written
+
+
+@pytest.mark.parametrize(
+    ("options", "plain"),
+    [
+        ({}, True),
+        ({"headers": {"Authorization": "Bearer x"}}, True),
+        ({"url": "https://server.test/mcp"}, True),
+        ({"url": "http://ann:pw@server.test/mcp"}, False),
+        ({"auth": httpx2.Auth()}, False),
+        ({"headers": dict}, False),
+        ({"http_client_factory": httpx2.AsyncClient}, False),
+    ],
+)
+def test_only_the_plain_case_needs_no_generic_client(options: dict[str, Any], plain: bool) -> None:
+    fields: dict[str, Any] = {"url": "http://server.test/mcp", **options}
+
+    assert is_plain(HttpServer(**fields), httpx2.AsyncClient()) == plain
+
+
+def test_a_program_that_replaces_the_transport_of_httpx2_still_sees_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def traced(*_: object) -> httpx2.Response:
+        raise NotImplementedError
+
+    monkeypatch.setattr(httpx2.AsyncHTTPTransport, "handle_async_request", traced)
+
+    assert not is_plain(HttpServer(url="http://server.test/mcp"), httpx2.AsyncClient())
+
+
+class Pool(HttpPool):
+    """Takes requests, and sends nothing."""
+
+    def __init__(self) -> None:
+        super().__init__("server.test", 80, None, exchange_seconds=30, read_seconds=300)
+        self.submitted: list[HttpExchange] = []
+
+    def submit(self, exchange: HttpExchange) -> None:
+        self.submitted.append(exchange)
+        exchange.on_write()
+
+
+async def _sent(
+    headers: dict[str, str] | None = None, wire: Wire | None = None
+) -> tuple[PendingRequest, list[HttpExchange]]:
+    """Send a request whose response may have 1,000 bytes."""
+    server = HttpServer(url="http://server.test/mcp")
+    wire, pool = wire or Wire("shop", Redactor(), lambda: None), Pool()
+    send, receive = anyio.create_memory_object_stream[SessionMessage | Exception]()
+    async with httpx2.AsyncClient() as client:
+        sender = HttpSender(
+            server,
+            wire,
+            client,
+            HttpSession(),
+            pool,
+            MergedRead(receive),
+            longest_body_bytes=1000,
+        )
+        request = PendingRequest("tools/call", 1, "2026-07-28", headers=headers)
+        wire.requests[1] = request
+        sender.send(b"{}", request)
+    send.close()
+    receive.close()
+    return request, pool.submitted
+
+
+JSON = (b"content-type", b"application/json")
+EVENTS = (b"content-type", b"text/event-stream")
+GZIP = (b"content-encoding", b"gzip")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("fields", "chunks"),
+    [
+        ([JSON], [b"x" * 600, b"x" * 600]),
+        ([JSON, GZIP], [gzip.compress(b"x" * 10_000_000)]),
+        ([EVENTS], [b"data: " + b"x" * 600, b"x" * 600]),
+        ([EVENTS, GZIP], [gzip.compress(b"data: " + b"x" * 10_000_000)]),
+    ],
+    ids=["JSON", "compressed JSON", "an event", "a compressed event"],
+)
+async def test_a_response_has_a_limit(
+    fields: list[tuple[bytes, bytes]], chunks: list[bytes]
+) -> None:
+    request, (post,) = await _sent()
+    post.on_response(200, fields)
+    for chunk in chunks:
+        assert request.fault is None
+        post.on_data(chunk)
+
+    assert isinstance(request.fault, MCPError)
+    assert "1000 byte" in request.fault.message
+    assert request.written
+    assert post.ended
+
+
+@pytest.mark.anyio
+async def test_a_header_that_is_not_allowed_is_not_sent() -> None:
+    request, submitted = await _sent({"Mcp-Param-X": "a\r\nX-Evil: 1"})
+
+    assert submitted == []
+    assert isinstance(request.failure, httpx2.LocalProtocolError)
+    assert not request.written
+
+
+@pytest.mark.anyio
+async def test_who_waits_for_the_last_direct_call_is_woken_by_its_response() -> None:
+    wire = Wire("shop", Redactor(), lambda: None)
+    wire.drained = asyncio.Event()
+    request, (post,) = await _sent(wire=wire)
+    request.direct = True
+    post.on_response(200, [JSON])
+    post.on_data(b'{"jsonrpc": "2.0", "id": 1, "result": {}}')
+    assert not wire.drained.is_set()
+    post.on_end()
+
+    assert request.answered
+    assert wire.requests == {}
+    assert wire.drained.is_set()

@@ -1,0 +1,173 @@
+"""Rows that are recognized as plain mean the same as what the SDK makes of them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import mcp_types as types
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp_types import methods
+from pydantic import BaseModel, ValidationError
+
+from plait.client.catalog.tool import Tool
+from plait.client.transports.repair import repair_result
+from plait.client.transports.tool_rows import (
+    ToolRows,
+    checked_row,
+    is_plain_list,
+    is_plain_row,
+    may_mirror,
+    row_of,
+)
+
+HANDSHAKE, MODERN = "2025-11-25", "2026-07-28"
+
+_texts = st.sampled_from(["", "x", "Füge hinzu", "read"])
+_odd = st.sampled_from([None, True, 0, 1.5, "true", [], {}, ["x"], {"type": "object"}])
+_schemas = st.one_of(
+    st.fixed_dictionaries(
+        {"type": st.just("object")},
+        optional={
+            "$schema": _texts | _odd,
+            "properties": st.dictionaries(
+                _texts, st.booleans() | st.just({"type": "string"}) | _odd
+            )
+            | _odd,
+            "required": st.lists(_texts) | _odd,
+            "additionalProperties": st.booleans(),
+        },
+    ),
+    _odd,
+)
+_hints = st.dictionaries(
+    st.sampled_from(
+        ["title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint", "other"]
+    ),
+    st.booleans() | _odd,
+)
+_rows = st.fixed_dictionaries(
+    {"name": _texts, "inputSchema": _schemas},
+    optional={
+        "title": _texts | _odd,
+        "description": _texts | _odd,
+        "outputSchema": _schemas,
+        "annotations": _hints | _odd,
+        "icons": st.just([{"src": "data:,x", "sizes": ["1x1"]}]) | _odd,
+        "execution": st.just({"taskSupport": "optional"}) | st.just({"taskSupport": "x"}) | _odd,
+        "_meta": st.just({"a": None}) | _odd,
+        "other": _odd,
+    },
+)
+
+
+def _result(rows: list[Any], version: str) -> dict[str, Any]:
+    if version == HANDSHAKE:
+        return {"tools": rows}
+    return {"tools": rows, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+
+
+def _sdk_accepts(row: Any, version: str) -> bool:
+    models: tuple[type[BaseModel], ...] = (
+        methods.SERVER_RESULTS[("tools/list", version)],  # type: ignore[assignment]
+        types.ListToolsResult,
+    )
+    try:
+        for model in models:
+            model.model_validate(_result([row], version), by_name=False)
+    except ValidationError:
+        return False
+    return True
+
+
+@given(row=_rows | _odd)
+def test_a_plain_row_is_valid_in_every_era_and_means_what_the_sdk_reads(row: Any) -> None:
+    if is_plain_row(row):
+        assert _sdk_accepts(row, HANDSHAKE)
+        assert _sdk_accepts(row, MODERN)
+        typed = types.Tool.model_validate(row, by_name=False)
+        assert Tool.from_row("demo", row) == Tool.from_mcp("demo", typed)
+
+
+@given(rows=st.lists(_rows | _odd, max_size=4), version=st.sampled_from([HANDSHAKE, MODERN]))
+def test_a_repaired_list_has_the_tools_that_the_sdk_accepts(rows: list[Any], version: str) -> None:
+    repaired = repair_result("tools/list", _result(rows, version), version)
+
+    kept = [row for row in rows if _sdk_accepts(row, version)]
+    expected = [
+        Tool.from_mcp("demo", types.Tool.model_validate(row, by_name=False)) for row in kept
+    ]
+    assert [Tool.from_row("demo", row) for row in repaired.result["tools"]] == expected
+    assert len(repaired.notes) == len(rows) - len(kept)
+
+
+@given(row=_rows)
+def test_a_checked_row_is_the_same_or_as_the_sdk_reads_it(row: dict[str, Any]) -> None:
+    try:
+        typed = types.Tool.model_validate(row, by_name=False)
+    except ValidationError:
+        with pytest.raises(ValidationError):
+            checked_row(row)
+    else:
+        assert checked_row(row) == (row if is_plain_row(row) else row_of(typed))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ttlMs": -1},
+        {"ttlMs": "1"},
+        {"ttlMs": True},
+        {"cacheScope": "shared"},
+        {"resultType": "input_required"},
+        {"nextCursor": 5},
+        {"_meta": "x"},
+        {"tools": {}},
+        {"tools": None},
+    ],
+)
+def test_a_list_with_an_odd_envelope_is_not_plain(change: dict[str, Any]) -> None:
+    assert is_plain_list(_result([], MODERN), MODERN)
+    assert not is_plain_list(_result([], MODERN) | change, MODERN)
+    assert not is_plain_list({"tools": []}, MODERN)
+    assert is_plain_list({"tools": []}, HANDSHAKE)
+
+
+def test_tools_that_mirror_arguments_stay_with_the_sdk() -> None:
+    schema = {"type": "object", "properties": {"q": {"type": "string", "x-mcp-header": "Q"}}}
+    plain = {"name": "plain", "inputSchema": {"type": "object"}}
+    mirroring = _result([plain, {"name": "mirroring", "inputSchema": schema}], MODERN)
+    body = json.dumps(mirroring).encode()
+    rows = ToolRows()
+
+    assert may_mirror(body)
+    assert rows.take(mirroring, body, mirror=True) is mirroring
+    assert rows.rows == []
+    assert rows.take(_result([plain], MODERN), body, mirror=True)["tools"] == []
+    assert rows.rows == [plain]
+
+
+@pytest.mark.parametrize(
+    ("text", "mirrors"),
+    [
+        ('{"x-mcp-header": 1}', True),
+        (r'{"\u0078-mcp-header": 1}', True),
+        (r'{"x-mcp-heade\u0072": 1}', True),
+        (r'{"x": "\u00e4"}', False),
+        ("{}", False),
+    ],
+)
+def test_a_header_annotation_is_found_however_it_is_written(text: str, *, mirrors: bool) -> None:
+    assert may_mirror(text.encode()) is mirrors
+
+
+def test_rows_without_their_bytes_have_to_be_sanitized() -> None:
+    rows = ToolRows()
+
+    rows.take(_result([], HANDSHAKE), b"{}", mirror=False)
+    assert rows.clean
+
+    rows.take(_result([], HANDSHAKE), None, mirror=False)
+    assert not rows.clean
