@@ -170,6 +170,11 @@ class HttpPool:
         else:
             connection.abort()  # the server has closed it after the response
 
+    def close_idle(self) -> None:
+        """Close idle connections: a server that cut one connection may cut them all."""
+        while self._idle:
+            self._idle.pop().abort()
+
     def lost(self, connection: HttpConnection) -> None:
         """Forget a connection that is closed."""
         self._open.discard(connection)
@@ -406,6 +411,7 @@ class HttpConnection(asyncio.Protocol):
         """End the exchange, and with it the connection."""
         exchange = self._exchange
         self.abort()
+        self._pool.close_idle()
         if exchange is not None:
             exchange.connection = None
             if not exchange.ended:

@@ -1,8 +1,9 @@
-"""A connection that its server has closed is not used for the next request."""
+"""A connection that its server has closed, or is about to close, is not used for a request."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import httpx2
 import pytest
@@ -48,3 +49,39 @@ async def test_a_request_that_waits_is_not_written_to_a_closed_connection(
     server.close()
 
     assert outcomes == ["answered"] * 5
+
+
+async def test_after_a_cut_response_the_next_request_has_a_new_connection() -> None:
+    connections: list[asyncio.StreamWriter] = []
+    first_answered = asyncio.Event()
+
+    async def answer_or_cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(writer)
+        is_second = len(connections) == 2
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while await reader.readuntil(b"{}"):
+                if is_second:
+                    await first_answered.wait()
+                    writer.transport.abort()  # the first connection is cut a moment later
+                    return
+                writer.write(RESPONSE)
+
+    server = await asyncio.start_server(answer_or_cut, "127.0.0.1", 0)
+    port: int = server.sockets[0].getsockname()[1]
+    pool = HttpPool("127.0.0.1", port, None, exchange_seconds=5, read_seconds=5)
+    both, after = [_Post(), _Post()], _Post()
+    for post in both:
+        pool.submit(post)
+    await asyncio.wait([post.outcome for post in both], return_when=asyncio.FIRST_COMPLETED)
+    first_answered.set()
+    outcomes = [await post.outcome for post in both]
+    pool.submit(after)
+    outcomes.append(await after.outcome)
+    await pool.close()
+    for writer in connections:
+        writer.close()
+    server.close()
+
+    assert outcomes.count("answered") == 2
+    assert outcomes[2] == "answered"
+    assert len(connections) == 3
