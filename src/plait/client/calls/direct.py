@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
@@ -27,6 +28,7 @@ from mcp_types import CallToolResult
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic_core import PydanticSerializationError, to_json
 
+from plait._support.loops import calls_into, running_loop
 from plait.client.calls.call_budget import run_budgets
 from plait.client.calls.outcome import ToolResult, output_schema_notes
 from plait.client.calls.tool_call import FirstAttempt, ToolCall, call_deadline, run_ends_at
@@ -114,7 +116,7 @@ class DirectTool:
         woken: asyncio.Future[None] = loop.create_future()
         request.wake = partial(wake, woken)
         if loop is not owner:
-            request.wake = partial(_wake_in, loop, request.wake)
+            request.wake = partial(calls_into(loop).call, request.wake)
         self._send(attempt, body, owner)
         try:
             await woken
@@ -131,7 +133,7 @@ class DirectTool:
         if prepared is None:
             return None
         attempt, body, owner = prepared
-        if _running_loop() is owner:
+        if running_loop() is owner:
             return None  # the long way explains why this cannot be
         done = Lock()
         done.acquire()
@@ -202,10 +204,11 @@ class DirectTool:
         wire.requests[request.request_id] = request
         with suppress(RuntimeError):  # the loop of the connections has ended
             wire.expire(request, owner)
-            if sender is not None and (sender.any_thread or _running_loop() is owner):
+            if sender is not None and (sender.any_thread or running_loop() is owner):
                 _write(wire, sender, body, request)
             elif sender is not None:
-                owner.call_soon_threadsafe(_write, wire, sender, body, request)
+                write = partial(copy_context().run, _write, wire, sender, body, request)
+                calls_into(owner).call(write)
         if wire.sender is None:  # it was closed meanwhile
             wire.requests.pop(request.request_id, None)
             request.fail(closed())
@@ -296,15 +299,3 @@ def _write(wire: Wire, sender: Sender, body: bytes, request: PendingRequest) -> 
     except (anyio.BrokenResourceError, anyio.ClosedResourceError):
         wire.requests.pop(request.request_id, None)
         request.fail(closed())
-
-
-def _wake_in(loop: asyncio.AbstractEventLoop, wake: Callable[[], None]) -> None:
-    with suppress(RuntimeError):  # the caller's loop has ended
-        loop.call_soon_threadsafe(wake)
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None

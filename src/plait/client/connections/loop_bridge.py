@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial, wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
+from plait._support.loops import running_loop
 from plait.errors import BlockingCallError, ClientClosedError
 
 logger = logging.getLogger("plait.client.connections")
@@ -129,7 +130,7 @@ class LoopBridge:
     ) -> T:
         """Run a coroutine function on the owning loop, from another thread, and block."""
         loop = self.running_loop()
-        if _loop_of_this_thread() is loop:
+        if running_loop() is loop:
             raise BlockingCallError(
                 "a blocking call would stop the event loop that has to answer it: await the "
                 "asynchronous form, or call from another thread (asyncio.to_thread), or do not "
@@ -154,7 +155,7 @@ class LoopBridge:
         Without a current loop it runs in the owning one. Once the caller's loop has ended, the
         callback is dropped, or with `outlasting` runs in the owning loop.
         """
-        bound_loop, context = _loop_of_this_thread(), contextvars.copy_context()
+        bound_loop, context = running_loop(), contextvars.copy_context()
         running: set[asyncio.Future[None]] = set()
 
         def call(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -178,7 +179,7 @@ class LoopBridge:
 
         Without a current loop it runs in the owning one.
         """
-        target = _loop_of_this_thread()
+        target = running_loop()
         context = contextvars.copy_context()
 
         async def call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -291,13 +292,6 @@ class _LoopThread(threading.Thread):
             task.cancel()
         if leftover:
             self.loop.run_until_complete(asyncio.gather(*leftover, return_exceptions=True))
-
-
-def _loop_of_this_thread() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
 
 
 def _closed_during_call() -> ClientClosedError:

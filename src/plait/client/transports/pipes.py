@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import cast
 
 import anyio
 
+from plait._support.loops import running_loop
+
 _READ_AHEAD_BYTES = 1024 * 1024
 """Reading stops while so much has not been handled."""
+
+_BUFFERS = 64
+"""How many messages are written with one system call."""
 
 
 class LineSplitter:
@@ -123,6 +130,10 @@ class PipeWriter:
         self._moved = asyncio.Event()
         self._broken = False
         self._consumed_at_end: int | None = None
+        self._turn: asyncio.AbstractEventLoop | None = None
+        """The loop in whose current turn something was posted."""
+        self.on_broken: Callable[[int], None] | None = None
+        """Called in the loop of the pipe, with the offset from which on nothing was written."""
 
     async def send(self, data: bytes) -> int:
         """Do what `write` does, and wait until the pipe has taken everything."""
@@ -160,6 +171,21 @@ class PipeWriter:
         self._loop.call_soon_threadsafe(self._flush)
         return end
 
+    def post(self, data: bytes) -> int:
+        """Do what `write` does, with one system call for the second and later of a loop's turn."""
+        loop = running_loop()
+        if loop is None or loop is not self._turn:
+            end = self.write(data)
+            if loop is not None:
+                self._turn = loop
+                loop.call_soon(self._end_turn)
+            return end
+        with self._lock:
+            self._check()
+            self._queue.append(memoryview(data))
+            self._queued_bytes += len(data)
+            return self._queued_bytes
+
     def consumed_bytes(self) -> int:
         """Return how many of the written bytes the reader has taken out of the pipe."""
         if self._consumed_at_end is not None:
@@ -182,25 +208,40 @@ class PipeWriter:
             raise anyio.BrokenResourceError
         return self._fd
 
+    def _end_turn(self) -> None:
+        """Write what was posted in this turn of the loop that runs here."""
+        self._turn = None
+        if self._queue:
+            with self._lock, contextlib.suppress(BlockingIOError, OSError):
+                self._write_queue()
+            if self._queue:
+                self._loop.call_soon_threadsafe(self._flush)
+
     def _flush(self) -> None:
-        """Write what is queued, in the loop."""
+        """Write what is queued, in the loop of the pipe."""
         with self._lock:
             if self._fd is None:
                 return
             try:
-                while self._queue:
-                    taken = os.write(self._fd, self._queue[0])
-                    self._written_bytes += taken
-                    self._queue[0] = self._queue[0][taken:]
-                    if not self._queue[0]:
-                        self._queue.popleft()
+                self._write_queue()
                 self._loop.remove_writer(self._fd)
             except BlockingIOError:
                 self._loop.add_writer(self._fd, self._flush)
             except OSError:
                 self._broken = True
                 self._loop.remove_writer(self._fd)
+                if self.on_broken is not None:
+                    self.on_broken(self._written_bytes)
             self._moved.set()
+
+    def _write_queue(self) -> None:
+        while self._queue and self._fd is not None:
+            taken = os.writev(self._fd, [*islice(self._queue, _BUFFERS)])
+            self._written_bytes += taken
+            while self._queue and taken >= len(self._queue[0]):
+                taken -= len(self._queue.popleft())
+            if taken:
+                self._queue[0] = self._queue[0][taken:]
 
     def _unread_bytes(self) -> int:
         """Return the number of unread bytes in the pipe; zero where the system cannot tell."""

@@ -23,7 +23,8 @@ _STDIN_GRACE_SECONDS = 1.0
 """How long a server may take to exit once its input is closed."""
 _TERM_GRACE_SECONDS = 2.0
 _KILL_GRACE_SECONDS = 2.0
-_STATUS_BYTES = 4096
+_STAT_BYTES = 1024
+_DEAD = frozenset({b"Z", b"X"})
 _ALIVE_SECONDS = 0.0001
 """How long the status of a process counts as known: many calls at once read it once."""
 _KILL_BIT = 1 << (signal.SIGKILL - 1) if os.name == "posix" else 0
@@ -37,8 +38,8 @@ class Child:
     stdin: PipeWriter
     stdout: LineProtocol
     stderr: LineProtocol | None
-    status_fd: int | None
-    """A descriptor of its `/proc` status, where available."""
+    stat_fd: int | None
+    """A descriptor of its `/proc/PID/stat`, where available."""
     _alive_at: float = 0.0
     """When its status was last read, on the monotonic clock."""
 
@@ -53,25 +54,20 @@ class Child:
         A dying thread may still read from the pipe on its way back from the kernel; afterwards the
         request would look like one that was run.
         """
-        if self.status_fd is None:
+        if self.stat_fd is None:
             return self.process.returncode is not None
         now = time.monotonic()
         if now - self._alive_at < _ALIVE_SECONDS:
             return False
         self._alive_at = now
         try:
-            status = os.pread(self.status_fd, _STATUS_BYTES, 0)
+            stat = os.pread(self.stat_fd, _STAT_BYTES, 0)
         except OSError:
             return True
-        return _has_kill(status, b"\nSigPnd:\t") or _has_kill(status, b"\nShdPnd:\t")
-
-
-def _has_kill(status: bytes, field: bytes) -> bool:
-    start = status.find(field)
-    if start < 0:
-        return False
-    start += len(field)
-    return bool(int(status[start : start + 16], 16) & _KILL_BIT)
+        # What follows the name of the program: its state, and as the 31st field the pending
+        # signals of its main thread, to which the kernel adds a SIGKILL for the process.
+        fields = stat[stat.rindex(b")") :].split(b" ", 30)
+        return fields[1] in _DEAD or bool(int(fields[29]) & _KILL_BIT)
 
 
 @asynccontextmanager
@@ -107,12 +103,12 @@ async def running_child(
         )
         # From here on every exit, also a cancellation, must end the process.
         stack.push_async_callback(_end, process, stdin_write)
-        status_fd: int | None = None
+        stat_fd: int | None = None
         with anyio.CancelScope(shield=True):
             await in_thread(guardian.watch, process.pid)
-            status_fd = await in_thread(_open_status, process.pid)
-        if status_fd is not None:
-            stack.callback(os.close, status_fd)
+            stat_fd = await in_thread(_open_stat, process.pid)
+        if stat_fd is not None:
+            stack.callback(os.close, stat_fd)
         for end in child_ends:
             end.close()
         stdin = PipeWriter(stdin_write.fileno())
@@ -122,7 +118,7 @@ async def running_child(
             stdin,
             await _lines(stack, stdout_read),
             None if stderr_read is None else await _lines(stack, stderr_read),
-            status_fd,
+            stat_fd,
         )
 
 
@@ -164,9 +160,9 @@ async def _end(process: asyncio.subprocess.Process, stdin: io.FileIO) -> None:
         await in_thread(guardian.unwatch, process.pid)
 
 
-def _open_status(pid: int) -> int | None:
+def _open_stat(pid: int) -> int | None:
     try:
-        return os.open(f"/proc/{pid}/status", os.O_RDONLY | os.O_CLOEXEC)
+        return os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
 

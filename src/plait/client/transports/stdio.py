@@ -18,6 +18,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCMessage
 
 from plait.client.transports.framing import frames_of
+from plait.client.transports.lean import closed
 from plait.client.transports.process import signal_group
 from plait.client.transports.start_process import process_of
 from plait.client.transports.streams import BorrowedStream
@@ -76,7 +77,7 @@ class _StdioSender:
             raise anyio.BrokenResourceError
         request.written = True
         try:
-            request.end_offset = self._child.stdin.write(body + b"\n")
+            request.end_offset = self._child.stdin.post(body + b"\n")
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             request.written = False
             raise
@@ -132,11 +133,20 @@ async def open_stdio(
         tasks.start_soon(_watch_exit, child, wire)
         wire.before_end = partial(_find_end_reason, child, wire, stderr_ended)
         child.stdout.take = wire.take_line
+        child.stdin.on_broken = partial(_fail_unwritten, wire)
         wire.sender = _StdioSender(child)
         try:
             yield _StdioRead(child.stdout, wire, server), _StdioWrite(child)
         finally:
             tasks.cancel_scope.cancel()
+
+
+def _fail_unwritten(wire: Wire, written_bytes: int) -> None:
+    """Fail the requests that the pipe did not take before it broke."""
+    for request in tuple(wire.requests.values()):
+        if request.end_offset > written_bytes and wire.requests.pop(request.request_id, None):
+            request.written = False
+            request.fail(closed())
 
 
 async def _keep_stderr(child: Child, wire: Wire, stderr_ended: anyio.Event) -> None:

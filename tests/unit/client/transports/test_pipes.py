@@ -266,3 +266,57 @@ async def test_closing_leaves_the_file_descriptor_to_its_owner() -> None:
 
         assert os.write(write, b"still open") == 10
         assert os.read(read, 100) == b"still open"
+
+
+async def test_messages_posted_in_one_turn_of_the_loop_arrive_in_order() -> None:
+    with _pipe() as (read, write):
+        writer = PipeWriter(write)
+
+        ends = [writer.post(b"%d\n" % number) for number in range(5)]
+        assert os.read(read, 100) == b"0\n"  # the first is written at once
+        await asyncio.sleep(0)
+
+        assert os.read(read, 100) == b"1\n2\n3\n4\n"
+        assert ends == [2, 4, 6, 8, 10]
+        assert writer.consumed_bytes() == 10
+        writer.close()
+
+
+async def test_a_message_of_another_thread_does_not_overtake_posted_ones() -> None:
+    with _pipe() as (read, write):
+        writer = PipeWriter(write)
+        writer.post(b"first\n")
+        writer.post(b"second\n")
+        await asyncio.to_thread(writer.post, b"third\n")
+        await asyncio.sleep(0)
+
+        assert await _drain(read, 19) == b"first\nsecond\nthird\n"
+        writer.close()
+
+
+async def test_posted_messages_wait_for_a_full_pipe() -> None:
+    with _pipe() as (read, write):
+        writer = PipeWriter(write)
+        messages = [bytes([65 + index]) * _capacity(write) + b"\n" for index in range(4)]
+        for message in messages:
+            writer.post(message)
+
+        assert await _drain(read, sum(map(len, messages))) == b"".join(messages)
+        writer.close()
+
+
+async def test_posted_messages_that_a_broken_pipe_did_not_take_are_reported() -> None:
+    with _pipe() as (read, write):
+        writer = PipeWriter(write)
+        reported: list[int] = []
+        writer.on_broken = reported.append
+        first = writer.post(b"first\n")
+        writer.post(b"second\n")
+        os.close(read)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+        assert reported == [first]
+        with pytest.raises(anyio.BrokenResourceError):
+            writer.post(b"third\n")
+        writer.close()
