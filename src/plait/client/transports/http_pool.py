@@ -1,7 +1,7 @@
 """A pool of HTTP/1.1 connections for POST requests to one origin.
 
-h11 reads the responses. Sending, and handling what arrives, needs no task: the bytes of a request
-are written by its caller, and a response is handled in the callbacks of its connection.
+httptools reads the responses. Sending, and handling what arrives, needs no task: the bytes of a
+request are written by its caller, and a response is handled in the callbacks of its connection.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ import select
 import socket
 import ssl
 from collections import deque
+from http import HTTPStatus
 from typing import Final, cast
 
 import anyio
 import h11
+import httptools
 import httpx2
 
 MOST_CONNECTIONS: Final = 100
@@ -38,12 +40,6 @@ _NEXT_ADDRESS_SECONDS: Final = 1.0
 leaks sockets when it is cancelled.)"""
 
 _LONGEST_SWEEP_SECONDS: Final = 1.0
-
-_REQUEST: Final = h11.Request(
-    method="POST", target="/", headers=[("Host", "-"), ("Content-Length", "0")]
-)
-_END: Final = h11.EndOfMessage()
-"""Both tell h11 that a POST was sent, whose bytes are written without it."""
 
 Fields = list[tuple[bytes, bytes]]
 """Header names in lower case, with their values."""
@@ -268,12 +264,22 @@ class HttpConnection(asyncio.Protocol):
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._poll: select.poll | None = None
-        self._parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=LONGEST_HEAD_BYTES)
+        self._parser = httptools.HttpResponseParser(self)
         self._exchange: HttpExchange | None = None
         self._last_active = 0.0
         self._unflushed = False
         """Whether a part of the request is still to be given to the system."""
         self._drained_bytes = 0
+        self._expect_response()
+
+    def _expect_response(self) -> None:
+        self._status = 0
+        self._headers: Fields = []
+        self._body: list[bytes] = []
+        self._body_bytes = 0
+        self._bytes_without_body = 0
+        self._is_whole = False
+        self._may_be_kept = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Prepare the connection for its first exchange."""
@@ -300,8 +306,6 @@ class HttpConnection(asyncio.Protocol):
         """Write a request."""
         self._exchange, exchange.connection = exchange, self
         self._last_active, self._drained_bytes = now, 0
-        self._parser.send(_REQUEST)
-        self._parser.send(_END)
         exchange.on_write()
         length = b"content-length: %d\r\n\r\n" % len(exchange.body)
         if self._transport is not None:
@@ -344,17 +348,30 @@ class HttpConnection(asyncio.Protocol):
             self.abort()  # nothing was requested
             return
         self._last_active = self._loop.time()
-        self._receive(data)
+        self._receive(self._exchange, data)
 
     def eof_received(self) -> None:
         """Handle the end of what the server sends; the connection is closed then."""
-        if self._exchange is None:
+        exchange = self._exchange
+        if exchange is None:
             return
-        if self._parser.their_state is h11.SEND_RESPONSE:
+        if not self._status:
             text = "Server disconnected without sending a response."
             self._fail(httpx2.RemoteProtocolError(text))
+        elif (missing := self._missing()) is None:
+            self._finish(exchange)
         else:
-            self._receive(b"")
+            text = f"peer closed connection without sending complete message body ({missing})"
+            self._fail(httpx2.RemoteProtocolError(text))
+
+    def _missing(self) -> str | None:
+        """Describe what is missing of the body; `None` if it ends with the connection."""
+        headers = dict(self._headers)
+        if b"transfer-encoding" in headers:
+            return "incomplete chunked read"
+        if (length := headers.get(b"content-length")) is None:
+            return None
+        return f"received {self._body_bytes} bytes, expected {int(length)}"
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Handle the end of the connection."""
@@ -365,47 +382,80 @@ class HttpConnection(asyncio.Protocol):
             self._fail(httpx2.ReadError(str(exc or "the connection was closed")))
         self._pool.lost(self)
 
-    def _receive(self, data: bytes) -> None:
-        exchange = self._exchange
-        try:
-            self._parser.receive_data(data)
-            while self._exchange is exchange and exchange is not None:
-                event = self._parser.next_event()
-                if event is h11.NEED_DATA or event is h11.PAUSED:
-                    return
-                self._handle(event, exchange)
-        except h11.RemoteProtocolError as error:
-            self._fail(httpx2.RemoteProtocolError(str(error)))
+    def on_message_begin(self) -> None:
+        """Called by the parser; more than one response means that the connection is unusable."""
+        if self._is_whole:
+            self._may_be_kept = False
 
-    def _handle(self, event: object, exchange: HttpExchange) -> None:
-        match event:
-            case h11.Data():
-                if not exchange.ended:
-                    exchange.on_data(bytes(event.data))
-                else:
-                    self._drained_bytes += len(event.data)
-                    if self._drained_bytes > _DRAIN_BYTES:
-                        self.abort()
-            case h11.EndOfMessage():
-                self._finish(exchange)
-                if not exchange.ended:
-                    exchange.on_end()
-            case h11.Response():
-                exchange.on_response(event.status_code, list(event.headers))
-            case h11.ConnectionClosed():
-                self.abort()
-            case _:
-                pass  # an informational response
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Called by the parser for each header, and for those after a chunked body."""
+        if not self._status:
+            self._headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        """Called by the parser; informational responses are skipped."""
+        status = self._parser.get_status_code()
+        if status < HTTPStatus.OK:
+            self._headers = []
+        elif not self._is_whole:
+            self._status = status
+
+    def on_body(self, data: bytes) -> None:
+        """Called by the parser for each part of the body."""
+        if not self._is_whole:  # what follows was not requested
+            self._body.append(data)
+            self._body_bytes += len(data)
+
+    def on_message_complete(self) -> None:
+        """Called by the parser at the end of a response."""
+        if self._status and not self._is_whole:
+            self._is_whole = True
+            self._may_be_kept = self._parser.should_keep_alive()
+
+    def _receive(self, exchange: HttpExchange, data: bytes) -> None:
+        had_status, fault = bool(self._status), None
+        self._bytes_without_body += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            fault = httpx2.RemoteProtocolError(str(error))
+            self._may_be_kept = False
+        if self._status and not had_status:
+            exchange.on_response(self._status, self._headers)
+        if self._body:
+            self._bytes_without_body = 0
+            self._deliver(exchange)
+        if self._exchange is not exchange:
+            return
+        if self._is_whole:
+            self._finish(exchange)
+        elif fault is not None:
+            self._fail(fault)
+        elif self._bytes_without_body > LONGEST_HEAD_BYTES:
+            self._fail(httpx2.RemoteProtocolError("Receive buffer too long"))
+
+    def _deliver(self, exchange: HttpExchange) -> None:
+        body, self._body = self._body, []
+        for data in body:
+            if self._exchange is not exchange:
+                return
+            if not exchange.ended:
+                exchange.on_data(data)
+            else:
+                self._drained_bytes += len(data)
+                if self._drained_bytes > _DRAIN_BYTES:
+                    self.abort()
 
     def _finish(self, exchange: HttpExchange) -> None:
-        """Make the connection ready for the next exchange, if both ends keep it open."""
-        parser, self._exchange, exchange.connection = self._parser, None, None
-        reusable = parser.our_state is h11.DONE and parser.their_state is h11.DONE
-        if not reusable or self._unflushed or any(parser.trailing_data) or self._transport is None:
+        """End a whole response; the connection is kept if both ends want that."""
+        self._exchange, exchange.connection = None, None
+        if self._may_be_kept and not self._unflushed and self._transport is not None:
+            self._expect_response()
+            self._pool.freed(self, self._last_active)
+        else:
             self.abort()
-            return
-        parser.start_next_cycle()
-        self._pool.freed(self, self._last_active)
+        if not exchange.ended:
+            exchange.on_end()
 
     def _fail(self, fault: httpx2.TransportError) -> None:
         """End the exchange, and with it the connection."""

@@ -154,6 +154,49 @@ def test_a_response_may_arrive_in_any_pieces(
     asyncio.run(run())
 
 
+async def test_a_body_without_a_length_ends_with_the_connection() -> None:
+    pool = Pool()
+    exchange = await pool.started()
+    pool.made[0].data_received(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nwhole")
+    assert exchange.outcome is None
+    pool.made[0].eof_received()
+
+    assert (exchange.received, exchange.outcome) == (b"whole", "ended")
+    assert pool.transports[0].closed
+    await pool.close()
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n",
+    ],
+    ids=["two framings", "two lengths", "another protocol"],
+)
+async def test_a_response_that_can_be_read_in_two_ways_is_refused(response: bytes) -> None:
+    pool = Pool()
+    exchange = await pool.started()
+    pool.made[0].data_received(response)
+
+    assert type(exchange.outcome) is httpx2.RemoteProtocolError
+    assert pool.transports[0].closed
+    await pool.close()
+
+
+async def test_headers_after_the_body_are_bounded_too() -> None:
+    pool = Pool()
+    exchange = await pool.started()
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nX-Long: "
+    pool.made[0].data_received(head)
+    for _ in range(20):
+        pool.made[0].data_received(b"x" * 8192)
+
+    assert type(exchange.outcome) is httpx2.RemoteProtocolError
+    await pool.close()
+
+
 async def test_the_connection_used_last_is_used_next() -> None:
     pool = Pool()
     for _ in range(3):
@@ -173,15 +216,16 @@ async def test_the_connection_used_last_is_used_next() -> None:
         OK.replace(b"200 OK\r\n", b"200 OK\r\nConnection: close\r\n"),
         OK.replace(b"HTTP/1.1", b"HTTP/1.0"),
         OK + b"HTTP/1.1 200",
+        OK + OK.replace(b"{}", b"[]"),
     ],
-    ids=["connection: close", "HTTP/1.0", "more than the response"],
+    ids=["connection: close", "HTTP/1.0", "more than the response", "two responses"],
 )
 async def test_a_connection_that_may_not_be_used_again_is_closed(response: bytes) -> None:
     pool = Pool()
     exchange = await pool.started()
     pool.made[0].data_received(response)
 
-    assert exchange.outcome == "ended"
+    assert (exchange.received, exchange.outcome) == (b"{}", "ended")
     assert pool.transports[0].closed
     assert (await pool.started()).connection is pool.made[1]
     await pool.close()
