@@ -23,6 +23,7 @@ from plait.client.connections.error_mapping import (
 )
 from plait.client.connections.operations import set_log_level
 from plait.client.connections.session_options import ServerMemory, SessionOptions
+from plait.client.transports import in_process
 from plait.client.transports.lean import connector, is_lean
 from plait.client.transports.open import open_transport, sse_twin
 from plait.client.transports.wire import Wire, watched_exchanges
@@ -111,12 +112,14 @@ async def _enter_as(
     arguments = options.client_arguments(server.client_options)
     if isinstance(server, InProcessServer):
         client = Client(server.server, mode=mode, **arguments)
+        connect = in_process.connector(client._connect, wire)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     else:
         transport = open_transport(server, wire)
         client = Client(transport, mode=mode, **arguments)
-        if is_lean():
-            # The SDK has no parameter for the dispatcher of its client, only of its session.
-            client._connect = connector(transport, wire)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        connect = connector(transport, wire)
+    if is_lean():
+        # The SDK has no parameter for the dispatcher of its client, only of its session.
+        client._connect = connect  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     with watched_exchanges() as exchanges:
         try:
             async with AsyncExitStack() as attempt:

@@ -54,9 +54,9 @@ logger = logging.getLogger("plait.client.transports")
 
 HANDSHAKE_VERSION = "2025-11-25"
 """The version the SDK validates handshake-era results against, whichever was negotiated."""
-_OF_THE_SDK = frozenset({"initialize", "server/discover", "subscriptions/listen"})
+OF_THE_SDK = frozenset({"initialize", "server/discover", "subscriptions/listen"})
 """Requests that change the SDK's own state, or have a stream of their own."""
-_OPTIONS_OF_THE_SDK = frozenset({"request_id", "resumption_token", "on_resumption_token"})
+_OPTIONSOF_THE_SDK = frozenset({"request_id", "resumption_token", "on_resumption_token"})
 
 
 def is_lean() -> bool:
@@ -113,7 +113,7 @@ class LeanDispatcher(JSONRPCDispatcher[TransportContext]):
     ) -> dict[str, Any]:
         """Send a request and return its result, or raise `MCPError`."""
         sender, opts = self._wire.sender, opts or {}
-        if sender is None or method in _OF_THE_SDK or not _OPTIONS_OF_THE_SDK.isdisjoint(opts):
+        if sender is None or method in OF_THE_SDK or not _OPTIONSOF_THE_SDK.isdisjoint(opts):
             return await super().send_raw_request(
                 method, params, opts, _related_request_id=_related_request_id
             )
@@ -125,17 +125,15 @@ class LeanDispatcher(JSONRPCDispatcher[TransportContext]):
             return await self._exchange(sender, request, {**fields, "_meta": meta}, opts)
 
     def _request(self, method: str, fields: dict[str, Any], opts: CallOptions) -> PendingRequest:
-        meta: dict[str, Any] = fields.get("_meta") or {}
-        version = meta.get(PROTOCOL_VERSION_META_KEY) or HANDSHAKE_VERSION
-        request = PendingRequest(method, self._wire.next_request_id(), version)
-        request.wants_body = method == "tools/list" and current_rows() is not None
-        request.headers = headers = opts.get("headers")
+        template = template_from(fields, opts.get("headers"))
         if self._wire.template is None:
-            protocol = None if headers is None else headers.get(MCP_PROTOCOL_VERSION_HEADER)
-            self._wire.template = RequestTemplate(version, meta, protocol)
+            self._wire.template = template
+        request = PendingRequest(method, self._wire.next_request_id(), template.version)
+        request.wants_body = method == "tools/list" and current_rows() is not None
+        request.headers = opts.get("headers")
         if (on_progress := opts.get("on_progress")) is not None:
             request.on_progress = on_progress
-            fields["_meta"] = {**meta, "progressToken": request.request_id}
+            fields["_meta"] = {**template.meta, "progressToken": request.request_id}
         return request
 
     async def _exchange(
@@ -171,6 +169,13 @@ class LeanDispatcher(JSONRPCDispatcher[TransportContext]):
         if not request.wants_body or (rows := current_rows()) is None:
             return result
         return rows.take(result, request.body, mirror=request.may_mirror)
+
+
+def template_from(params: Mapping[str, Any], headers: Mapping[str, str] | None) -> RequestTemplate:
+    """Return what a request after the handshake has in common with all later ones."""
+    meta: dict[str, Any] = params.get("_meta") or {}
+    version = meta.get(PROTOCOL_VERSION_META_KEY) or HANDSHAKE_VERSION
+    return RequestTemplate(version, meta, (headers or {}).get(MCP_PROTOCOL_VERSION_HEADER))
 
 
 def encoded(request: PendingRequest, params: Mapping[str, Any]) -> bytes:

@@ -117,8 +117,11 @@ class MergedRead:
             self._arrived.set_result(None)
 
 
-def start_task(work: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]]) -> None:
+def start_task(
+    work: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]]
+) -> asyncio.Task[None]:
     """Start a task that `tasks` holds until it ends, since the loop does not."""
     task = asyncio.get_running_loop().create_task(work)
     tasks.add(task)
     task.add_done_callback(tasks.discard)
+    return task
