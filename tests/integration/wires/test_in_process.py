@@ -12,6 +12,7 @@ from mcp.server.mcpserver import Context
 
 from plait import MultiServerMCPClient, PlaitError, Toolbox
 from plait.client.transports import in_process
+from plait.testing import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
@@ -100,14 +101,12 @@ async def test_a_cancelled_call_ends_its_handler(era: str, monkeypatch: pytest.M
         assert (await box.call("here", "echo", {"text": "warm"})).text == "warm"
         calling = asyncio.create_task(box.call("here", "hang"))
         async with asyncio.timeout(5):
-            while "hanging" not in events:
-                await asyncio.sleep(0.01)
+            await eventually(lambda: "hanging" in events)
             assert box.status()["here"].in_flight == 1
             calling.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await calling
-            while "cancelled" not in events:
-                await asyncio.sleep(0.01)
+            await eventually(lambda: "cancelled" in events)
         assert (await box.call("here", "echo", {"text": "again"})).text == "again"
     assert "tools/call" in sent
 
@@ -120,8 +119,7 @@ async def test_closing_the_client_ends_open_calls() -> None:
         await box.call("here", "echo", {"text": "warm"})
         calling = asyncio.create_task(box.call("here", "hang"))
         async with asyncio.timeout(5):
-            while "hanging" not in events:
-                await asyncio.sleep(0.01)
+            await eventually(lambda: "hanging" in events)
     with pytest.raises(PlaitError):
         async with asyncio.timeout(5):
             await calling
