@@ -207,8 +207,8 @@ class DirectTool:
             if sender is not None and (sender.any_thread or running_loop() is owner):
                 _write(wire, sender, body, request)
             elif sender is not None:
-                write = partial(copy_context().run, _write, wire, sender, body, request)
-                calls_into(owner).call(write)
+                write = partial(_write, wire, sender, body, request)
+                calls_into(owner).call(partial(copy_context().run, write))
         if wire.sender is None:  # it was closed meanwhile
             wire.requests.pop(request.request_id, None)
             request.fail(closed())
