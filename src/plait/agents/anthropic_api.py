@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
-from plait.agents.model_config import ModelConfig
+from plait.agents.config import ModelConfig
 from plait.errors import ConfigError
 from plait.models.endpoints import endpoint_fault
 from plait.traces.messages.from_mcp import decoded_bytes, media_line

@@ -10,7 +10,7 @@ from urllib.parse import urldefrag
 
 from pydantic import SecretStr
 
-from plait.agents.model_config import ModelConfig
+from plait.agents.config import ModelConfig
 from plait.agents.registry import REGISTRY
 from plait.errors import ConfigError
 from plait.models.endpoints import (

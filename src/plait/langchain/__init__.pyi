@@ -27,6 +27,7 @@ from plait.langchain.client.settings import LangChainOptions as LangChainOptions
 from plait.langchain.client.spec import AgentSpec as AgentSpec
 from plait.langchain.client.spec import create_agent as create_agent
 from plait.langchain.client.to_fastmcp import to_fastmcp as to_fastmcp
+from plait.langchain.tools.blocks import mcp_content_from as mcp_content_from
 from plait.langchain.tools.callbacks import CallbackContext as CallbackContext
 from plait.langchain.tools.callbacks import Callbacks as Callbacks
 from plait.langchain.tools.callbacks import ElicitationCallback as ElicitationCallback
@@ -39,6 +40,5 @@ from plait.langchain.tools.interceptors import MCPToolCallRequest as MCPToolCall
 from plait.langchain.tools.interceptors import MCPToolCallResult as MCPToolCallResult
 from plait.langchain.tools.interceptors import ToolCallEnd as ToolCallEnd
 from plait.langchain.tools.interceptors import ToolCallInterceptor as ToolCallInterceptor
-from plait.langchain.tools.mcp_blocks import mcp_content_from as mcp_content_from
 from plait.langchain.tools.tool import MCPTool as MCPTool
 from plait.langchain.tools.tool import MCPToolArtifact as MCPToolArtifact

@@ -6,15 +6,17 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
-# Imported here so that a missing extra is reported at once; its tools are imported when needed.
 import langchain_core  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 from plait._support.imports import import_in_thread
 from plait.client.calls.result_budget.limiter import READ_MORE
-from plait.client.config.read import ClientConfig, ConfigSource, read_options
+from plait.client.config.file_layouts import is_server_entry
+from plait.client.config.read import ClientConfig, ConfigSource, read_config, read_options
+from plait.client.config.servers import ServerOptions
 from plait.client.connections.credentials import CallerCredentials
 from plait.client.connections.loop_bridge import blocking
 from plait.client.lifecycle import ConnectionOwner
@@ -24,7 +26,6 @@ from plait.client.server_handle import ServerHandle
 from plait.client.toolbox import Toolbox
 from plait.errors import ConnectError, PlaitError
 from plait.langchain.client.selection import Selection
-from plait.langchain.client.server_list import ServerList
 from plait.langchain.tools.callbacks import CallbackContext, Callbacks
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from plait.langchain.client.settings import LangChainOptions
     from plait.langchain.tools.interceptors import ToolCallInterceptor
     from plait.langchain.tools.runner import ToolRunner
+
 
 logger = logging.getLogger("plait.langchain")
 
@@ -370,3 +372,63 @@ def _flat(servers: Sequence[str | Sequence[str]], server_name: str | None) -> li
     for server in servers:
         names += [server] if isinstance(server, str) else server
     return names if server_name is None else [*names, server_name]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The changes since the last check."""
+
+    new: Mapping[str, Any]
+    removed: tuple[str, ...]
+
+
+class ServerList:
+    """Holds the dictionary of connections, and detects changes to it."""
+
+    def __init__(self, source: ConfigSource | None) -> None:
+        if not source:
+            self.config = ClientConfig(servers={})
+            self.connections: dict[str, Any] = source if isinstance(source, dict) else {}
+        else:
+            self.config = read_config(source)
+            self.connections = _user_dict(source, self.config)
+        self._seen = _copy(self.connections)
+
+    def changes(self) -> Changes:
+        """Return what was added, replaced and removed since the last call."""
+        if self._seen == self.connections:
+            return Changes({}, ())
+        before, self._seen = self._seen, _copy(self.connections)
+        new = {
+            name: connection
+            for name, connection in self.connections.items()
+            if name not in before or before[name] != self._seen[name]
+        }
+        return Changes(new, tuple(name for name in before if name not in self.connections))
+
+
+def _user_dict(source: ConfigSource, config: ClientConfig) -> dict[str, Any]:
+    """Return the user's own dictionary of servers if it is one, else a new dictionary."""
+    if isinstance(source, dict):
+        entries = cast("dict[str, Any]", source)
+        if set(entries) == set(config.servers) and all(map(_is_server, entries.values())):
+            return entries
+    return dict(config.servers)
+
+
+def _is_server(value: object) -> bool:
+    return (
+        isinstance(value, ServerOptions) or is_server_entry(value) or not isinstance(value, Mapping)
+    )
+
+
+def _copy(connections: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: {
+            key: copy(cast("Any", value)) if isinstance(value, dict | list) else value
+            for key, value in cast("Mapping[str, Any]", entry).items()
+        }
+        if isinstance(entry, Mapping)
+        else entry
+        for name, entry in connections.items()
+    }

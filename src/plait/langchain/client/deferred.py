@@ -19,8 +19,7 @@ from plait.client.catalog.names import free_name
 from plait.client.catalog.tool import Tool
 from plait.errors import PlaitError, ToolNotFoundError
 from plait.langchain.tools.caller import ToolboxCaller, checked_arguments
-from plait.langchain.tools.content import output_from_error
-from plait.langchain.tools.output_handling import DEFAULT_HANDLING
+from plait.langchain.tools.content import DEFAULT_HANDLING, output_from_error
 from plait.langchain.tools.runner import Invocation, Outcome, ToolRunner
 from plait.langchain.tools.tool import MCPTool
 

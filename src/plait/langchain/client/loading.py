@@ -15,7 +15,7 @@ from plait.client.connections.server_info import ServerInfo
 from plait.client.toolbox import Toolbox
 from plait.langchain.client.sessions import AnySession, SessionCaller, opened_session, server_from
 from plait.langchain.tools.callbacks import CallbackContext, Callbacks
-from plait.langchain.tools.output_handling import HandlingLayer, OutputHandling
+from plait.langchain.tools.content import HandlingLayer, OutputHandling
 from plait.langchain.tools.runner import RunnerSettings, ToolRunner
 from plait.langchain.tools.tool import MCPTool
 

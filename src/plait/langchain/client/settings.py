@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from plait.client.options import ClientOptions
 from plait.langchain.tools.callbacks import Callbacks
-from plait.langchain.tools.output_handling import HandlingLayer, OutputHandling
+from plait.langchain.tools.content import HandlingLayer, OutputHandling
 from plait.langchain.tools.runner import RunnerSettings
 
 if TYPE_CHECKING:

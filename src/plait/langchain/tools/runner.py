@@ -22,6 +22,8 @@ from plait.client.connections.credentials import CallerCredentials, join
 from plait.errors import ConfigError, InputNeededError, PlaitError
 from plait.langchain.tools.callbacks import CallbackContext, Callbacks
 from plait.langchain.tools.content import (
+    DEFAULT_HANDLING,
+    OutputHandling,
     TextConverter,
     ToolFailedException,
     ToolOutput,
@@ -48,7 +50,6 @@ from plait.langchain.tools.interrupts import (
     responses_from_interrupt,
     wait_for_sign_in,
 )
-from plait.langchain.tools.output_handling import DEFAULT_HANDLING, OutputHandling
 
 if TYPE_CHECKING:
     from plait.client.calls.approval import OnApproval

@@ -14,7 +14,7 @@ from claude_agent_sdk.types import McpSdkServerConfig
 from mcp.server import Server
 
 from plait._version import __version__
-from plait.agents.run_tools import RunTool
+from plait.agents.agent_run import RunTool
 from plait.client.calls.result_budget.limiter import OWN_SERVER
 from plait.client.catalog.names import legal_name
 from plait.client.catalog.schemas import schema_for_provider

@@ -23,8 +23,7 @@ from anthropic.types.beta import (
 )
 
 from plait._support.gather import gather_or_cancel
-from plait.agents.agent_run import AgentRun
-from plait.agents.run_tools import RunTool, ToolAnswer
+from plait.agents.agent_run import AgentRun, RunTool, ToolAnswer
 from plait.client.catalog.schemas import schema_for_provider
 
 Results: TypeAlias = dict[int, BetaToolResultBlockParam]

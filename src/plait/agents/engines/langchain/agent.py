@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from plait._support.mappings import entries_of
 from plait.agents.agent_run import AgentRun
-from plait.agents.config import AgentConfig
+from plait.agents.config import AgentConfig, ModelConfig, SummarizationConfig
 from plait.agents.engines.langchain.chat_models import (
     ChatModels,
     failure_of_model,
@@ -32,8 +32,6 @@ from plait.agents.engines.langchain.middleware import build_agent_middleware
 from plait.agents.engines.langchain.tools import HOOKS, LangChainTools, takes_images
 from plait.agents.engines.langchain.turns import Turns
 from plait.agents.live_agent import Ending, LiveAgent
-from plait.agents.middleware_config import SummarizationConfig
-from plait.agents.model_config import ModelConfig
 from plait.client.calls.callbacks import resolve
 from plait.errors import PlaitError
 from plait.langchain.tools.callbacks import Callbacks

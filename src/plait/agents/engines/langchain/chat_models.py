@@ -16,8 +16,8 @@ from pydantic import SecretStr
 from plait._support.causes import without_secrets
 from plait._support.redact import Redactor
 from plait.agents.anthropic_api import anthropic_url
+from plait.agents.config import ModelConfig
 from plait.agents.engines.langchain.scripted_model import scripted_model
-from plait.agents.model_config import ModelConfig
 from plait.errors import AgentExecutionError, ConfigError, EngineUnavailableError
 from plait.models.endpoints import (
     endpoint_fault,

@@ -17,8 +17,7 @@ from langchain_core.messages import BaseMessage, ToolCall, ToolMessage
 from langchain_core.tools import BaseTool
 from typing_extensions import override
 
-from plait.agents.agent_run import AgentRun
-from plait.agents.run_tools import RunTool, ToolAnswer
+from plait.agents.agent_run import AgentRun, RunTool, ToolAnswer
 from plait.client.calls import tool_call
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.result_budget.limiter import OWN_SERVER, READ_MORE
@@ -27,7 +26,7 @@ from plait.client.catalog.tool import Tool
 from plait.client.config.read import read_options
 from plait.client.toolbox import Toolbox
 from plait.langchain.client.deferred import deferred_tools, loaded_names
-from plait.langchain.client.read_more import read_more_tools
+from plait.langchain.client.own_tools import read_more_tools
 from plait.langchain.client.selection import Selection
 from plait.langchain.tools.blocks import Block, standard_block, text_block
 from plait.langchain.tools.model_support import profile_of

@@ -17,10 +17,9 @@ from langgraph.types import Command
 from typing_extensions import override
 
 from plait._support.exception_groups import one_line
-from plait.agents.agent_run import AgentRun
+from plait.agents.agent_run import AgentRun, ToolAnswer
 from plait.agents.engines.langchain.messages import model_name_of, usage_from_langchain
 from plait.agents.engines.langchain.tools import LangChainTools, message_from_answer, observed_call
-from plait.agents.run_tools import ToolAnswer
 from plait.client.catalog.tool import Tool
 from plait.langchain.tools.tool import MCPTool
 from plait.traces.messages.from_langchain import message_from_any

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plait._support.redact import Redactor
-from plait.agents.config import AgentConfig
+from plait.agents.config import AgentConfig, ModelConfig
 from plait.agents.engines.manual.traces import ManualTraces
-from plait.agents.model_config import ModelConfig
-from plait.agents.port import AgentCapabilities, BaseAgent, StaticTool
+from plait.agents.port import AgentCapabilities, AgentResult, BaseAgent, StaticTool
 from plait.agents.recording import recorder_for
-from plait.agents.result import AgentResult
 from plait.agents.servers import AgentServers
 from plait.errors import ManualEngineError
 from plait.traces.messages.message import Message, Role

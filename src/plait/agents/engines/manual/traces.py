@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Self, cast
 
-from plait.agents.result import AgentResult, result_from_trace
+from plait.agents.port import AgentResult, result_from_trace
 from plait.errors import ManualTraceError, ManualTraceNotFoundError
 from plait.traces.file import read_traces
 from plait.traces.messages.from_langchain import message_from_any

@@ -9,8 +9,8 @@ import pytest
 from mcp.client import Client
 
 from plait import StaticTool
+from plait.agents.agent_run import RunTool, tools_of_run
 from plait.agents.engines.claude_agent_sdk.tools import CliTool, cli_tools, sdk_servers, server_keys
-from plait.agents.run_tools import RunTool, tools_of_run
 from plait.client import Tool, ToolOverride
 from plait.client.calls.result_budget.limiter import OWN_SERVER
 
