@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 import mcp_types as types
 
@@ -54,9 +54,7 @@ class AgentRun:
         self.redact = redact
         """Hides the secrets of the run in texts."""
         self.toolbox = toolbox
-        self.messages: list[Message] = [
-            message for message in messages if message.role is not Role.SYSTEM
-        ]
+        self.messages = [message for message in messages if message.role is not Role.SYSTEM]
         """The conversation so far, without system messages: see `system_prompt`."""
         self.system_prompt: str | None = (
             extract_system_prompt(messages) or settings.system_prompt or model_config.system_prompt
@@ -93,24 +91,22 @@ class AgentRun:
         tool = self.tools.get(name)
         self.record_call(call_id, name, arguments)
         attempts, notes = 1, ()
-        if tool is None:
-            answer = ToolAnswer.of_text(self.unknown_tool(name), is_error=True)
-        elif tool.static is not None:
+        if tool is not None and tool.listed is not None:
+            answer, attempts, notes = await self._call_server(tool.listed, arguments, on_approval)
+        elif tool is not None and tool.static is not None:
             text, failed = await tool.static.call(arguments)
             answer = ToolAnswer.of_text(text, is_error=failed)
         else:
-            answer, attempts, notes = await self._call_server(tool, arguments, on_approval)
+            answer = ToolAnswer.of_text(self.unknown_tool(name), is_error=True)
         self.recorder.tool_returned(
             call_id, answer.text, is_error=answer.is_error, attempts=attempts, notes=notes
         )
         return answer
 
     async def _call_server(
-        self, tool: RunTool, arguments: Mapping[str, Any], on_approval: OnApproval | None
+        self, tool: Tool, arguments: Mapping[str, Any], on_approval: OnApproval | None
     ) -> tuple[ToolAnswer, int, tuple[str, ...]]:
         assert self.toolbox is not None  # noqa: S101  # the tool is one of its tools
-        assert tool.server is not None  # noqa: S101
-        assert tool.wire_name is not None  # noqa: S101
         try:
             result = await self.toolbox.call(
                 tool.server,
@@ -135,8 +131,9 @@ class AgentRun:
     def record_call(self, call_id: str, name: str, arguments: Mapping[str, Any]) -> None:
         """Record a call that is about to be made, or rejected."""
         tool = self.tools.get(name)
-        server, wire_name = (None, None) if tool is None else (tool.server, tool.wire_name)
-        self.recorder.tool_called(call_id, name, arguments, server=server, tool=wire_name)
+        self.recorder.tool_called(
+            call_id, name, arguments, server=tool and tool.server, tool=tool and tool.wire_name
+        )
 
     def tool_option(self, name: str) -> Any:
         """Return an option of the run's tools; those of the run win over the configuration's."""
@@ -146,8 +143,7 @@ class AgentRun:
 
     def unknown_tool(self, name: str) -> str:
         """Return the error text for a tool that does not exist."""
-        known = ", ".join(self.tools) or "none"
-        return f"there is no tool {name!r}; the tools are: {known}"
+        return f"there is no tool {name!r}; the tools are: {', '.join(self.tools) or 'none'}"
 
     async def list_tools(self, static: Sequence[StaticTool], *, defers: bool = False) -> None:
         """List the tools of the run; `defers` says whether the engine defers tools.
@@ -160,10 +156,8 @@ class AgentRun:
         if self.toolbox is not None:
             deferred = () if defers else self.toolbox.deferral.split(listed).deferred
             if deferred:
-                logger.warning(
-                    "this engine offers every tool: `defer` is not used for %d of them",
-                    len(deferred),
-                )
+                text = "this engine offers every tool: `defer` is not used for %d of them"
+                logger.warning(text, len(deferred))
             taken = {tool.name for tool in (*listed, *static)}
             own = self.toolbox.own_tools(taken=taken)
             self._reader = own[0].name if own else READ_MORE
@@ -172,8 +166,9 @@ class AgentRun:
 
     def begin(self, engine: str) -> None:
         """Record the start of the run."""
+        prompt = () if self.system_prompt is None else (Message.system(self.system_prompt),)
         self.recorder.run_started(
-            [*_system(self.system_prompt), *self.messages],
+            [*prompt, *self.messages],
             interface=engine,
             model=self.model_config.model_name,
             question_hash=self.settings.question_hash,
@@ -209,10 +204,6 @@ async def _list_tools(toolbox: Toolbox, context: Mapping[str, Any]) -> list[Tool
         if isinstance(error, TimeoutError):
             raise AgentServerTimeoutError(str(error), error.server) from error
         raise AgentServerConnectError(str(error), error.server) from error
-
-
-def _system(prompt: str | None) -> list[Message]:
-    return [] if prompt is None else [Message.system(prompt)]
 
 
 _CLAUDE_IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
@@ -286,24 +277,20 @@ class ToolAnswer:
         An image is shown if Claude reads its type, and never in an error.
         """
         return [
-            block
-            if isinstance(block, types.TextContent)
-            or (
-                isinstance(block, types.ImageContent)
-                and not self.is_error
-                and block.mime_type in _CLAUDE_IMAGES
-            )
-            else types.TextContent(text=line_from_mcp(block))
+            block if self._is_read(block) else types.TextContent(text=line_from_mcp(block))
             for block in self.content
         ]
 
+    def _is_read(
+        self, block: types.ContentBlock
+    ) -> TypeGuard[types.TextContent | types.ImageContent]:
+        if isinstance(block, types.ImageContent):
+            return not self.is_error and block.mime_type in _CLAUDE_IMAGES
+        return isinstance(block, types.TextContent)
+
 
 def tools_of_run(static: Sequence[StaticTool], listed: Iterable[Tool]) -> dict[str, RunTool]:
-    """Collect the tools of a run by name, those of the program first.
-
-    Raises:
-        ConfigError: Two tools have the same name.
-    """
+    """Collect the tools of a run by name, those of the program first."""
     tools: dict[str, RunTool] = {}
     for own in static:
         if own.name in tools:

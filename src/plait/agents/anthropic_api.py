@@ -23,11 +23,7 @@ TRUNCATED: Final = ("max_tokens", "model_context_window_exceeded")
 
 
 def anthropic_url(config: ModelConfig, environment: Mapping[str, str] = os.environ) -> str | None:
-    """Return the URL of the API, if the configuration or `ANTHROPIC_BASE_URL` sets one.
-
-    Raises:
-        ConfigError: A key must not be sent to that URL.
-    """
+    """Return the URL of the API, if the configuration or `ANTHROPIC_BASE_URL` sets one."""
     name, url = "anthropic_base_url", config.anthropic_base_url
     if url is None:
         name, url = "ANTHROPIC_BASE_URL", environment.get("ANTHROPIC_BASE_URL")

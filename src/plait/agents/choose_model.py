@@ -163,11 +163,7 @@ def model_environment(environ: Mapping[str, str]) -> ModelEnvironment:
 
 
 def choose_model(request: ModelRequest, env: ModelEnvironment) -> ModelChoice:
-    """Choose a model and an engine.
-
-    Raises:
-        ConfigError: There is no model, or the requested one lacks a setting.
-    """
+    """Choose a model and an engine."""
     if request.engine is not None and request.engine not in REGISTRY.names():
         raise ConfigError(REGISTRY.availability(request.engine).reason)
     if request.model is not None:
@@ -326,11 +322,7 @@ class NamedModel:
 
 
 def named_model(text: str, engine: str | None = None) -> NamedModel:
-    """Parse the name of a model; some engines accept names without a provider.
-
-    Raises:
-        ConfigError: The name is invalid, or the engine does not run such models.
-    """
+    """Parse the name of a model; some engines accept names without a provider."""
     model = _parse(text.strip(), engine)
     engines = _ENGINES[model.kind]
     # Engines of other packages may run any model.

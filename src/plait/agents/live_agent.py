@@ -146,11 +146,7 @@ async def toolbox_of_run(
     tool_options: Mapping[str, Any],
     observer: RunObserver,
 ) -> AsyncGenerator[Toolbox | None]:
-    """Open the toolbox of a run; `None` if it has no servers.
-
-    Raises:
-        ConfigError: A server or an option is wrong.
-    """
+    """Open the toolbox of a run; `None` if it has no servers."""
     servers = servers_for(model_config, mcp_servers)
     options = dict(tool_options)
     # A run lists its tools once: only a guard needs to follow their changes.
@@ -192,20 +188,13 @@ def toolbox_for(
 
 
 def servers_for(model_config: ModelConfig, mcp_servers: AgentServers | None) -> ClientConfig:
-    """Return the servers of a run, by default those of the model's configuration.
-
-    Raises:
-        ConfigError: A server is described wrongly.
-    """
+    """Return the servers of a run, by default those of the model's configuration."""
     if mcp_servers is None:
         mcp_servers = convert_mcp_config(model_config.mcp_urls_dict or {})
-    timeouts = {
-        "timeout": model_config.mcp_http_timeout,
-        "sse_read_timeout": model_config.mcp_sse_read_timeout,
-    }
-    return read_servers(
-        mcp_servers, {name: seconds for name, seconds in timeouts.items() if seconds is not None}
-    )
+    http, sse = model_config.mcp_http_timeout, model_config.mcp_sse_read_timeout
+    timeouts = {"timeout": http, "sse_read_timeout": sse}
+    defaults = {name: seconds for name, seconds in timeouts.items() if seconds is not None}
+    return read_servers(mcp_servers, defaults)
 
 
 def redactor_for(model_config: ModelConfig, toolbox: Toolbox | None) -> Redactor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from plait.agents.config import AgentConfig
 from plait.agents.servers import AgentServers
+from plait.client.calls.callbacks import resolve
 from plait.client.connections.loop_bridge import run_blocking
 from plait.errors import AgentTimeoutError
 from plait.traces.messages.message import Message
@@ -80,9 +80,7 @@ class StaticTool:
         if self.function is None:
             return f"{self.name} cannot be called: it has no function", True
         try:
-            result = self.function(**arguments)
-            if inspect.isawaitable(result):
-                result = await result
+            result = await resolve(self.function(**arguments))
         except Exception as error:  # noqa: BLE001  # boundary: the model reads the error
             return f"{self.name} failed: {type(error).__name__}: {error}", True
         return result if isinstance(result, str) else str(result), False
@@ -107,7 +105,7 @@ class AgentPort(Protocol):
     @property
     def capabilities(self) -> AgentCapabilities:
         """What the engine supports."""
-        ...
+        return AgentCapabilities()
 
     @abstractmethod
     async def arun(
@@ -140,11 +138,6 @@ class AgentPort(Protocol):
 class BaseAgent(AgentPort):
     """An agent on one engine; subclasses implement `arun`."""
 
-    @property
-    def capabilities(self) -> AgentCapabilities:
-        """What the engine supports."""
-        return AgentCapabilities()
-
     def run(
         self,
         messages: Sequence[Message],
@@ -159,12 +152,11 @@ class BaseAgent(AgentPort):
         """
         timeout = self.seconds_for(config or AgentConfig())
         bound = _LONGEST_SECONDS if timeout is None else timeout + _GRACE_SECONDS
+        late = AgentTimeoutError(f"the run took longer than {bound:g} s, and was stopped")
         return run_blocking(
             lambda: self.arun(messages, tools, mcp_servers, config),
             seconds=bound,
-            timeout_error=AgentTimeoutError(
-                f"the run took longer than {bound:g} s, and was stopped"
-            ),
+            timeout_error=late,
         )
 
     def seconds_for(self, config: AgentConfig) -> float | None:

@@ -162,11 +162,7 @@ class _SearchCaller(ToolboxCaller):
         self._shows_schemas = shows_schemas
 
     async def execute(self, call: ToolCall) -> ToolResult:
-        """Search.
-
-        Raises:
-            PlaitError: No server can be reached, or the arguments are wrong.
-        """
+        """Search."""
         await checked_arguments(_SEARCH_SCHEMA, call.arguments, tool=call.tool)
         deferring = self._toolbox.deferral
         deferred = deferring.split(await self._selection.list_tools(self._run)).deferred

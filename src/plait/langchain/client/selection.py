@@ -26,11 +26,7 @@ class Selection:
     async def list_tools(
         self, run: Mapping[str, Any] | None, *, refresh: bool = False
     ) -> list[Tool]:
-        """List the tools.
-
-        Raises:
-            PlaitError: A required server failed, one that was named, or every one.
-        """
+        """List the tools."""
         return await self.toolbox.tools(
             *self.servers,
             refresh=refresh,

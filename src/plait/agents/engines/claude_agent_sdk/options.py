@@ -51,11 +51,7 @@ def options_for(
     bridged: bool,
     stderr: Callable[[str], None],
 ) -> ClaudeAgentOptions:
-    """Build the options of a run, and write the files that they name; this blocks.
-
-    Raises:
-        ConfigError: `extra_kwargs` has an unknown option, or a server cannot be passed through.
-    """
+    """Build the options of a run, and write the files that they name; this blocks."""
     extra = _extra_options(run.model_config.extra_kwargs or {})
     local_tools = [tool for tool in tools.values() if bridged or not tool.is_of_server]
     has_policy = run.tool_option("policy") is not None
@@ -130,11 +126,7 @@ def _write(path: Path, text: str) -> str:
 def cli_config(
     name: str, server: ServerConfig, environ: Mapping[str, str] = os.environ
 ) -> dict[str, Any]:
-    """Convert a server that the command line connects to itself.
-
-    Raises:
-        ConfigError: The command line does not support the server.
-    """
+    """Convert a server that the command line connects to itself."""
     match server:
         case StdioServer():
             return _program(name, server, environ)
@@ -264,11 +256,7 @@ def _is_configured(config: ModelConfig) -> bool:
 
 
 def _credentials(config: ModelConfig, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the configured credentials, and clear those of the environment.
-
-    Raises:
-        ConfigError: A key must not be sent to that URL.
-    """
+    """Return the configured credentials, and clear those of the environment."""
     anthropic_url(config, environ)
     url, key = config.anthropic_base_url, config.anthropic_api_key
     variables: dict[str, str] = {}

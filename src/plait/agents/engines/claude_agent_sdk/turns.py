@@ -70,11 +70,7 @@ class Turns:
         """Whether the last answer ends the run, though the command line would continue."""
 
     def handle(self, message: object) -> None:
-        """Handle the next message of the SDK.
-
-        Raises:
-            AgentExecutionError: An answer is incomplete.
-        """
+        """Handle the next message of the SDK."""
         match message:
             case SystemMessage(subtype="init"):
                 self._run.session_id = message.data.get("session_id")

@@ -14,16 +14,16 @@ from anthropic.resources.beta.messages import AsyncMessages
 from anthropic.types.beta import BetaCacheControlEphemeralParam, BetaMessage, BetaToolUseBlock
 from typing_extensions import override
 
+from plait._support.gather import gather_or_cancel
 from plait.agents.agent_run import AgentRun
 from plait.agents.anthropic_api import TRUNCATED, UNFINISHED, truncated_call, usage_from_anthropic
-from plait.agents.config import ModelConfig, PromptCachingConfig
+from plait.agents.config import AgentMiddlewareConfig, ModelConfig
 from plait.agents.engines.claude_tool.endpoint import FAILURES, AnthropicEndpoint, execution_error
 from plait.agents.engines.claude_tool.messages import message_from_anthropic, messages_to_anthropic
-from plait.agents.engines.claude_tool.tools import FetchingTool, Results, definition_of, make_calls
+from plait.agents.engines.claude_tool.tools import FetchingTool, Results, definition_of, tool_result
 from plait.agents.live_agent import Ending, LiveAgent
 from plait.errors import AgentExecutionError, ConfigError
-from plait.traces.messages.content import Content, ToolUseContent
-from plait.traces.messages.message import Message
+from plait.traces.messages.content import ToolUseContent
 
 _Runner: TypeAlias = "BetaAsyncToolRunner[None] | BetaAsyncStreamingToolRunner[None]"
 
@@ -55,10 +55,8 @@ class _Conversation:
     def __init__(
         self, run: AgentRun, client: AsyncAnthropic, request: dict[str, Any], results: Results
     ) -> None:
-        self._run = run
-        self._client = client
-        self._request = request
-        self._results = results
+        self._run, self._client = run, client
+        self._request, self._results = request, results
         self._keeps_thread = request.get("thread") is not False
         self._messages: list[Any] = list(messages_to_anthropic(run.messages))
         self._turns_left = run.settings.max_turns
@@ -118,10 +116,13 @@ class _Conversation:
             if not isinstance(call.input, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
                 call.input = {}  # some endpoints send null for no arguments
         answer = message_from_anthropic(message)
-        run = self._run
-        run.actual_model = message.model
-        run.recorder.turn(
-            answer if calls else _without_calls(answer),
+        if not calls:  # the arguments of calls that are not made may be incomplete
+            answer.content[:] = [
+                block for block in answer.content if not isinstance(block, ToolUseContent)
+            ]
+        self._run.actual_model = message.model
+        self._run.recorder.turn(
+            answer,
             model=message.model,
             usage=usage_from_anthropic(message.usage),
             seconds=round(seconds, 6),
@@ -135,7 +136,12 @@ class _Conversation:
         return calls
 
     async def _answer(self, calls: Sequence[BetaToolUseBlock]) -> None:
-        results = await make_calls(self._run, calls)
+        """Make the calls of a turn in parallel."""
+        answers = await gather_or_cancel(
+            self._run.call(call.id, call.name, cast("dict[str, Any]", call.input)) for call in calls
+        )
+        ids = [call.id for call in calls]
+        results = [tool_result(*pair) for pair in zip(ids, answers, strict=True)]
         self._results.clear()
         self._results.update(zip((id(call.input) for call in calls), results, strict=True))
         self._messages.append({"role": "user", "content": results})
@@ -147,14 +153,6 @@ def _without_tools(params: Mapping[str, Any]) -> Any:
 
 async def _complete(item: BetaMessage | BetaAsyncMessageStream[Any]) -> BetaMessage:
     return item if isinstance(item, BetaMessage) else await item.get_final_message()
-
-
-def _without_calls(message: Message) -> Message:
-    """Remove calls that are not made: their arguments may be incomplete."""
-    kept: list[Content] = [
-        block for block in message.content if not isinstance(block, ToolUseContent)
-    ]
-    return Message(message.role, kept)
 
 
 _UNSTREAMED_TOKENS: Final = 8192
@@ -175,64 +173,41 @@ def request_for(run: AgentRun, results: Results, *, threads: bool) -> dict[str, 
 
     `threads` says whether the endpoint can store the messages. Unknown names in `extra_kwargs` go
     into the body of requests.
-
-    Raises:
-        ConfigError: `extra_kwargs` sets what the run sets itself.
     """
     config = run.model_config
     extra = dict(config.extra_kwargs or {})
-    _check(extra)
-    caching = config.agent_middleware.prompt_caching if config.agent_middleware else None
-    cache_control = _cache_control(caching or PromptCachingConfig())
-    body = {name: extra.pop(name) for name in list(extra) if name not in _PARAMETERS}
-    body |= extra.pop("extra_body", None) or {}
-    if config.temperature is not None and _sends_temperature(config, extra):
-        body.setdefault("temperature", config.temperature)
-    tools = [*_tools(run, results, cache_control), *(extra.pop("tools", None) or ())]
-    request: dict[str, Any] = {
-        "model": config.model_name,
-        "max_tokens": config.max_tokens,
-        "tools": tools,
-        **_system(run.system_prompt, cache_control),
-        **({} if threads else {"thread": False}),
-        **extra,
-    }
-    request.setdefault("stream", request["max_tokens"] > _UNSTREAMED_TOKENS)
-    return {**request, "extra_body": body} if body else request
-
-
-def _check(extra: Mapping[str, Any]) -> None:
-    taken = [name for name in _RESERVED if name in extra]
-    if taken:
+    if taken := [name for name in _RESERVED if name in extra]:
         raise ConfigError(
             f"extra_kwargs must not set {', '.join(taken)}: the run sets them; the number of "
             "turns is AgentConfig.max_turns"
         )
-
-
-def _tools(
-    run: AgentRun, results: Results, cache_control: BetaCacheControlEphemeralParam | None
-) -> list[FetchingTool]:
-    if run.settings.extra.get("cache_tools") is False:
-        cache_control = None
-    last = len(run.tools) - 1
-    return [
+    cache_control = _cache_control(config)
+    body = {name: extra.pop(name) for name in list(extra) if name not in _PARAMETERS}
+    body |= extra.pop("extra_body", None) or {}
+    if config.temperature is not None and _sends_temperature(config, extra):
+        body.setdefault("temperature", config.temperature)
+    definitions = [definition_of(tool) for tool in run.tools.values()]
+    if definitions and cache_control and run.settings.extra.get("cache_tools") is not False:
         # All tools up to the marked one are cached.
-        FetchingTool(definition_of(tool, cache_control if index == last else None), results)
-        for index, tool in enumerate(run.tools.values())
-    ]
+        definitions[-1]["cache_control"] = cache_control
+    own_tools = [FetchingTool(definition, results) for definition in definitions]
+    request: dict[str, Any] = {
+        "model": config.model_name,
+        "max_tokens": config.max_tokens,
+        "tools": [*own_tools, *(extra.pop("tools", None) or ())],
+    }
+    if run.system_prompt and run.system_prompt.strip():
+        cached = {} if cache_control is None else {"cache_control": cache_control}
+        request["system"] = [{"type": "text", "text": run.system_prompt, **cached}]
+    if not threads:
+        request["thread"] = False
+    request |= extra
+    request.setdefault("stream", request["max_tokens"] > _UNSTREAMED_TOKENS)
+    return {**request, "extra_body": body} if body else request
 
 
-def _system(
-    prompt: str | None, cache_control: BetaCacheControlEphemeralParam | None
-) -> dict[str, Any]:
-    if prompt is None or not prompt.strip():
-        return {}
-    cached = {} if cache_control is None else {"cache_control": cache_control}
-    return {"system": [{"type": "text", "text": prompt, **cached}]}
-
-
-def _cache_control(caching: PromptCachingConfig) -> BetaCacheControlEphemeralParam | None:
+def _cache_control(config: ModelConfig) -> BetaCacheControlEphemeralParam | None:
+    caching = (config.agent_middleware or AgentMiddlewareConfig()).prompt_caching
     if not caching.enabled:
         return None
     # Five minutes is the default of the API.

@@ -34,12 +34,7 @@ class AnthropicEndpoint:
     def of(
         cls, model_config: ModelConfig, environment: Mapping[str, str] = os.environ
     ) -> AnthropicEndpoint:
-        """Read the configuration, or else the environment.
-
-        Raises:
-            AgentExecutionError: There is no key.
-            ConfigError: A key must not be sent to that URL.
-        """
+        """Read the configuration, or else the environment."""
         base_url = anthropic_url(model_config, environment) or OFFICIAL
         configured = model_config.anthropic_api_key
         if configured is not None and configured.get_secret_value():

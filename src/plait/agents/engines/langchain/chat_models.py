@@ -61,11 +61,7 @@ def provider_and_name(config: ModelConfig, name: str | None = None) -> tuple[str
 
 
 def import_provider(config: ModelConfig) -> None:
-    """Import the package of the provider, which may take seconds.
-
-    Raises:
-        EngineUnavailableError: It is not installed, or the provider is not supported.
-    """
+    """Import the package of the provider, which may take seconds."""
     provider = provider_and_name(config)[0]
     if provider == "local":
         text = (
@@ -115,12 +111,7 @@ class ChatModels:
         self._clients: list[httpx2.AsyncClient] = []
 
     def make(self, name: str | None = None) -> BaseChatModel:
-        """Create the configured model, or the one named; may read files.
-
-        Raises:
-            EngineUnavailableError: A package or a key is missing.
-            ConfigError: A URL or a script is wrong.
-        """
+        """Create the configured model, or the one named; may read files."""
         provider, model = provider_and_name(self._config, name)
         if provider == "scripted":
             return scripted_model(model)

@@ -114,17 +114,14 @@ class LimitedTools(ToolCallLimitMiddleware[Any, Any]):
     @property
     @override
     def name(self) -> str:
-        """The name of LangChain's own class."""
         return ToolCallLimitMiddleware.__name__
 
     @override
     def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
-        """Count the calls, and reject those over the limit."""
         update = super().after_model(state, runtime)
         if self._on_rejected is not None and update is not None and update.get("messages"):
-            last = next(
-                message for message in reversed(state["messages"]) if isinstance(message, AIMessage)
-            )
+            newest_first = reversed(state["messages"])
+            last = next(message for message in newest_first if isinstance(message, AIMessage))
             calls = {call["id"]: call for call in last.tool_calls}
             for message in update["messages"]:
                 self._on_rejected(calls[message.tool_call_id], message)
@@ -151,7 +148,6 @@ class RequestTimeout(AgentMiddleware[Any, Any, Any]):
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
-        """Call the model within the time limit."""
         limit = asyncio.timeout(self._seconds)
         try:
             async with limit:

@@ -41,11 +41,7 @@ def tool_call(name: str, /, **arguments: Any) -> ToolCall:
 
 
 def scripted_model(path: str | PathLike[str]) -> ScriptedChatModel:
-    """Make a model that plays the script in a JSON file.
-
-    Raises:
-        ConfigError: The file cannot be read, or is no script.
-    """
+    """Make a model that plays the script in a JSON file."""
     return ScriptedChatModel(read_script(path))
 
 
