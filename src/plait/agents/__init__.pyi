@@ -30,7 +30,7 @@ from plait.agents.engines.langchain.messages import messages_to_langchain as mes
 from plait.agents.engines.langchain.middleware import (
     build_agent_middleware as build_agent_middleware,
 )
-from plait.agents.engines.manual.traces import ManualTraces as ManualTraces
+from plait.agents.engines.manual.agent import ManualTraces as ManualTraces
 from plait.agents.factory import close_all_agents as close_all_agents
 from plait.agents.factory import get_agent as get_agent
 from plait.agents.live_agent import LiveAgent as LiveAgent

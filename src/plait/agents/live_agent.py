@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal, Unpack
 
 from plait._support.causes import without_secrets
@@ -92,7 +92,8 @@ class LiveAgent(BaseAgent):
             raise AgentExecutionError("there is no message to answer: pass a user message")
         observer = RunObserver()
         options = self.toolbox_options(settings)
-        async with toolbox_of_run(self.model_config, mcp_servers, options, observer) as toolbox:
+        toolbox = _toolbox_of_run(self.model_config, mcp_servers, options, observer)
+        async with toolbox or contextlib.nullcontext():
             redact = redactor_for(self.model_config, toolbox)
             with recorder_for(settings, redact) as recorder:
                 if toolbox is not None:
@@ -139,14 +140,12 @@ _GUARDS: Final = ("lock", "lockfile", "policy")
 """The options that decide about a tool by its current definition."""
 
 
-@contextlib.asynccontextmanager
-async def toolbox_of_run(
+def _toolbox_of_run(
     model_config: ModelConfig,
     mcp_servers: AgentServers | None,
     tool_options: Mapping[str, Any],
     observer: RunObserver,
-) -> AsyncGenerator[Toolbox | None]:
-    """Open the toolbox of a run; `None` if it has no servers."""
+) -> Toolbox | None:
     servers = servers_for(model_config, mcp_servers)
     options = dict(tool_options)
     # A run lists its tools once: only a guard needs to follow their changes.
@@ -155,9 +154,7 @@ async def toolbox_of_run(
     observers = (observer, *options.pop("observers", ()))
     if (on_elicitation := options.get("on_elicitation")) is not None:
         options["on_elicitation"] = observer.recording(on_elicitation)
-    toolbox = toolbox_for(model_config, servers, observers=observers, **options)
-    async with toolbox or contextlib.nullcontext():
-        yield toolbox
+    return toolbox_for(model_config, servers, observers=observers, **options)
 
 
 def toolbox_for(

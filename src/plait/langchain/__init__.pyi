@@ -13,14 +13,14 @@ from plait.langchain.client.loading import (
 from plait.langchain.client.loading import load_mcp_server_info as load_mcp_server_info
 from plait.langchain.client.loading import load_mcp_tools as load_mcp_tools
 from plait.langchain.client.middleware import MCPToolsMiddleware as MCPToolsMiddleware
-from plait.langchain.client.prompts import (
+from plait.langchain.client.resources import (
     convert_mcp_prompt_message_to_langchain_message as convert_mcp_prompt_message_to_langchain_message,
 )
-from plait.langchain.client.prompts import load_mcp_prompt as load_mcp_prompt
 from plait.langchain.client.resources import (
     convert_mcp_resource_to_langchain_blob as convert_mcp_resource_to_langchain_blob,
 )
 from plait.langchain.client.resources import get_mcp_resource as get_mcp_resource
+from plait.langchain.client.resources import load_mcp_prompt as load_mcp_prompt
 from plait.langchain.client.resources import load_mcp_resources as load_mcp_resources
 from plait.langchain.client.sessions import create_session as create_session
 from plait.langchain.client.settings import LangChainOptions as LangChainOptions

@@ -16,7 +16,6 @@ from plait._support.imports import import_in_thread
 from plait.client.calls.result_budget.limiter import READ_MORE
 from plait.client.config.file_layouts import is_server_entry
 from plait.client.config.read import ClientConfig, ConfigSource, read_config, read_options
-from plait.client.config.servers import ServerOptions
 from plait.client.connections.credentials import CallerCredentials
 from plait.client.connections.loop_bridge import blocking
 from plait.client.lifecycle import ConnectionOwner
@@ -25,7 +24,6 @@ from plait.client.resource_watch import ResourceWatch
 from plait.client.server_handle import ServerHandle
 from plait.client.toolbox import Toolbox
 from plait.errors import ConnectError, PlaitError
-from plait.langchain.client.selection import Selection
 from plait.langchain.tools.callbacks import CallbackContext, Callbacks
 
 if TYPE_CHECKING:
@@ -38,6 +36,7 @@ if TYPE_CHECKING:
     from plait.client.calls.outcome import ToolResult
     from plait.client.calls.sampling import Sampling
     from plait.client.catalog.schemas import Profile
+    from plait.client.catalog.tool import Tool
     from plait.client.connections.server_info import ServerInfo
     from plait.client.connections.status import Status
     from plait.client.runtime import Listed
@@ -263,8 +262,8 @@ class MultiServerMCPClient(ConnectionOwner):
     ) -> list[HumanMessage | AIMessage]:
         """Get a prompt of a server as messages."""
         client = await self.get_client(server_name)
-        await import_in_thread("plait.langchain.client.prompts")
-        from plait.langchain.client.prompts import load_mcp_prompt  # noqa: PLC0415  # slow to import
+        await import_in_thread("plait.langchain.client.resources")
+        from plait.langchain.client.resources import load_mcp_prompt  # noqa: PLC0415  # slow to import
 
         return await load_mcp_prompt(client, prompt_name, arguments=arguments)
 
@@ -417,9 +416,7 @@ def _user_dict(source: ConfigSource, config: ClientConfig) -> dict[str, Any]:
 
 
 def _is_server(value: object) -> bool:
-    return (
-        isinstance(value, ServerOptions) or is_server_entry(value) or not isinstance(value, Mapping)
-    )
+    return is_server_entry(value) or not isinstance(value, Mapping)
 
 
 def _copy(connections: Mapping[str, Any]) -> dict[str, Any]:
@@ -432,3 +429,27 @@ def _copy(connections: Mapping[str, Any]) -> dict[str, Any]:
         else entry
         for name, entry in connections.items()
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """A choice of a toolbox's tools, and the credentials for listing them."""
+
+    toolbox: Toolbox
+    servers: tuple[str, ...] = ()
+    include: ToolPatterns | None = None
+    exclude: ToolPatterns | None = None
+    access: CallerCredentials | None = None
+
+    async def list_tools(
+        self, run: Mapping[str, Any] | None, *, refresh: bool = False
+    ) -> list[Tool]:
+        """List the tools."""
+        return await self.toolbox.tools(
+            *self.servers,
+            refresh=refresh,
+            include=self.include,
+            exclude=self.exclude,
+            access=self.access,
+            run=run,
+        )

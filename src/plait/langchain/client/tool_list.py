@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     from plait.client.catalog.schemas import Profile
     from plait.client.catalog.tool import Tool
-    from plait.langchain.client.client import MultiServerMCPClient
-    from plait.langchain.client.selection import Selection
+    from plait.langchain.client.client import MultiServerMCPClient, Selection
 
 
 def langchain_tools(

@@ -269,12 +269,8 @@ def _label(block: types.ContentBlock) -> str:
 
 def pending_reads(result: types.CallToolResult) -> list[str]:
     """List the URIs of embedded resources without contents, each once."""
-    uris = [
-        block.uri
-        for block in result.content
-        if isinstance(block, types.ResourceLink) and is_unread(block)
-    ]
-    return list(dict.fromkeys(uris))
+    links = (block for block in result.content if isinstance(block, types.ResourceLink))
+    return list(dict.fromkeys(link.uri for link in links if is_unread(link)))
 
 
 def with_resources(

@@ -9,11 +9,11 @@ import shutil
 import tempfile
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, cast
 
 from claude_agent_sdk import (
-    ClaudeAgentOptions,
     ClaudeSDKClient,
     ClaudeSDKError,
     CLINotFoundError,
@@ -49,34 +49,29 @@ class ClaudeSDKAgent(LiveAgent):
     async def drive(self, run: AgentRun) -> Ending:
         bridged = not run.settings.extra.get("pass_through_servers")
         servers = () if run.toolbox is None else run.toolbox.server_names
-        tools = cli_tools(run.tools.values(), servers, own_names=bridged)
-        turns = Turns(run, tools, bridged=bridged)
-        bridge = Bridge(run, tools, turns, bridged=bridged)
+        tools = cli_tools(run.tools.values(), servers, bridged=bridged)
+        turns = Turns(run, tools)
+        bridge = Bridge(run, tools, turns)
         lines: deque[str] = deque(maxlen=_STDERR_LINES)
         async with _folder() as folder:
             options = await asyncio.to_thread(
                 options_for, run, folder, tools, bridge, bridged=bridged, stderr=lines.append
             )
-            return await _Session(run, options, turns, bridge, lines).run()
+            redact = run.redact.also(secrets_in())
+            client = ClaudeSDKClient(options)
+            return await _Session(run, client, turns, bridge, lines, redact).run()
 
 
+@dataclass(slots=True)
 class _Session:
     """One conversation with the command line."""
 
-    def __init__(
-        self,
-        run: AgentRun,
-        options: ClaudeAgentOptions,
-        turns: Turns,
-        bridge: Bridge,
-        lines: deque[str],
-    ) -> None:
-        self._run = run
-        self._client = ClaudeSDKClient(options)
-        self._turns = turns
-        self._bridge = bridge
-        self._lines = lines
-        self._redact: Redactor = run.redact.also(secrets_in())
+    _run: AgentRun
+    _client: ClaudeSDKClient
+    _turns: Turns
+    _bridge: Bridge
+    _lines: deque[str]
+    _redact: Redactor
 
     async def run(self) -> Ending:
         """Run until there is an answer, or the turn limit; afterwards nothing is left running."""

@@ -29,17 +29,13 @@ _ENDED: Final = "This call was not made: the run has ended."
 class Bridge:
     """Makes the calls of the command line, each after the turn that requests it is recorded.
 
-    `bridged` says whether the toolbox calls the servers, or the command line itself. Calls are
-    checked against the policy as the toolbox does, and a person is asked once about each.
+    Calls are checked against the policy as the toolbox does, and a person is asked once about each.
     """
 
-    def __init__(
-        self, run: AgentRun, tools: Mapping[str, CliTool], turns: Turns, *, bridged: bool
-    ) -> None:
+    def __init__(self, run: AgentRun, tools: Mapping[str, CliTool], turns: Turns) -> None:
         self._run = run
         self._tools = tools
         self._turns = turns
-        self._bridged = bridged
         self._on_approval: OnApproval | None = run.settings.tool_options.get("on_approval")
         self._decisions: dict[str, tuple[ApprovalRequest, object]] = {}
         self.failure: Exception | None = None
@@ -67,18 +63,17 @@ class Bridge:
     async def _decide(
         self, tool: CliTool, arguments: Mapping[str, Any], call_id: str | None
     ) -> PermissionResultAllow | PermissionResultDeny:
-        is_bridged = self._bridged or not tool.is_of_server
         recorded_id = await self._recorded_id(call_id, tool, arguments)
         if recorded_id is None:
             return PermissionResultDeny(message=_INCOMPLETE)
         try:
-            edited = await self._edited(recorded_id, tool, arguments, bridged=is_bridged)
+            edited = await self._edited(recorded_id, tool, arguments)
         except PermissionDeniedError as error:
-            if is_bridged:
+            if tool.is_local:
                 # The toolbox denies it with the same text, so the trace is as on other engines.
                 await self._call(recorded_id, tool, arguments)
             return PermissionResultDeny(message=self._run.text_of(error))
-        if is_bridged or edited is None:
+        if tool.is_local or edited is None:
             # A person's edit is applied when the call is made, after the overrides.
             return PermissionResultAllow()
         return PermissionResultAllow(updated_input=dict(edited))
@@ -109,11 +104,11 @@ class Bridge:
         return await self._run.call(call_id, tool.run_tool.name, arguments, on_approval=approval)
 
     async def _edited(
-        self, call_id: str, tool: CliTool, arguments: Mapping[str, Any], *, bridged: bool
+        self, call_id: str, tool: CliTool, arguments: Mapping[str, Any]
     ) -> Mapping[str, Any] | None:
         """Check a call against the policy, and return its arguments if a person edited them.
 
-        Overrides complete the arguments of a `bridged` call first.
+        Overrides complete the arguments of a local call first.
 
         Raises:
             PermissionDeniedError: The call must not be made.
@@ -122,7 +117,7 @@ class Bridge:
         if not tool.is_of_server or listed is None or toolbox is None:
             return None
         call = ToolCall(server=listed.server, tool=listed.wire_name, arguments=arguments)
-        sent = await complete_arguments(listed, arguments, call) if bridged else dict(arguments)
+        sent = await complete_arguments(listed, arguments, call) if tool.is_local else arguments
 
         async def ask(request: ApprovalRequest) -> object:
             answer = await self._ask(request)

@@ -53,7 +53,7 @@ def options_for(
 ) -> ClaudeAgentOptions:
     """Build the options of a run, and write the files that they name; this blocks."""
     extra = _extra_options(run.model_config.extra_kwargs or {})
-    local_tools = [tool for tool in tools.values() if bridged or not tool.is_of_server]
+    local_tools = [tool for tool in tools.values() if tool.is_local]
     has_policy = run.tool_option("policy") is not None
     flags: dict[str, str | None] = {"no-session-persistence": None}
     if not bridged and (servers := _passed_through(run)):
@@ -91,13 +91,12 @@ def _extra_options(extra: Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigError(
             f"extra_kwargs holds {', '.join(unknown)}, which ClaudeAgentOptions does not know"
         )
-    flags: Mapping[str, Any] = extra.get("extra_args") or {}
+    flags = dict(extra.get("extra_args") or {})
     kept = {name: value for name, value in extra.items() if name not in _RESERVED}
+    removed = sorted((set(extra) & _RESERVED) | (set(flags) & _RESERVED_FLAGS))
     if flags:
-        kept["extra_args"] = {
-            name: value for name, value in flags.items() if name not in _RESERVED_FLAGS
-        }
-    if removed := sorted((set(extra) & _RESERVED) | (set(flags) & _RESERVED_FLAGS)):
+        kept["extra_args"] = {name: flags[name] for name in flags if name not in removed}
+    if removed:
         logger.warning("extra_kwargs: the run itself sets %s", ", ".join(removed))
     return kept
 
@@ -147,13 +146,8 @@ def _program(name: str, server: StdioServer, environ: Mapping[str, str]) -> dict
         names = list(environ)
     elif server.inherit_env is not False:
         names += server.inherit_env
-    inherited = {name: environ[name] for name in names if name in environ}
-    return {
-        "type": "stdio",
-        "command": server.command,
-        "args": list(server.args),
-        "env": {**inherited, **server.env},
-    }
+    env = {**{name: environ[name] for name in names if name in environ}, **server.env}
+    return {"type": "stdio", "command": server.command, "args": list(server.args), "env": env}
 
 
 def _remote(name: str, server: HttpServer | SseServer) -> dict[str, Any]:

@@ -108,10 +108,11 @@ class _Conversation:
 
     def _record(self, message: BetaMessage, seconds: float) -> Sequence[BetaToolUseBlock]:
         """Record an answer, and return the calls to make."""
-        if message.stop_reason is None:
+        stop = message.stop_reason
+        if stop is None:
             raise AgentExecutionError("the answer of the model is incomplete: run it again")
         requested = [block for block in message.content if isinstance(block, BetaToolUseBlock)]
-        calls = requested if message.stop_reason == "tool_use" else []
+        calls = requested if stop == "tool_use" else []
         for call in calls:
             if not isinstance(call.input, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
                 call.input = {}  # some endpoints send null for no arguments
@@ -127,10 +128,8 @@ class _Conversation:
             usage=usage_from_anthropic(message.usage),
             seconds=round(seconds, 6),
         )
-        if requested and message.stop_reason in TRUNCATED:
-            raise AgentExecutionError(
-                truncated_call(message.stop_reason, self._request["max_tokens"])
-            )
+        if requested and stop in TRUNCATED:
+            raise AgentExecutionError(truncated_call(stop, self._request["max_tokens"]))
         content = [block.to_dict() for block in message.content]
         self._messages.append({"role": message.role, "content": content})
         return calls

@@ -61,11 +61,8 @@ class FetchingTool(BetaAsyncBuiltinFunctionTool):
 
 def definition_of(tool: RunTool) -> BetaToolParam:
     """Return the definition of a tool for the API."""
-    return {
-        "name": tool.name,
-        "description": tool.description,
-        "input_schema": _schema_for(tool.input_schema),
-    }
+    schema = _schema_for(tool.input_schema)
+    return {"name": tool.name, "description": tool.description, "input_schema": schema}
 
 
 def _schema_for(schema: Mapping[str, Any]) -> dict[str, Any]:

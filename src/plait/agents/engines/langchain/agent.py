@@ -64,9 +64,7 @@ class LangChainAgent(LiveAgent):
     @override
     def toolbox_options(self, settings: AgentConfig) -> Mapping[str, Any]:
         """Leave out the hooks, which wrap the tools, and declare elicitation for interrupts."""
-        options = {
-            name: value for name, value in settings.tool_options.items() if name not in HOOKS
-        }
+        options = {key: value for key, value in settings.tool_options.items() if key not in HOOKS}
         if settings.on_interrupt is not None:
             options.setdefault("on_elicitation", Callbacks().elicitation_callback)
         return options

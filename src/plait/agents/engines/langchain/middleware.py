@@ -212,18 +212,12 @@ class Summaries(SummarizationMiddleware[Any, Any]):
                 on_summary(answer)
             return answer.text
 
-        def summarize(messages: list[AnyMessage]) -> str:
-            return text_of(retrying.invoke(prompt_for(messages)))
-
-        async def asummarize(messages: list[AnyMessage]) -> str:
-            return text_of(await retrying.ainvoke(prompt_for(messages)))
-
         super().__init__(
             model,
             trigger=("tokens", trigger_tokens),
             keep=("messages", keep_messages),
             trim_tokens_to_summarize=None,
-            summarizer=RunnableLambda(summarize, asummarize),
+            summarizer=RunnableLambda(prompt_for) | retrying | RunnableLambda(text_of),
         )
 
     @staticmethod

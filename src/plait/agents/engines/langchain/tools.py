@@ -25,9 +25,9 @@ from plait.client.catalog.schemas import schema_for_provider
 from plait.client.catalog.tool import Tool
 from plait.client.config.read import read_options
 from plait.client.toolbox import Toolbox
+from plait.langchain.client.client import Selection
 from plait.langchain.client.deferred import deferred_tools, loaded_names
 from plait.langchain.client.own_tools import read_more_tools
-from plait.langchain.client.selection import Selection
 from plait.langchain.tools.blocks import Block, standard_block, text_block
 from plait.langchain.tools.caller import ToolboxCaller
 from plait.langchain.tools.model_support import profile_of

@@ -34,7 +34,7 @@ def options(
     run = AgentRun(model, config or AgentConfig(), ask, Recorder(), Redactor(), toolbox)
     run.tools = tools_of_run([StaticTool("twice")], [])
     tools = cli_tools(run.tools.values())
-    bridge = Bridge(run, tools, Turns(run, tools), bridged=bridged)
+    bridge = Bridge(run, tools, Turns(run, tools))
     return options_for(run, folder, tools, bridge, bridged=bridged, stderr=print)
 
 

@@ -16,8 +16,7 @@ from langchain_core.messages import (
 )
 
 from plait.agents.config import AgentConfig, ModelConfig
-from plait.agents.engines.manual.agent import ManualAgent
-from plait.agents.engines.manual.traces import ManualTraces
+from plait.agents.engines.manual.agent import ManualAgent, ManualTraces
 from plait.agents.factory import get_agent
 from plait.agents.port import AgentPort, AgentResult, StaticTool, result_from_trace
 from plait.errors import ManualEngineError, ManualTraceError, ManualTraceNotFoundError
