@@ -37,12 +37,6 @@ from plait.errors import ToolNotFoundError as ToolNotFoundError
 from plait.errors import TransportError as TransportError
 from plait.errors import UnknownServerError as UnknownServerError
 from plait.langchain.client.client import MultiServerMCPClient as MultiServerMCPClient
-from plait.langchain.client.connections import Connection as Connection
-from plait.langchain.client.connections import McpHttpClientFactory as McpHttpClientFactory
-from plait.langchain.client.connections import SSEConnection as SSEConnection
-from plait.langchain.client.connections import StdioConnection as StdioConnection
-from plait.langchain.client.connections import StreamableHttpConnection as StreamableHttpConnection
-from plait.langchain.client.connections import WebsocketConnection as WebsocketConnection
 from plait.langchain.client.loading import (
     convert_mcp_tool_to_langchain_tool as convert_mcp_tool_to_langchain_tool,
 )
@@ -59,6 +53,12 @@ from plait.langchain.client.resources import get_mcp_resource as get_mcp_resourc
 from plait.langchain.client.resources import load_mcp_prompt as load_mcp_prompt
 from plait.langchain.client.resources import load_mcp_resources as load_mcp_resources
 from plait.langchain.client.sessions import create_session as create_session
+from plait.langchain.client.settings import Connection as Connection
+from plait.langchain.client.settings import McpHttpClientFactory as McpHttpClientFactory
+from plait.langchain.client.settings import SSEConnection as SSEConnection
+from plait.langchain.client.settings import StdioConnection as StdioConnection
+from plait.langchain.client.settings import StreamableHttpConnection as StreamableHttpConnection
+from plait.langchain.client.settings import WebsocketConnection as WebsocketConnection
 from plait.langchain.client.to_fastmcp import to_fastmcp as to_fastmcp
 from plait.langchain.tools.callbacks import Callbacks as Callbacks
 from plait.langchain.tools.callbacks import ElicitationCallback as ElicitationCallback

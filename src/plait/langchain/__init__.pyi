@@ -1,10 +1,4 @@
 from plait.langchain.client.client import MultiServerMCPClient as MultiServerMCPClient
-from plait.langchain.client.connections import Connection as Connection
-from plait.langchain.client.connections import McpHttpClientFactory as McpHttpClientFactory
-from plait.langchain.client.connections import SSEConnection as SSEConnection
-from plait.langchain.client.connections import StdioConnection as StdioConnection
-from plait.langchain.client.connections import StreamableHttpConnection as StreamableHttpConnection
-from plait.langchain.client.connections import WebsocketConnection as WebsocketConnection
 from plait.langchain.client.execute import execute_tool as execute_tool
 from plait.langchain.client.execute import execute_tool_blocking as execute_tool_blocking
 from plait.langchain.client.loading import (
@@ -23,7 +17,13 @@ from plait.langchain.client.resources import get_mcp_resource as get_mcp_resourc
 from plait.langchain.client.resources import load_mcp_prompt as load_mcp_prompt
 from plait.langchain.client.resources import load_mcp_resources as load_mcp_resources
 from plait.langchain.client.sessions import create_session as create_session
+from plait.langchain.client.settings import Connection as Connection
 from plait.langchain.client.settings import LangChainOptions as LangChainOptions
+from plait.langchain.client.settings import McpHttpClientFactory as McpHttpClientFactory
+from plait.langchain.client.settings import SSEConnection as SSEConnection
+from plait.langchain.client.settings import StdioConnection as StdioConnection
+from plait.langchain.client.settings import StreamableHttpConnection as StreamableHttpConnection
+from plait.langchain.client.settings import WebsocketConnection as WebsocketConnection
 from plait.langchain.client.spec import AgentSpec as AgentSpec
 from plait.langchain.client.spec import create_agent as create_agent
 from plait.langchain.client.to_fastmcp import to_fastmcp as to_fastmcp

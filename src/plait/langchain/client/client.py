@@ -184,8 +184,10 @@ class MultiServerMCPClient(ConnectionOwner):
         reader: str = READ_MORE,
     ) -> ToolRunner:
         """Return the runner of the tools; `reader` is the name of the tool for long results."""
-        from plait.langchain.client.settings import settings_from  # noqa: PLC0415  # slow to import
-        from plait.langchain.tools.runner import ToolRunner  # noqa: PLC0415
+        from plait.langchain.tools.runner import (  # noqa: PLC0415  # slow to import
+            RunnerSettings,
+            ToolRunner,
+        )
 
         options = {
             **self._options,
@@ -195,7 +197,7 @@ class MultiServerMCPClient(ConnectionOwner):
             if handle_tool_errors is None
             else handle_tool_errors,
         }
-        settings = settings_from(options, self.toolbox.config.servers)
+        settings = RunnerSettings.of(options, self.toolbox.config.servers)
         return ToolRunner(self.toolbox.calls, settings, access=access, reader=reader)
 
     async def ready(self, timeout_seconds: float | None = None) -> Status:

@@ -129,10 +129,6 @@ def _approval_from_interrupt(
             value["problem"] = _UNCLEAR
 
 
-def _is_approval_answer(answer: object) -> bool:
-    return not isinstance(answer, bool) and Approval.read(answer) is not None
-
-
 class AuthInterrupt(TypedDict):
     """The value of a sign-in interrupt: the server that needs a login, and how to sign in."""
 
@@ -263,7 +259,7 @@ def responses_from_interrupt(call: ToolCall, needed: InputNeededError) -> InputA
         "requests": [_description(key, request) for key, request in requests.items()],
     }
     answer = interrupt(value)
-    while _is_sign_in_answer(answer) or _is_approval_answer(answer):
+    while _is_sign_in_answer(answer) or Approval.read(answer) is not None:
         # That answer belongs to an earlier interrupt of this call.
         answer = interrupt(value)
     return InputAnswers(_responses(answer, requests, call), needed.request_state)

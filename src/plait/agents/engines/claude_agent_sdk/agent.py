@@ -13,12 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, cast
 
-from claude_agent_sdk import (
-    ClaudeSDKClient,
-    ClaudeSDKError,
-    CLINotFoundError,
-    ResultMessage,
-)
+from claude_agent_sdk import ClaudeSDKClient, ClaudeSDKError, CLINotFoundError, ResultMessage
 from typing_extensions import override
 
 from plait._support.redact import Redactor
