@@ -36,19 +36,16 @@ def anthropic_url(config: ModelConfig, environment: Mapping[str, str] = os.envir
 
 def advice_for(status: int, config: ModelConfig) -> str:
     """Return what to do about an HTTP error of the API."""
-    match status:
-        case 401 | 403:
-            return "check ANTHROPIC_API_KEY, or anthropic_api_key of the ModelConfig"
-        case 404:
-            return f"check model_name, which is {config.model_name!r}, and anthropic_base_url"
-        case 413:
-            return "shorten the input of the agent"
-        case 429:
-            return "wait, or raise max_retries"
-        case _ if status >= 500:
-            return "the provider failed: try again later, or raise max_retries"
-        case _:
-            return "check the settings of the ModelConfig"
+    key = "check ANTHROPIC_API_KEY, or anthropic_api_key of the ModelConfig"
+    advice = {
+        401: key,
+        403: key,
+        404: f"check model_name, which is {config.model_name!r}, and anthropic_base_url",
+        413: "shorten the input of the agent",
+        429: "wait, or raise max_retries",
+    }
+    server = "the provider failed: try again later, or raise max_retries"
+    return advice.get(status, server if status >= 500 else "check the settings of the ModelConfig")
 
 
 def truncated_call(stop_reason: str, max_tokens: int) -> str:

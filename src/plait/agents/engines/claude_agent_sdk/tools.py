@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count
 from typing import Any, Final
 
 import mcp_types as types
@@ -63,7 +63,7 @@ def cli_tools(
     With `bridged` false the command line lists the tools of servers itself, names and calls them.
     """
     keys = server_keys(servers)
-    local = next(_free_names(_LOCAL_SERVER, set(keys.values())))
+    local = _free_name(_LOCAL_SERVER, set(keys.values()))
     assigned: dict[str, CliTool] = {}
     taken: set[tuple[str, str]] = set()
     for tool in tools:
@@ -77,7 +77,7 @@ def cli_tools(
         else:
             server, name = keys[listed.server], _ILLEGAL.sub("_", listed.wire_name)
         if bridged:
-            name = next(_free_names(name, {other for key, other in taken if key == server}))
+            name = _free_name(name, {other for key, other in taken if key == server})
         taken.add((server, name))
         cli_tool = CliTool(server=server, tool=name, run_tool=tool, is_local=is_local)
         assigned[cli_tool.name] = cli_tool
@@ -92,7 +92,7 @@ def server_keys(servers: Iterable[str]) -> dict[str, str]:
         if len(legal) > _LONGEST_SERVER:
             digest = hashlib.sha256(server.encode()).hexdigest()[:8]
             legal = f"{legal[: _LONGEST_SERVER - 9]}_{digest}"
-        keys[server] = next(_free_names(legal, set(keys.values())))
+        keys[server] = _free_name(legal, set(keys.values()))
     return keys
 
 
@@ -135,8 +135,6 @@ def _definition(tool: CliTool) -> types.Tool:
     )
 
 
-def _free_names(name: str, taken: set[str]) -> Iterator[str]:
-    """Yield the names that are not taken: the name itself, then with a number."""
-    if name not in taken:
-        yield name
-    yield from (f"{name}_{number}" for number in count(2) if f"{name}_{number}" not in taken)
+def _free_name(name: str, taken: set[str]) -> str:
+    names = chain([name], (f"{name}_{number}" for number in count(2)))
+    return next(free for free in names if free not in taken)

@@ -102,11 +102,9 @@ async def _converse(run: AgentRun, model: BaseChatModel, models: ChatModels) -> 
         checkpointer=None if run.settings.on_interrupt is None else InMemorySaver(),
     )
     run.session_id = str(uuid.uuid4())
+    configurable: dict[str, Any] = run.settings.extra.get("configurable") or {}
     settings: RunnableConfig = {
-        "configurable": {
-            **(run.settings.extra.get("configurable") or {}),
-            "thread_id": run.session_id,
-        },
+        "configurable": {**configurable, "thread_id": run.session_id},
         "recursion_limit": _STEPS_OF_A_TURN * (max_turns + 1),
     }
     step: object = {"messages": messages_to_langchain(run.messages)}
@@ -145,10 +143,8 @@ def _record_elicitation(run: AgentRun, value: object, answer: object) -> None:
         return
     responses = entries_of(entries_of(answer).get("responses"))
     for request in question["requests"]:
-        response = entries_of(responses.get(request["key"]))
-        run.recorder.elicitation(
-            question["server_name"], request["message"], response.get("action")
-        )
+        action = entries_of(responses.get(request["key"])).get("action")
+        run.recorder.elicitation(question["server_name"], request["message"], action)
 
 
 async def _middleware(
@@ -177,9 +173,6 @@ async def _context_tokens(config: ModelConfig, summaries: SummarizationConfig) -
     known = config.max_context_tokens or summaries.trigger_tokens
     if known or not summaries.enabled or config.interface != "openai_endpoint":
         return config.max_context_tokens
-    key = config.endpoint_api_key
-    return await context_tokens(
-        config.endpoint_base_url or "",
-        config.model_name or "",
-        None if key is None else key.get_secret_value(),
-    )
+    secret = config.endpoint_api_key
+    key = None if secret is None else secret.get_secret_value()
+    return await context_tokens(config.endpoint_base_url or "", config.model_name or "", key)

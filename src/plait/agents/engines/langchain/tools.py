@@ -87,13 +87,8 @@ def _server_tools(run: AgentRun, toolbox: Toolbox) -> tuple[list[MCPTool], list[
     """Create the tools of the servers: those shown at once, and those that are deferred."""
     options = run.settings.tool_options
     hooks = read_options({name: options[name] for name in HOOKS & options.keys()})
-    settings = RunnerSettings(
-        interceptors=tuple(hooks.get("tool_interceptors") or ()),
-        before_tool_call=hooks.get("before_tool_call"),
-        after_tool_call=hooks.get("after_tool_call"),
-        on_approval=options.get("on_approval"),
-        sanitize=toolbox.sanitizes,
-    )
+    own = {"on_approval": options.get("on_approval"), "sanitize": toolbox.sanitizes}
+    settings = RunnerSettings.of({**hooks, **own}, servers={})
     listed = {
         tool.name: _described(tool, tool.listed)
         for tool in run.tools.values()
