@@ -97,12 +97,10 @@ class Approvals:
             return None
         # The sign-in of a fallback server, which comes before, is answered with a bare `True`.
         bare = self.bare_answers and request.instead_of is None
-        return _approval_from_interrupt(request, self._tool_call_id, bare=bare)
+        return _ask_user(request, self._tool_call_id, bare=bare)
 
 
-def _approval_from_interrupt(
-    request: ApprovalRequest, tool_call_id: str | None, *, bare: bool
-) -> Approval:
+def _ask_user(request: ApprovalRequest, tool_call_id: str | None, *, bare: bool) -> Approval:
     """Pause the graph until a person has decided, or return the decision if it resumes.
 
     A resumed task gets the answers of all its interrupts again, in order. Those to interrupts

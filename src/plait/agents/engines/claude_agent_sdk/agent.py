@@ -121,7 +121,6 @@ class _Session:
 
 @contextlib.asynccontextmanager
 async def _folder() -> AsyncGenerator[Path]:
-    """Create a folder for the run, and remove it afterwards."""
     path = await asyncio.to_thread(tempfile.mkdtemp, prefix="plait-claude-")
     try:
         yield Path(path)

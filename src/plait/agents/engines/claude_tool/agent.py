@@ -20,6 +20,7 @@ from anthropic.types.beta import BetaCacheControlEphemeralParam, BetaMessage, Be
 from typing_extensions import override
 
 from plait._support.gather import gather_or_cancel
+from plait._support.mappings import entries_of
 from plait._support.redact import Redactor
 from plait._support.retry_after import seconds_from_retry_after
 from plait.agents.agent_run import AgentRun
@@ -303,7 +304,8 @@ def execution_error(
     if isinstance(error, anthropic.APIStatusError):
         reason = redact.excerpt(_message_of(error))
         status = error.status_code
-        advice = _advice(status, reason, config)
+        is_temperature = status == 400 and "temperature" in reason
+        advice = "set temperature=None" if is_temperature else advice_for(status, config)
         return AgentExecutionError(
             f"{where} answered {status}: {reason}; {advice}",
             status=status,
@@ -324,14 +326,4 @@ def execution_error(
 
 
 def _message_of(error: anthropic.APIStatusError) -> str:
-    """Return the error message of the provider."""
-    body = cast("Any", error.body)
-    inner: object = cast("Any", body).get("error") if isinstance(body, Mapping) else None
-    if isinstance(inner, Mapping):
-        return str(cast("Mapping[str, Any]", inner).get("message") or error.message)
-    return error.message
-
-
-def _advice(status: int, reason: str, config: ModelConfig) -> str:
-    is_temperature = status == 400 and "temperature" in reason
-    return "set temperature=None" if is_temperature else advice_for(status, config)
+    return str(entries_of(entries_of(error.body).get("error")).get("message") or error.message)

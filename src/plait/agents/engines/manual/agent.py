@@ -203,7 +203,6 @@ class ManualAgent(BaseAgent):
     """Returns recorded answers, by the hash of the question or the name of the task."""
 
     def __init__(self, model_config: ModelConfig) -> None:
-        """Read the recordings of the configuration."""
         self._traces = ManualTraces.of(model_config.manual_traces)
 
     @property
