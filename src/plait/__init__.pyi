@@ -1,8 +1,8 @@
 from plait.agents.config import AgentConfig as AgentConfig
+from plait.agents.config import ModelConfig as ModelConfig
 from plait.agents.factory import get_agent as get_agent
-from plait.agents.model_config import ModelConfig as ModelConfig
+from plait.agents.port import AgentResult as AgentResult
 from plait.agents.port import StaticTool as StaticTool
-from plait.agents.result import AgentResult as AgentResult
 from plait.client.calls.callbacks import CallbackContext as CallbackContext
 from plait.client.calls.outcome import ToolResult as ToolResult
 from plait.client.config.oauth import OAuth as OAuth
@@ -37,28 +37,28 @@ from plait.errors import ToolNotFoundError as ToolNotFoundError
 from plait.errors import TransportError as TransportError
 from plait.errors import UnknownServerError as UnknownServerError
 from plait.langchain.client.client import MultiServerMCPClient as MultiServerMCPClient
-from plait.langchain.client.connections import Connection as Connection
-from plait.langchain.client.connections import McpHttpClientFactory as McpHttpClientFactory
-from plait.langchain.client.connections import SSEConnection as SSEConnection
-from plait.langchain.client.connections import StdioConnection as StdioConnection
-from plait.langchain.client.connections import StreamableHttpConnection as StreamableHttpConnection
-from plait.langchain.client.connections import WebsocketConnection as WebsocketConnection
 from plait.langchain.client.loading import (
     convert_mcp_tool_to_langchain_tool as convert_mcp_tool_to_langchain_tool,
 )
 from plait.langchain.client.loading import load_mcp_server_info as load_mcp_server_info
 from plait.langchain.client.loading import load_mcp_tools as load_mcp_tools
 from plait.langchain.client.middleware import MCPToolsMiddleware as MCPToolsMiddleware
-from plait.langchain.client.prompts import (
+from plait.langchain.client.resources import (
     convert_mcp_prompt_message_to_langchain_message as convert_mcp_prompt_message_to_langchain_message,
 )
-from plait.langchain.client.prompts import load_mcp_prompt as load_mcp_prompt
 from plait.langchain.client.resources import (
     convert_mcp_resource_to_langchain_blob as convert_mcp_resource_to_langchain_blob,
 )
 from plait.langchain.client.resources import get_mcp_resource as get_mcp_resource
+from plait.langchain.client.resources import load_mcp_prompt as load_mcp_prompt
 from plait.langchain.client.resources import load_mcp_resources as load_mcp_resources
 from plait.langchain.client.sessions import create_session as create_session
+from plait.langchain.client.settings import Connection as Connection
+from plait.langchain.client.settings import McpHttpClientFactory as McpHttpClientFactory
+from plait.langchain.client.settings import SSEConnection as SSEConnection
+from plait.langchain.client.settings import StdioConnection as StdioConnection
+from plait.langchain.client.settings import StreamableHttpConnection as StreamableHttpConnection
+from plait.langchain.client.settings import WebsocketConnection as WebsocketConnection
 from plait.langchain.client.to_fastmcp import to_fastmcp as to_fastmcp
 from plait.langchain.tools.callbacks import Callbacks as Callbacks
 from plait.langchain.tools.callbacks import ElicitationCallback as ElicitationCallback

@@ -1,5 +1,14 @@
 from plait.agents.agent_run import AgentRun as AgentRun
+from plait.agents.agent_run import RunTool as RunTool
+from plait.agents.agent_run import ToolAnswer as ToolAnswer
 from plait.agents.config import AgentConfig as AgentConfig
+from plait.agents.config import AgentLimitConfig as AgentLimitConfig
+from plait.agents.config import AgentMiddlewareConfig as AgentMiddlewareConfig
+from plait.agents.config import ModelConfig as ModelConfig
+from plait.agents.config import ModelRetryConfig as ModelRetryConfig
+from plait.agents.config import PromptCachingConfig as PromptCachingConfig
+from plait.agents.config import SummarizationConfig as SummarizationConfig
+from plait.agents.config import ToolRetryConfig as ToolRetryConfig
 from plait.agents.engines.claude_agent_sdk.messages import messages_from_sdk as messages_from_sdk
 from plait.agents.engines.claude_agent_sdk.messages import (
     sdk_messages_to_raw_trace as sdk_messages_to_raw_trace,
@@ -21,30 +30,23 @@ from plait.agents.engines.langchain.messages import messages_to_langchain as mes
 from plait.agents.engines.langchain.middleware import (
     build_agent_middleware as build_agent_middleware,
 )
-from plait.agents.engines.manual.traces import ManualTraces as ManualTraces
+from plait.agents.engines.manual.agent import ManualTraces as ManualTraces
 from plait.agents.factory import close_all_agents as close_all_agents
 from plait.agents.factory import get_agent as get_agent
 from plait.agents.live_agent import LiveAgent as LiveAgent
-from plait.agents.middleware_config import AgentLimitConfig as AgentLimitConfig
-from plait.agents.middleware_config import AgentMiddlewareConfig as AgentMiddlewareConfig
-from plait.agents.middleware_config import ModelRetryConfig as ModelRetryConfig
-from plait.agents.middleware_config import PromptCachingConfig as PromptCachingConfig
-from plait.agents.middleware_config import SummarizationConfig as SummarizationConfig
-from plait.agents.middleware_config import ToolRetryConfig as ToolRetryConfig
-from plait.agents.model_config import ModelConfig as ModelConfig
+from plait.agents.live_agent import redactor_for as redactor_for
+from plait.agents.live_agent import toolbox_for as toolbox_for
 from plait.agents.port import AgentCapabilities as AgentCapabilities
 from plait.agents.port import AgentPort as AgentPort
+from plait.agents.port import AgentResult as AgentResult
 from plait.agents.port import BaseAgent as BaseAgent
 from plait.agents.port import StaticTool as StaticTool
+from plait.agents.port import result_from_trace as result_from_trace
 from plait.agents.recording import RunObserver as RunObserver
 from plait.agents.recording import recorder_for as recorder_for
 from plait.agents.registry import EngineAvailability as EngineAvailability
 from plait.agents.registry import EngineRegistry as EngineRegistry
 from plait.agents.registry import EngineSpec as EngineSpec
-from plait.agents.result import AgentResult as AgentResult
-from plait.agents.result import result_from_trace as result_from_trace
-from plait.agents.run_tools import RunTool as RunTool
-from plait.agents.run_tools import ToolAnswer as ToolAnswer
 from plait.agents.server_tools import afetch_tool_descriptions as afetch_tool_descriptions
 from plait.agents.server_tools import (
     apply_tool_description_overrides as apply_tool_description_overrides,
@@ -58,5 +60,3 @@ from plait.agents.servers import MCPStdioServerConfig as MCPStdioServerConfig
 from plait.agents.servers import convert_and_validate_mcp_config as convert_and_validate_mcp_config
 from plait.agents.servers import convert_mcp_config as convert_mcp_config
 from plait.agents.servers import validate_mcp_config as validate_mcp_config
-from plait.agents.toolbox import redactor_for as redactor_for
-from plait.agents.toolbox import toolbox_for as toolbox_for

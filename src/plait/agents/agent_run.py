@@ -1,23 +1,27 @@
-"""One run of an engine: its tools, its calls and its trace."""
+"""One run of an engine: its tools, its calls with their answers, and its trace."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeGuard
+
+import mcp_types as types
 
 from plait._support.redact import Redactor
 from plait._support.sanitize import sanitize_text
-from plait.agents.config import AgentConfig
-from plait.agents.model_config import ModelConfig
+from plait.agents.config import AgentConfig, ModelConfig
 from plait.agents.port import StaticTool
-from plait.agents.run_tools import RunTool, ToolAnswer, tools_of_run
 from plait.client.calls.approval import OnApproval
+from plait.client.calls.content import content_for_model
+from plait.client.calls.outcome import ToolResult
 from plait.client.calls.result_budget.limiter import OWN_SERVER, READ_MORE
 from plait.client.catalog.tool import Tool
 from plait.client.toolbox import Toolbox
 from plait.errors import AgentServerConnectError, AgentServerTimeoutError, ConfigError, PlaitError
 from plait.traces.events import Status
+from plait.traces.messages.from_mcp import line_from_mcp, text_from_mcp
 from plait.traces.messages.lists import extract_system_prompt
 from plait.traces.messages.message import Message, Role
 from plait.traces.messages.usage import UsageMetadata
@@ -50,9 +54,7 @@ class AgentRun:
         self.redact = redact
         """Hides the secrets of the run in texts."""
         self.toolbox = toolbox
-        self.messages: list[Message] = [
-            message for message in messages if message.role is not Role.SYSTEM
-        ]
+        self.messages = [message for message in messages if message.role is not Role.SYSTEM]
         """The conversation so far, without system messages: see `system_prompt`."""
         self.system_prompt: str | None = (
             extract_system_prompt(messages) or settings.system_prompt or model_config.system_prompt
@@ -89,24 +91,22 @@ class AgentRun:
         tool = self.tools.get(name)
         self.record_call(call_id, name, arguments)
         attempts, notes = 1, ()
-        if tool is None:
-            answer = ToolAnswer.of_text(self.unknown_tool(name), is_error=True)
-        elif tool.static is not None:
+        if tool is not None and tool.listed is not None:
+            answer, attempts, notes = await self._call_server(tool.listed, arguments, on_approval)
+        elif tool is not None and tool.static is not None:
             text, failed = await tool.static.call(arguments)
             answer = ToolAnswer.of_text(text, is_error=failed)
         else:
-            answer, attempts, notes = await self._call_server(tool, arguments, on_approval)
+            answer = ToolAnswer.of_text(self.unknown_tool(name), is_error=True)
         self.recorder.tool_returned(
             call_id, answer.text, is_error=answer.is_error, attempts=attempts, notes=notes
         )
         return answer
 
     async def _call_server(
-        self, tool: RunTool, arguments: Mapping[str, Any], on_approval: OnApproval | None
+        self, tool: Tool, arguments: Mapping[str, Any], on_approval: OnApproval | None
     ) -> tuple[ToolAnswer, int, tuple[str, ...]]:
         assert self.toolbox is not None  # noqa: S101  # the tool is one of its tools
-        assert tool.server is not None  # noqa: S101
-        assert tool.wire_name is not None  # noqa: S101
         try:
             result = await self.toolbox.call(
                 tool.server,
@@ -131,8 +131,9 @@ class AgentRun:
     def record_call(self, call_id: str, name: str, arguments: Mapping[str, Any]) -> None:
         """Record a call that is about to be made, or rejected."""
         tool = self.tools.get(name)
-        server, wire_name = (None, None) if tool is None else (tool.server, tool.wire_name)
-        self.recorder.tool_called(call_id, name, arguments, server=server, tool=wire_name)
+        self.recorder.tool_called(
+            call_id, name, arguments, server=tool and tool.server, tool=tool and tool.wire_name
+        )
 
     def tool_option(self, name: str) -> Any:
         """Return an option of the run's tools; those of the run win over the configuration's."""
@@ -142,8 +143,7 @@ class AgentRun:
 
     def unknown_tool(self, name: str) -> str:
         """Return the error text for a tool that does not exist."""
-        known = ", ".join(self.tools) or "none"
-        return f"there is no tool {name!r}; the tools are: {known}"
+        return f"there is no tool {name!r}; the tools are: {', '.join(self.tools) or 'none'}"
 
     async def list_tools(self, static: Sequence[StaticTool], *, defers: bool = False) -> None:
         """List the tools of the run; `defers` says whether the engine defers tools.
@@ -156,10 +156,8 @@ class AgentRun:
         if self.toolbox is not None:
             deferred = () if defers else self.toolbox.deferral.split(listed).deferred
             if deferred:
-                logger.warning(
-                    "this engine offers every tool: `defer` is not used for %d of them",
-                    len(deferred),
-                )
+                text = "this engine offers every tool: `defer` is not used for %d of them"
+                logger.warning(text, len(deferred))
             taken = {tool.name for tool in (*listed, *static)}
             own = self.toolbox.own_tools(taken=taken)
             self._reader = own[0].name if own else READ_MORE
@@ -168,8 +166,9 @@ class AgentRun:
 
     def begin(self, engine: str) -> None:
         """Record the start of the run."""
+        prompt = () if self.system_prompt is None else (Message.system(self.system_prompt),)
         self.recorder.run_started(
-            [*_system(self.system_prompt), *self.messages],
+            [*prompt, *self.messages],
             interface=engine,
             model=self.model_config.model_name,
             question_hash=self.settings.question_hash,
@@ -207,5 +206,109 @@ async def _list_tools(toolbox: Toolbox, context: Mapping[str, Any]) -> list[Tool
         raise AgentServerConnectError(str(error), error.server) from error
 
 
-def _system(prompt: str | None) -> list[Message]:
-    return [] if prompt is None else [Message.system(prompt)]
+_CLAUDE_IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+"""The image types that Claude reads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTool:
+    """A tool of a run: of a server, of the toolbox itself, or of the program."""
+
+    name: str
+    """The name for the model, unique in the run."""
+    description: str = ""
+    input_schema: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    listed: Tool | None = None
+    """The tool in the catalogue; `None` for a tool of the program."""
+    static: StaticTool | None = None
+    """The tool of the program; `None` for a tool of a server."""
+
+    @property
+    def server(self) -> str | None:
+        """The server that runs it, if one does."""
+        return None if self.listed is None else self.listed.server
+
+    @property
+    def wire_name(self) -> str | None:
+        """The name on the server."""
+        return None if self.listed is None else self.listed.wire_name
+
+    @property
+    def full_name(self) -> str:
+        """The name in traces: `server/tool`, or only the name."""
+        return self.name if self.listed is None else self.listed.full_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolAnswer:
+    """The result of a call for the model."""
+
+    content: tuple[types.ContentBlock, ...]
+    """At least one block; structured content is text if there is no other text."""
+    text: str
+    """The content as one text, for traces."""
+    is_error: bool = False
+    structured_content: Any | None = None
+
+    @classmethod
+    def of_text(cls, text: str, *, is_error: bool = False) -> ToolAnswer:
+        """Create an answer from a text."""
+        content = content_for_model(
+            [types.TextContent(text=text)], is_error=is_error, sanitize=False
+        )
+        return cls(content=content, text=text_from_mcp(content), is_error=is_error)
+
+    @classmethod
+    def of_result(cls, result: ToolResult, *, sanitize: bool = True) -> ToolAnswer:
+        """Convert a tool result; `sanitize` removes characters that hide text."""
+        content = content_for_model(
+            result.content, result.structured_content, is_error=result.is_error, sanitize=sanitize
+        )
+        return cls(
+            content=content,
+            text=text_from_mcp(content),
+            is_error=result.is_error,
+            structured_content=result.structured_content,
+        )
+
+    def texts_and_images(self) -> list[types.TextContent | types.ImageContent]:
+        """Return the content for Claude; a line of text describes what it does not accept.
+
+        An image is shown if Claude reads its type, and never in an error.
+        """
+        return [
+            block if self._is_read(block) else types.TextContent(text=line_from_mcp(block))
+            for block in self.content
+        ]
+
+    def _is_read(
+        self, block: types.ContentBlock
+    ) -> TypeGuard[types.TextContent | types.ImageContent]:
+        if isinstance(block, types.ImageContent):
+            return not self.is_error and block.mime_type in _CLAUDE_IMAGES
+        return isinstance(block, types.TextContent)
+
+
+def tools_of_run(static: Sequence[StaticTool], listed: Iterable[Tool]) -> dict[str, RunTool]:
+    """Collect the tools of a run by name, those of the program first."""
+    tools: dict[str, RunTool] = {}
+    for own in static:
+        if own.name in tools:
+            raise ConfigError(f"two tools of the program are called {own.name!r}")
+        tools[own.name] = RunTool(
+            name=own.name, description=own.description, input_schema=own.input_schema, static=own
+        )
+    for tool in listed:
+        if tool.name in tools:
+            raise ConfigError(
+                f"{tool.name!r} is a tool of the program and of {tool.server}: "
+                "rename one, or leave one out with mcp_tool_filter",
+                server=tool.server,
+            )
+        tools[tool.name] = RunTool(
+            name=tool.name,
+            description=tool.description or tool.title or f"Tool from {tool.server}",
+            input_schema=tool.input_schema,
+            listed=tool,
+        )
+    return tools

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
-from plait.agents.model_config import ModelConfig
+from plait.agents.config import ModelConfig
 from plait.errors import ConfigError
 from plait.models.endpoints import endpoint_fault
 from plait.traces.messages.from_mcp import decoded_bytes, media_line
@@ -23,11 +23,7 @@ TRUNCATED: Final = ("max_tokens", "model_context_window_exceeded")
 
 
 def anthropic_url(config: ModelConfig, environment: Mapping[str, str] = os.environ) -> str | None:
-    """Return the URL of the API, if the configuration or `ANTHROPIC_BASE_URL` sets one.
-
-    Raises:
-        ConfigError: A key must not be sent to that URL.
-    """
+    """Return the URL of the API, if the configuration or `ANTHROPIC_BASE_URL` sets one."""
     name, url = "anthropic_base_url", config.anthropic_base_url
     if url is None:
         name, url = "ANTHROPIC_BASE_URL", environment.get("ANTHROPIC_BASE_URL")
@@ -40,19 +36,16 @@ def anthropic_url(config: ModelConfig, environment: Mapping[str, str] = os.envir
 
 def advice_for(status: int, config: ModelConfig) -> str:
     """Return what to do about an HTTP error of the API."""
-    match status:
-        case 401 | 403:
-            return "check ANTHROPIC_API_KEY, or anthropic_api_key of the ModelConfig"
-        case 404:
-            return f"check model_name, which is {config.model_name!r}, and anthropic_base_url"
-        case 413:
-            return "shorten the input of the agent"
-        case 429:
-            return "wait, or raise max_retries"
-        case _ if status >= 500:
-            return "the provider failed: try again later, or raise max_retries"
-        case _:
-            return "check the settings of the ModelConfig"
+    key = "check ANTHROPIC_API_KEY, or anthropic_api_key of the ModelConfig"
+    advice = {
+        401: key,
+        403: key,
+        404: f"check model_name, which is {config.model_name!r}, and anthropic_base_url",
+        413: "shorten the input of the agent",
+        429: "wait, or raise max_retries",
+    }
+    server = "the provider failed: try again later, or raise max_retries"
+    return advice.get(status, server if status >= 500 else "check the settings of the ModelConfig")
 
 
 def truncated_call(stop_reason: str, max_tokens: int) -> str:

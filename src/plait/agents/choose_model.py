@@ -10,7 +10,7 @@ from urllib.parse import urldefrag
 
 from pydantic import SecretStr
 
-from plait.agents.model_config import ModelConfig
+from plait.agents.config import ModelConfig
 from plait.agents.registry import REGISTRY
 from plait.errors import ConfigError
 from plait.models.endpoints import (
@@ -163,29 +163,24 @@ def model_environment(environ: Mapping[str, str]) -> ModelEnvironment:
 
 
 def choose_model(request: ModelRequest, env: ModelEnvironment) -> ModelChoice:
-    """Choose a model and an engine.
-
-    Raises:
-        ConfigError: There is no model, or the requested one lacks a setting.
-    """
+    """Choose a model and an engine."""
     if request.engine is not None and request.engine not in REGISTRY.names():
         raise ConfigError(REGISTRY.availability(request.engine).reason)
     if request.model is not None:
         model = named_model(request.model, request.engine)
         return ModelChoice(config=_config(model, request, env), reason=request.reason)
     if request.engine in _CLAUDE_ENGINES:
-        reason = f"{request.engine} has its own key"
-        if ANTHROPIC.key_variable in env.keys:
-            reason = f"{ANTHROPIC.key_variable} is set"
-        config = _anthropic(ANTHROPIC.model, request, env)
-        return ModelChoice(config=config, reason=reason)
+        has_key = ANTHROPIC.key_variable in env.keys
+        own_key = f"{request.engine} has its own key"
+        reason = f"{ANTHROPIC.key_variable} is set" if has_key else own_key
+        return ModelChoice(config=_anthropic(ANTHROPIC.model, request, env), reason=reason)
     if request.engine in ("manual", "openrouter"):
         what = "manual:FILE" if request.engine == "manual" else "openrouter:VENDOR/NAME"
         raise ConfigError(f"--engine {request.engine} needs --model {what}")
     found, notes = find_model(_clues(request, env))
     if found is None:
         raise ConfigError("\n".join((_WAYS, *notes)))
-    config = _config_of_detected(found, request, env)
+    config = _config_of(found, request, env)
     return ModelChoice(config=config, reason=found.reason, notes=notes)
 
 
@@ -211,15 +206,13 @@ def _engine_for_anthropic(request: ModelRequest, env: ModelEnvironment) -> str |
     return "langchain" if "langchain_anthropic" in env.installed else None
 
 
-def _config_of_detected(
-    found: FoundModel, request: ModelRequest, env: ModelEnvironment
-) -> ModelConfig:
+def _config_of(found: FoundModel, request: ModelRequest, env: ModelEnvironment) -> ModelConfig:
     if found.provider is ANTHROPIC:
         return _anthropic(found.model or ANTHROPIC.model, request, env)
     if found.base_url is None:
         return _openai(found.model or OPENAI.model, request, env)
     if found.model is not None:
-        return _endpoint(found.model, found.base_url, None, "Ollama")
+        return _endpoint(found.model, found.base_url, "Ollama", env)
     if not env.listed:
         raise ConfigError("OPENAI_BASE_URL lists no model: name one with --model openai:NAME")
     return _openai(env.listed[0], request, env)
@@ -237,15 +230,10 @@ def _config(model: NamedModel, request: ModelRequest, env: ModelEnvironment) -> 
                 raise ConfigError(
                     "OLLAMA_HOST is not on this machine: write --model http://HOST:11434/v1#NAME"
                 )
-            return _endpoint(model.name, f"{url}/v1", None, "OLLAMA_HOST")
+            return _endpoint(model.name, f"{url}/v1", "OLLAMA_HOST", env)
         case "endpoint":
-            return _endpoint(
-                model.name,
-                model.base_url or "",
-                env.keys.get(_MODEL_KEY),
-                "the URL of the model",
-                key_variable=_MODEL_KEY,
-            )
+            url = model.base_url or ""
+            return _endpoint(model.name, url, "the URL of the model", env, _MODEL_KEY)
         case "openrouter":
             key = env.keys.get(OPENROUTER_KEY)
             if key is None:
@@ -274,27 +262,22 @@ def _anthropic(name: str, request: ModelRequest, env: ModelEnvironment) -> Model
 
 
 def _openai(name: str, request: ModelRequest, env: ModelEnvironment) -> ModelConfig:
-    key = env.keys.get(OPENAI.key_variable)
     if env.openai_url is not None:
-        variable = OPENAI.key_variable
-        return _endpoint(name, env.openai_url, key, "OPENAI_BASE_URL", key_variable=variable)
-    if key is None:
+        return _endpoint(name, env.openai_url, "OPENAI_BASE_URL", env, OPENAI.key_variable)
+    if OPENAI.key_variable not in env.keys:
         raise ConfigError(f"{OPENAI.name}:{name} needs {OPENAI.key_variable}, or OPENAI_BASE_URL")
     if request.engine == "openai_endpoint":
-        return _endpoint(name, OPENAI_URL, key, "OpenAI")
+        return _endpoint(name, OPENAI_URL, "OpenAI", env, OPENAI.key_variable)
     return _plain(name, request.engine or "langchain", model_provider=OPENAI.name)
 
 
 def _endpoint(
-    name: str, base_url: str, key: str | None, what: str, *, key_variable: str | None = None
+    name: str, base_url: str, what: str, env: ModelEnvironment, key_variable: str | None = None
 ) -> ModelConfig:
+    key = None if key_variable is None else env.keys.get(key_variable)
     _check_url(base_url, key, what, key_variable)
-    return _plain(
-        name,
-        "openai_endpoint",
-        endpoint_base_url=with_version(base_url),
-        endpoint_api_key=None if key is None else SecretStr(key),
-    )
+    url, secret = with_version(base_url), None if key is None else SecretStr(key)
+    return _plain(name, "openai_endpoint", endpoint_base_url=url, endpoint_api_key=secret)
 
 
 def _check_url(base_url: str, key: str | None, what: str, key_variable: str | None) -> None:
@@ -326,11 +309,7 @@ class NamedModel:
 
 
 def named_model(text: str, engine: str | None = None) -> NamedModel:
-    """Parse the name of a model; some engines accept names without a provider.
-
-    Raises:
-        ConfigError: The name is invalid, or the engine does not run such models.
-    """
+    """Parse the name of a model; some engines accept names without a provider."""
     model = _parse(text.strip(), engine)
     engines = _ENGINES[model.kind]
     # Engines of other packages may run any model.

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import weakref
 
-from plait.agents.model_config import ModelConfig
+from plait.agents.config import ModelConfig
 from plait.agents.port import AgentPort
 from plait.agents.registry import REGISTRY, EngineRegistry, EngineSpec
 from plait.errors import EngineUnavailableError

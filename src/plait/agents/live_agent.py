@@ -1,22 +1,27 @@
-"""The base class of engines that call a model: the frame around a run."""
+"""The base class of engines that call a model: the frame around a run, and its toolbox."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal, Unpack
 
 from plait._support.causes import without_secrets
+from plait._support.redact import Redactor
 from plait.agents.agent_run import AgentRun
-from plait.agents.config import AgentConfig
-from plait.agents.model_config import ModelConfig
-from plait.agents.port import BaseAgent, StaticTool
+from plait.agents.config import AgentConfig, ModelConfig
+from plait.agents.port import AgentResult, BaseAgent, StaticTool, result_from_trace
 from plait.agents.recording import RunObserver, recorder_for
-from plait.agents.result import AgentResult, result_from_trace
-from plait.agents.servers import AgentServers
-from plait.agents.toolbox import redactor_for, toolbox_of_run
+from plait.agents.servers import AgentServers, convert_mcp_config, read_servers
+from plait.client.config.read import ClientConfig
+from plait.client.config.secrets import secret_values
+from plait.client.options import ToolboxOptions
+from plait.client.toolbox import Toolbox
 from plait.errors import AgentExecutionError, EngineUnavailableError, PlaitError
+from plait.models.providers import keys_in
 from plait.traces.messages.message import Message, Role
 from plait.traces.trace import Trace
 
@@ -87,7 +92,8 @@ class LiveAgent(BaseAgent):
             raise AgentExecutionError("there is no message to answer: pass a user message")
         observer = RunObserver()
         options = self.toolbox_options(settings)
-        async with toolbox_of_run(self.model_config, mcp_servers, options, observer) as toolbox:
+        toolbox = _toolbox_of_run(self.model_config, mcp_servers, options, observer)
+        async with toolbox or contextlib.nullcontext():
             redact = redactor_for(self.model_config, toolbox)
             with recorder_for(settings, redact) as recorder:
                 if toolbox is not None:
@@ -128,3 +134,71 @@ class LiveAgent(BaseAgent):
         failure = AgentExecutionError(f"{self.engine}: {type(error).__name__}: {excerpt}")
         failure.__cause__ = error
         return without_secrets(failure, run.redact)
+
+
+_GUARDS: Final = ("lock", "lockfile", "policy")
+"""The options that decide about a tool by its current definition."""
+
+
+def _toolbox_of_run(
+    model_config: ModelConfig,
+    mcp_servers: AgentServers | None,
+    tool_options: Mapping[str, Any],
+    observer: RunObserver,
+) -> Toolbox | None:
+    servers = servers_for(model_config, mcp_servers)
+    options = dict(tool_options)
+    # A run lists its tools once: only a guard needs to follow their changes.
+    guards = {**servers.options, **options}
+    options.setdefault("follow_tools", any(guards.get(name) for name in _GUARDS))
+    observers = (observer, *options.pop("observers", ()))
+    if (on_elicitation := options.get("on_elicitation")) is not None:
+        options["on_elicitation"] = observer.recording(on_elicitation)
+    return toolbox_for(model_config, servers, observers=observers, **options)
+
+
+def toolbox_for(
+    model_config: ModelConfig,
+    mcp_servers: AgentServers | None = None,
+    **options: Unpack[ToolboxOptions],
+) -> Toolbox | None:
+    """Create the toolbox of a run; `None` if it has no servers.
+
+    Without `mcp_servers` they are those of the model's configuration. `options` win over the
+    options of both configurations.
+
+    Raises:
+        ConfigError: A server or an option is wrong.
+    """
+    servers = servers_for(model_config, mcp_servers)
+    if not servers.servers:
+        return None
+    settings: ToolboxOptions = {}
+    if model_config.mcp_tool_filter is not None:
+        settings["include"] = model_config.mcp_tool_filter
+    if model_config.mcp_tool_description_overrides:
+        settings["tool_overrides"] = {
+            name: {"description": text}
+            for name, text in model_config.mcp_tool_description_overrides.items()
+        }
+    return Toolbox(servers, **{**settings, **options})
+
+
+def servers_for(model_config: ModelConfig, mcp_servers: AgentServers | None) -> ClientConfig:
+    """Return the servers of a run, by default those of the model's configuration."""
+    if mcp_servers is None:
+        mcp_servers = convert_mcp_config(model_config.mcp_urls_dict or {})
+    http, sse = model_config.mcp_http_timeout, model_config.mcp_sse_read_timeout
+    timeouts = {"timeout": http, "sse_read_timeout": sse}
+    defaults = {name: seconds for name, seconds in timeouts.items() if seconds is not None}
+    return read_servers(mcp_servers, defaults)
+
+
+def redactor_for(model_config: ModelConfig, toolbox: Toolbox | None) -> Redactor:
+    """Create the redactor of a run: it hides the keys of models and the secrets of servers.
+
+    The keys include those in the environment, which provider libraries read themselves.
+    """
+    servers = () if toolbox is None else toolbox.config.servers.values()
+    secrets = (secret for server in servers for secret in secret_values(server))
+    return Redactor([*model_config.secrets(), *keys_in(os.environ), *secrets])

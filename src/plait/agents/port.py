@@ -1,19 +1,60 @@
-"""The protocol and base class of every engine, and the tools a program passes to a run."""
+"""The protocol and base class of every engine: results, and tools of the program."""
 
 from __future__ import annotations
 
-import inspect
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from plait.agents.config import AgentConfig
-from plait.agents.result import AgentResult
 from plait.agents.servers import AgentServers
+from plait.client.calls.callbacks import resolve
 from plait.client.connections.loop_bridge import run_blocking
 from plait.errors import AgentTimeoutError
 from plait.traces.messages.message import Message
+from plait.traces.messages.usage import UsageMetadata
+from plait.traces.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class AgentResult:
+    """The answer of an agent, with the steps that led to it."""
+
+    final_response: str
+    raw_trace: str
+    """The messages of the model and the tools, as one text."""
+    trace_messages: list[Message]
+    """The same messages, without those of user and system."""
+    usage: UsageMetadata
+    turns: int
+    """How often the model answered."""
+    limit_reached: bool
+    """Whether the run ended at its turn limit; the response is then partial."""
+    session_id: str | None = None
+    """The engine's id of the conversation."""
+    actual_model: str | None = None
+    """The model that answered, as the provider names it."""
+    timeout_reached: bool = False
+    """Whether the run ended at its timeout; the response is then partial."""
+
+
+def result_from_trace(trace: Trace) -> AgentResult:
+    """Create the result of a run from its trace, which may be incomplete."""
+    ended = trace.ended
+    messages = trace.messages
+    return AgentResult(
+        final_response=trace.final_response,
+        raw_trace=trace.raw_trace_of(messages),
+        trace_messages=messages,
+        usage=trace.usage,
+        turns=trace.turns,
+        limit_reached=trace.limit_reached,
+        session_id=ended.session_id if ended else None,
+        actual_model=trace.actual_model,
+        timeout_reached=trace.timeout_reached,
+    )
+
 
 _LONGEST_SECONDS = 600.0
 """How long a blocking run without a timeout may take."""
@@ -39,9 +80,7 @@ class StaticTool:
         if self.function is None:
             return f"{self.name} cannot be called: it has no function", True
         try:
-            result = self.function(**arguments)
-            if inspect.isawaitable(result):
-                result = await result
+            result = await resolve(self.function(**arguments))
         except Exception as error:  # noqa: BLE001  # boundary: the model reads the error
             return f"{self.name} failed: {type(error).__name__}: {error}", True
         return result if isinstance(result, str) else str(result), False
@@ -66,7 +105,7 @@ class AgentPort(Protocol):
     @property
     def capabilities(self) -> AgentCapabilities:
         """What the engine supports."""
-        ...
+        return AgentCapabilities()
 
     @abstractmethod
     async def arun(
@@ -99,11 +138,6 @@ class AgentPort(Protocol):
 class BaseAgent(AgentPort):
     """An agent on one engine; subclasses implement `arun`."""
 
-    @property
-    def capabilities(self) -> AgentCapabilities:
-        """What the engine supports."""
-        return AgentCapabilities()
-
     def run(
         self,
         messages: Sequence[Message],
@@ -118,12 +152,11 @@ class BaseAgent(AgentPort):
         """
         timeout = self.seconds_for(config or AgentConfig())
         bound = _LONGEST_SECONDS if timeout is None else timeout + _GRACE_SECONDS
+        late = AgentTimeoutError(f"the run took longer than {bound:g} s, and was stopped")
         return run_blocking(
             lambda: self.arun(messages, tools, mcp_servers, config),
             seconds=bound,
-            timeout_error=AgentTimeoutError(
-                f"the run took longer than {bound:g} s, and was stopped"
-            ),
+            timeout_error=late,
         )
 
     def seconds_for(self, config: AgentConfig) -> float | None:

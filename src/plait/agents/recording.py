@@ -89,31 +89,26 @@ class RunObserver:
         self, on_elicitation: Callable[[str], ElicitationFnT]
     ) -> Callable[[str], ElicitationFnT]:
         """Wrap an elicitation callback, so that each elicitation is recorded."""
+        return lambda server: partial(self._elicit, server, on_elicitation(server))
 
-        def callback_for(server: str) -> ElicitationFnT:
-            callback = on_elicitation(server)
-
-            async def recorded(
-                context: ClientRequestContext, params: types.ElicitRequestParams
-            ) -> types.ElicitResult | types.ErrorData:
-                result = await callback(context, params)
-                if self._recorder is not None:
-                    action = result.action if isinstance(result, types.ElicitResult) else None
-                    self._recorder.elicitation(server, params.message, action)
-                return result
-
-            return recorded
-
-        return callback_for
+    async def _elicit(
+        self,
+        server: str,
+        callback: ElicitationFnT,
+        context: ClientRequestContext,
+        params: types.ElicitRequestParams,
+    ) -> types.ElicitResult | types.ErrorData:
+        result = await callback(context, params)
+        if self._recorder is not None:
+            action = result.action if isinstance(result, types.ElicitResult) else None
+            self._recorder.elicitation(server, params.message, action)
+        return result
 
     def _record_reconnections(self) -> None:
         """Record the servers that were lost and opened again since the last attempt."""
         if self._toolbox is None or self._recorder is None:
             return
-        events = self._toolbox.events()
-        if not events or (self._seen is not None and events[-1].at <= self._seen):
-            return
-        for event in events:
+        for event in self._toolbox.events():
             if self._seen is not None and event.at <= self._seen:
                 continue
             self._seen = event.at

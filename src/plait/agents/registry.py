@@ -16,7 +16,7 @@ from threading import RLock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from plait.agents.model_config import ModelConfig
+    from plait.agents.config import ModelConfig
     from plait.agents.port import AgentPort
 
 logger = logging.getLogger("plait.agents")

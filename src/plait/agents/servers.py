@@ -48,9 +48,6 @@ def read_servers(
 
     A server in a dict is required unless it says `required: false`. `defaults` holds the timeouts
     of servers with an HTTP URL that set none.
-
-    Raises:
-        ConfigError: A dict does not describe a server.
     """
     if isinstance(mcp_servers, ClientConfig):
         return mcp_servers
@@ -128,45 +125,36 @@ def _problems(server: object) -> Iterator[str]:
     config = cast("Mapping[str, Any]", server)
     kind = config.get("type")
     if kind in _URL_TYPES:
-        yield from _url_problems(kind, config)
+        if (problem := _url_problem(kind, config.get("url"))) is not None:
+            yield problem
+        yield from _text_problems(config, headers="dict")
     elif kind == "stdio" or (kind is None and "command" in config):
-        yield from _command_problems(config)
+        command = config.get("command")
+        if not isinstance(command, str) or not command.strip():
+            yield "'command' must be a string, and not empty"
+        yield from _text_problems(config, args="list", env="dict")
     elif kind is None:
         yield "must have either 'type' or 'command'"
     elif kind != "sdk":
         yield f"unknown type {kind!r}"
 
 
-def _url_problems(kind: str, config: Mapping[str, Any]) -> Iterator[str]:
-    url, scheme = config.get("url"), _URL_TYPES[kind]
+def _url_problem(kind: str, url: object) -> str | None:
+    scheme = _URL_TYPES[kind]
     if url is None:
-        yield f"type {kind!r} requires 'url'"
-    elif not isinstance(url, str):
-        yield "'url' must be a string"
-    elif not url.startswith((f"{scheme}://", f"{scheme}s://")):
-        yield f"'url' must start with {scheme}:// or {scheme}s://"
-    if "headers" in config and not _is_text_map(config["headers"]):
-        yield "'headers' must be a dict of strings"
+        return f"type {kind!r} requires 'url'"
+    if not isinstance(url, str):
+        return "'url' must be a string"
+    if not url.startswith((f"{scheme}://", f"{scheme}s://")):
+        return f"'url' must start with {scheme}:// or {scheme}s://"
+    return None
 
 
-def _command_problems(config: Mapping[str, Any]) -> Iterator[str]:
-    command = config.get("command")
-    if not isinstance(command, str) or not command.strip():
-        yield "'command' must be a string, and not empty"
-    if "args" in config and not _is_text_list(config["args"]):
-        yield "'args' must be a list of strings"
-    if "env" in config and not _is_text_map(config["env"]):
-        yield "'env' must be a dict of strings"
-
-
-def _is_text_list(value: object) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(item, str) for item in cast("list[object]", value)
-    )
-
-
-def _is_text_map(value: object) -> bool:
-    return isinstance(value, Mapping) and all(
-        isinstance(name, str) and isinstance(text, str)
-        for name, text in cast("Mapping[object, object]", value).items()
-    )
+def _text_problems(config: Mapping[str, Any], **kinds: str) -> Iterator[str]:
+    """Check entries that hold strings; each of them may be missing."""
+    for name, kind in kinds.items():
+        value: Any = config.get(name)
+        texts: Any = [*value, *value.values()] if isinstance(value, Mapping) else value
+        fits = isinstance(value, Mapping if kind == "dict" else list)
+        if name in config and not (fits and all(isinstance(text, str) for text in texts)):
+            yield f"{name!r} must be a {kind} of strings"

@@ -17,7 +17,7 @@ from mcp_types import ElicitRequestParams, ElicitResult, ErrorData
 from plait.agents.choose_model import ModelChoice
 from plait.agents.config import AgentConfig
 from plait.agents.factory import get_agent
-from plait.agents.result import AgentResult, result_from_trace
+from plait.agents.port import AgentResult, result_from_trace
 from plait.cli.approval import TerminalApproval
 from plait.cli.arguments import reader_for
 from plait.cli.questions import Questioner, person_at_terminal

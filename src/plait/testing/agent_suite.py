@@ -22,8 +22,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import pytest
 
 from plait.agents.config import AgentConfig
-from plait.agents.port import StaticTool
-from plait.agents.result import AgentResult
+from plait.agents.port import AgentResult, StaticTool
 from plait.errors import AgentExecutionError
 from plait.models.scripts import Call, Say
 from plait.testing.faults.options import parse

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from plait.agents.config import AgentConfig
-from plait.agents.middleware_config import AgentMiddlewareConfig
-from plait.agents.model_config import ModelConfig
+from plait.agents.config import AgentConfig, AgentMiddlewareConfig, ModelConfig
 from plait.errors import ConfigError
 
 

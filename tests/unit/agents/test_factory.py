@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 
-from plait.agents.config import AgentConfig
+from plait.agents.config import AgentConfig, ModelConfig
 from plait.agents.factory import close_all_agents, get_agent
-from plait.agents.model_config import ModelConfig
-from plait.agents.port import AgentCapabilities, AgentPort, BaseAgent, StaticTool
+from plait.agents.port import AgentCapabilities, AgentPort, AgentResult, BaseAgent, StaticTool
 from plait.agents.registry import REGISTRY, EngineAvailability, EngineRegistry, EngineSpec
-from plait.agents.result import AgentResult
 from plait.agents.servers import AgentServers
 from plait.errors import EngineUnavailableError
 from plait.traces.messages.message import Message

@@ -8,13 +8,13 @@ import pytest
 from mcp.server.mcpserver import MCPServer
 from pydantic import SecretStr
 
-from plait.agents.model_config import ModelConfig
+from plait.agents.config import ModelConfig
+from plait.agents.live_agent import redactor_for, servers_for, toolbox_for
 from plait.agents.servers import (
     convert_and_validate_mcp_config,
     convert_mcp_config,
     validate_mcp_config,
 )
-from plait.agents.toolbox import redactor_for, servers_for, toolbox_for
 from plait.client.config.read import ClientConfig
 from plait.client.config.servers import HttpServer, StdioServer
 from plait.errors import AgentServerConfigError, ConfigError

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from plait.agents.choose_model import ModelChoice
-from plait.agents.config import AgentConfig
-from plait.agents.model_config import ModelConfig
+from plait.agents.config import AgentConfig, ModelConfig
 from plait.cli.run_agent import RESULT_TOKENS, RunPlan, client_config
 from plait.client.config.policy import Policy
 from plait.client.config.read import ClientConfig, read_config, read_options

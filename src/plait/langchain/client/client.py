@@ -6,15 +6,16 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
-# Imported here so that a missing extra is reported at once; its tools are imported when needed.
 import langchain_core  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 from plait._support.imports import import_in_thread
 from plait.client.calls.result_budget.limiter import READ_MORE
-from plait.client.config.read import ClientConfig, ConfigSource, read_options
+from plait.client.config.file_layouts import is_server_entry
+from plait.client.config.read import ClientConfig, ConfigSource, read_config, read_options
 from plait.client.connections.credentials import CallerCredentials
 from plait.client.connections.loop_bridge import blocking
 from plait.client.lifecycle import ConnectionOwner
@@ -23,8 +24,6 @@ from plait.client.resource_watch import ResourceWatch
 from plait.client.server_handle import ServerHandle
 from plait.client.toolbox import Toolbox
 from plait.errors import ConnectError, PlaitError
-from plait.langchain.client.selection import Selection
-from plait.langchain.client.server_list import ServerList
 from plait.langchain.tools.callbacks import CallbackContext, Callbacks
 
 if TYPE_CHECKING:
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from plait.client.calls.outcome import ToolResult
     from plait.client.calls.sampling import Sampling
     from plait.client.catalog.schemas import Profile
+    from plait.client.catalog.tool import Tool
     from plait.client.connections.server_info import ServerInfo
     from plait.client.connections.status import Status
     from plait.client.runtime import Listed
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from plait.langchain.client.settings import LangChainOptions
     from plait.langchain.tools.interceptors import ToolCallInterceptor
     from plait.langchain.tools.runner import ToolRunner
+
 
 logger = logging.getLogger("plait.langchain")
 
@@ -183,8 +184,10 @@ class MultiServerMCPClient(ConnectionOwner):
         reader: str = READ_MORE,
     ) -> ToolRunner:
         """Return the runner of the tools; `reader` is the name of the tool for long results."""
-        from plait.langchain.client.settings import settings_from  # noqa: PLC0415  # slow to import
-        from plait.langchain.tools.runner import ToolRunner  # noqa: PLC0415
+        from plait.langchain.tools.runner import (  # noqa: PLC0415  # slow to import
+            RunnerSettings,
+            ToolRunner,
+        )
 
         options = {
             **self._options,
@@ -194,7 +197,7 @@ class MultiServerMCPClient(ConnectionOwner):
             if handle_tool_errors is None
             else handle_tool_errors,
         }
-        settings = settings_from(options, self.toolbox.config.servers)
+        settings = RunnerSettings.of(options, self.toolbox.config.servers)
         return ToolRunner(self.toolbox.calls, settings, access=access, reader=reader)
 
     async def ready(self, timeout_seconds: float | None = None) -> Status:
@@ -261,8 +264,8 @@ class MultiServerMCPClient(ConnectionOwner):
     ) -> list[HumanMessage | AIMessage]:
         """Get a prompt of a server as messages."""
         client = await self.get_client(server_name)
-        await import_in_thread("plait.langchain.client.prompts")
-        from plait.langchain.client.prompts import load_mcp_prompt  # noqa: PLC0415  # slow to import
+        await import_in_thread("plait.langchain.client.resources")
+        from plait.langchain.client.resources import load_mcp_prompt  # noqa: PLC0415  # slow to import
 
         return await load_mcp_prompt(client, prompt_name, arguments=arguments)
 
@@ -370,3 +373,85 @@ def _flat(servers: Sequence[str | Sequence[str]], server_name: str | None) -> li
     for server in servers:
         names += [server] if isinstance(server, str) else server
     return names if server_name is None else [*names, server_name]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The changes since the last check."""
+
+    new: Mapping[str, Any]
+    removed: tuple[str, ...]
+
+
+class ServerList:
+    """Holds the dictionary of connections, and detects changes to it."""
+
+    def __init__(self, source: ConfigSource | None) -> None:
+        if not source:
+            self.config = ClientConfig(servers={})
+            self.connections: dict[str, Any] = source if isinstance(source, dict) else {}
+        else:
+            self.config = read_config(source)
+            self.connections = _user_dict(source, self.config)
+        self._seen = _copy(self.connections)
+
+    def changes(self) -> Changes:
+        """Return what was added, replaced and removed since the last call."""
+        if self._seen == self.connections:
+            return Changes({}, ())
+        before, self._seen = self._seen, _copy(self.connections)
+        new = {
+            name: connection
+            for name, connection in self.connections.items()
+            if name not in before or before[name] != self._seen[name]
+        }
+        return Changes(new, tuple(name for name in before if name not in self.connections))
+
+
+def _user_dict(source: ConfigSource, config: ClientConfig) -> dict[str, Any]:
+    """Return the user's own dictionary of servers if it is one, else a new dictionary."""
+    if isinstance(source, dict):
+        entries = cast("dict[str, Any]", source)
+        if set(entries) == set(config.servers) and all(map(_is_server, entries.values())):
+            return entries
+    return dict(config.servers)
+
+
+def _is_server(value: object) -> bool:
+    return is_server_entry(value) or not isinstance(value, Mapping)
+
+
+def _copy(connections: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: {
+            key: copy(cast("Any", value)) if isinstance(value, dict | list) else value
+            for key, value in cast("Mapping[str, Any]", entry).items()
+        }
+        if isinstance(entry, Mapping)
+        else entry
+        for name, entry in connections.items()
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """A choice of a toolbox's tools, and the credentials for listing them."""
+
+    toolbox: Toolbox
+    servers: tuple[str, ...] = ()
+    include: ToolPatterns | None = None
+    exclude: ToolPatterns | None = None
+    access: CallerCredentials | None = None
+
+    async def list_tools(
+        self, run: Mapping[str, Any] | None, *, refresh: bool = False
+    ) -> list[Tool]:
+        """List the tools."""
+        return await self.toolbox.tools(
+            *self.servers,
+            refresh=refresh,
+            include=self.include,
+            exclude=self.exclude,
+            access=self.access,
+            run=run,
+        )

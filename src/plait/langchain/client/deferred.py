@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import mcp_types as types
@@ -19,14 +20,13 @@ from plait.client.catalog.names import free_name
 from plait.client.catalog.tool import Tool
 from plait.errors import PlaitError, ToolNotFoundError
 from plait.langchain.tools.caller import ToolboxCaller, checked_arguments
-from plait.langchain.tools.content import output_from_error
-from plait.langchain.tools.output_handling import DEFAULT_HANDLING
+from plait.langchain.tools.content import DEFAULT_HANDLING, output_from_error
 from plait.langchain.tools.runner import Invocation, Outcome, ToolRunner
 from plait.langchain.tools.tool import MCPTool
 
 if TYPE_CHECKING:
     from plait.client.calls.tool_call import ToolCall
-    from plait.langchain.client.selection import Selection
+    from plait.langchain.client.client import Selection
 
 OWN_SERVER: Final = "plait/tools"
 """The server name of the two tools; no configured server can have it."""
@@ -93,7 +93,7 @@ def deferred_tools(
     if messages is None:
         call_name = free_name(CALL_TOOL, taken)
         usage = f"Finds them by what they do, for {call_name}."
-        search = _search_tool(deferred, runner, selection, taken, usage, shows_schemas=True)
+        search = _search_tool(deferred, runner, selection, taken, usage, definition_text)
         call = Tool(
             server=OWN_SERVER,
             wire_name=CALL_TOOL,
@@ -103,7 +103,7 @@ def deferred_tools(
         )
         return [search, MCPTool(call, _CallRunner(runner, selection, search_name=search.name))]
     usage = "Finds them by what they do; those found can be called afterwards."
-    search = _search_tool(deferred, runner, selection, taken, usage, shows_schemas=False)
+    search = _search_tool(deferred, runner, selection, taken, usage, _summary)
     by_name = {tool.name: tool for tool in deferred}
     loaded = [by_name[name] for name in loaded_names(messages) if name in by_name]
     return [search, *(MCPTool(tool, runner) for tool in loaded)]
@@ -115,8 +115,7 @@ def _search_tool(
     selection: Selection,
     taken: Collection[str],
     usage: str,
-    *,
-    shows_schemas: bool,
+    describe: Callable[[Tool], str],
 ) -> MCPTool:
     tool = Tool(
         server=OWN_SERVER,
@@ -126,7 +125,12 @@ def _search_tool(
         input_schema=_SEARCH_SCHEMA,
         annotations={"read_only_hint": True, "idempotent_hint": True},
     )
-    return MCPTool(tool, _SearchRunner(runner, selection, shows_schemas=shows_schemas))
+    return MCPTool(tool, _SearchRunner(runner, selection, describe))
+
+
+def _summary(tool: Tool) -> str:
+    description = one_line(tool.description or tool.title or "", _LONGEST_DESCRIPTION)
+    return f"{tool.name}: {description}"
 
 
 def _servers(tools: Iterable[Tool]) -> str:
@@ -137,15 +141,15 @@ def _servers(tools: Iterable[Tool]) -> str:
 class _SearchRunner(ToolRunner):
     """Runs the search tool over the tools that the run may use."""
 
-    def __init__(self, runner: ToolRunner, selection: Selection, *, shows_schemas: bool) -> None:
+    def __init__(
+        self, runner: ToolRunner, selection: Selection, describe: Callable[[Tool], str]
+    ) -> None:
         super().__init__(selection.toolbox.calls, runner.settings)
-        self._selection = selection
-        self._shows_schemas = shows_schemas
+        self._caller_for = partial(_SearchCaller, selection, describe)
 
     @override
     async def run(self, tool: Tool, invocation: Invocation, config: Mapping[str, Any]) -> Outcome:
-        run = invocation.run(config)
-        caller = _SearchCaller(self._selection, run, shows_schemas=self._shows_schemas)
+        caller = self._caller_for(invocation.run(config))
         # The model reads the matches even if the client sends server content to the artifact.
         settings = replace(self.settings, handling=DEFAULT_HANDLING)
         return await ToolRunner(caller, settings).run(tool, invocation, config)
@@ -155,25 +159,20 @@ class _SearchCaller(ToolboxCaller):
     """Answers one search."""
 
     def __init__(
-        self, selection: Selection, run: Mapping[str, Any], *, shows_schemas: bool
+        self, selection: Selection, describe: Callable[[Tool], str], run: Mapping[str, Any]
     ) -> None:
         super().__init__(selection.toolbox)
         self._selection = selection
+        self._describe = describe
         self._run = run
-        self._shows_schemas = shows_schemas
 
     async def execute(self, call: ToolCall) -> ToolResult:
-        """Search.
-
-        Raises:
-            PlaitError: No server can be reached, or the arguments are wrong.
-        """
         await checked_arguments(_SEARCH_SCHEMA, call.arguments, tool=call.tool)
         deferring = self._toolbox.deferral
         deferred = deferring.split(await self._selection.list_tools(self._run)).deferred
         matches = deferring.index(deferred).search(str(call.arguments["query"]), _MOST_FOUND)
         tools = [match.tool for match in matches]
-        text = "\n".join(map(self._description, tools)) or (
+        text = "\n".join(map(self._describe, tools)) or (
             f"No tool fits. Try other words; there are tools of: {_servers(deferred)}"
         )
         return ToolResult(
@@ -183,12 +182,6 @@ class _SearchCaller(ToolboxCaller):
             content=(types.TextContent(text=text),),
             meta={_FOUND: [tool.name for tool in tools]},
         )
-
-    def _description(self, tool: Tool) -> str:
-        if self._shows_schemas:
-            return definition_text(tool)
-        description = one_line(tool.description or tool.title or "", _LONGEST_DESCRIPTION)
-        return f"{tool.name}: {description}"
 
 
 class _CallRunner(ToolRunner):

@@ -15,7 +15,7 @@ from plait.client.connections.server_info import ServerInfo
 from plait.client.toolbox import Toolbox
 from plait.langchain.client.sessions import AnySession, SessionCaller, opened_session, server_from
 from plait.langchain.tools.callbacks import CallbackContext, Callbacks
-from plait.langchain.tools.output_handling import HandlingLayer, OutputHandling
+from plait.langchain.tools.content import HandlingLayer, OutputHandling
 from plait.langchain.tools.runner import RunnerSettings, ToolRunner
 from plait.langchain.tools.tool import MCPTool
 
@@ -70,14 +70,16 @@ async def load_mcp_tools(
         separator="__" if prefix_tool_name_with_server_name and server_name else prefixed,
         extra=additional_tool_name_prefix,
     )
-    source = _source(session, connection, name, callbacks, sanitize=sanitize)
-    if isinstance(source, Toolbox):
-        listed = await source.tools()
+    caller: Caller
+    if session is None:
+        toolbox = _toolbox(connection, name, callbacks, sanitize=sanitize)
+        caller, listed = toolbox.calls, await toolbox.tools()
     else:
-        listed = await source.list_tools()
+        caller = SessionCaller(session, name)
+        listed = await caller.list_tools()
         if sanitize:
             listed = [sanitize_tool(tool)[0] for tool in listed]
-    runner = ToolRunner(_caller(source), settings)
+    runner = ToolRunner(caller, settings)
     return [MCPTool(tool, runner, profile=profile) for tool in with_public_names(listed, names)]
 
 
@@ -98,7 +100,11 @@ def convert_mcp_tool_to_langchain_tool(
         ValueError: There is neither a session nor a connection.
     """
     name = server_name or _UNNAMED
-    source = _source(session, connection, name, callbacks)
+    caller: Caller
+    if session is None:
+        caller = _toolbox(connection, name, callbacks).calls
+    else:
+        caller = SessionCaller(session, name)
     settings = RunnerSettings(
         interceptors=tuple(tool_interceptors or ()),
         callbacks=callbacks or Callbacks(),
@@ -106,7 +112,7 @@ def convert_mcp_tool_to_langchain_tool(
     )
     names = NamePolicy(separator="_" if tool_name_prefix and server_name else "")
     (named,) = with_public_names([sanitize_tool(Tool.from_mcp(name, tool))[0]], names)
-    return MCPTool(named, ToolRunner(_caller(source), settings))
+    return MCPTool(named, ToolRunner(caller, settings))
 
 
 async def load_mcp_server_info(
@@ -139,20 +145,13 @@ async def load_mcp_server_info(
         return ServerInfo.of(opened)
 
 
-def _caller(source: SessionCaller | Toolbox) -> Caller:
-    return source.calls if isinstance(source, Toolbox) else source
-
-
-def _source(
-    session: AnySession | None,
+def _toolbox(
     connection: Mapping[str, Any] | None,
     name: str,
-    callbacks: Callbacks | None = None,
+    callbacks: Callbacks | None,
     *,
     sanitize: bool = True,
-) -> SessionCaller | Toolbox:
-    if session is not None:
-        return SessionCaller(session, name)
+) -> Toolbox:
     if connection is None:
         raise ValueError(_NEITHER)
     callbacks = callbacks or Callbacks()

@@ -14,7 +14,7 @@ from langchain.agents.middleware import (
     ModelResponse,
     ProviderToolSearchMiddleware,
 )
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.config import get_config
 from langgraph.types import Command
@@ -43,6 +43,7 @@ _NATIVE: ProviderToolSearchMiddleware[Any, Any] = ProviderToolSearchMiddleware()
 _NATIVE_PROVIDERS: Final = frozenset({"anthropic", "openai"})
 """The providers whose tool search LangChain supports."""
 
+AsyncModelHandler = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
 ToolCallResult = ToolMessage | Command[Any]
 
 
@@ -83,9 +84,7 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         self._instructions = instructions
 
     async def awrap_model_call(
-        self,
-        request: ModelRequest[Any],
-        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
+        self, request: ModelRequest[Any], handler: AsyncModelHandler
     ) -> ModelResponse[Any] | AIMessage:
         """Add the tools to the request, and call the model."""
         prepared = await self._prepared(request, run_of(request))
@@ -110,11 +109,8 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         """Run a tool of the servers, or return an error if it does not exist any more."""
         if request.tool is not None:
             return await handler(request)
-        try:
-            tool = await self._find(request.tool_call, run_of(request))
-        except PlaitError as error:
-            return self._failed(request, error)
-        return self._gone(request) if tool is None else await handler(request.override(tool=tool))
+        found = await self._with_tool(request, run_of(request))
+        return found if isinstance(found, ToolMessage) else await handler(found)
 
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolCallResult]
@@ -122,11 +118,8 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         """Do what `awrap_tool_call` does, and block until it is done."""
         if request.tool is not None:
             return handler(request)
-        try:
-            tool = self.client.run_blocking(self._find, request.tool_call, run_of(request))
-        except PlaitError as error:
-            return self._failed(request, error)
-        return self._gone(request) if tool is None else handler(request.override(tool=tool))
+        found = self.client.run_blocking(self._with_tool, request, run_of(request))
+        return found if isinstance(found, ToolMessage) else handler(found)
 
     async def _prepared(
         self, request: ModelRequest[Any], run: Mapping[str, Any]
@@ -190,30 +183,46 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         status = self.client.status()
         return not any(status[name].required for name in status.failures)
 
-    async def _find(self, call: ToolCall, run: Mapping[str, Any]) -> BaseTool | None:
-        """Return the tool of a call; a deferred one need not have been found before."""
-        tools = await self.client.get_tools(
-            *self._servers,
-            include=self._include,
-            exclude=self._exclude,
-            config=run,
-            messages=[AIMessage("", tool_calls=[call])],
-        )
-        return next((tool for tool in tools if tool.name == call["name"]), None)
+    async def _with_tool(
+        self, request: ToolCallRequest, run: Mapping[str, Any]
+    ) -> ToolCallRequest | ToolMessage:
+        """Add its tool to a call, or return an error: every call needs a result.
+
+        A deferred tool need not have been found before.
+        """
+        name = request.tool_call["name"]
+        try:
+            tools = await self.client.get_tools(
+                *self._servers,
+                include=self._include,
+                exclude=self._exclude,
+                config=run,
+                messages=[AIMessage("", tool_calls=[request.tool_call])],
+            )
+        except PlaitError as error:
+            if error.kind == "config" or not self.client.handle_tool_errors:
+                raise
+            return error_message(request, error.message)
+        for tool in tools:
+            if tool.name == name:
+                return request.override(tool=tool)
+        text = f"There is no tool {name!r} (any more). Use one of those that are offered"
+        text += ", or search for others." if self.client.toolbox.deferral.is_set else "."
+        return error_message(request, text)
 
     def _with_tools(
         self, request: ModelRequest[Any], tools: Sequence[BaseTool], instructions: Sequence[str]
     ) -> ModelRequest[Any]:
         own = {tool.name for tool in request.tools if isinstance(tool, BaseTool)}
         added = [tool for tool in tools if tool.name not in own]
-        messages = readable_by(request.model, request.messages)
-        changed = request.override(tools=[*request.tools, *added], messages=messages)
         system = request.system_message
         for note in (*instructions, *self._unavailable_notes()):
             system = with_note(system, note)
-        if system is request.system_message:
-            return changed
-        return changed.override(system_message=system)
+        return request.override(
+            tools=[*request.tools, *added],
+            messages=readable_by(request.model, request.messages),
+            system_message=system,
+        )
 
     def _unavailable_notes(self) -> list[str]:
         """Return a note that names the servers that cannot be used now, if there are any."""
@@ -232,18 +241,6 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
             if group
         ]
         return [" ".join(sentences)] if sentences else []
-
-    def _failed(self, request: ToolCallRequest, error: PlaitError) -> ToolMessage:
-        """Return the error of a tool that cannot be looked up, for every call needs a result."""
-        if error.kind == "config" or not self.client.handle_tool_errors:
-            raise error
-        return error_message(request, error.message)
-
-    def _gone(self, request: ToolCallRequest) -> ToolMessage:
-        name = request.tool_call["name"]
-        text = f"There is no tool {name!r} (any more). Use one of those that are offered"
-        text += ", or search for others." if self.client.toolbox.deferral.is_set else "."
-        return error_message(request, text)
 
 
 def _marked_for_search(tools: Sequence[BaseTool], deferring: DeferralPlan) -> list[BaseTool]:

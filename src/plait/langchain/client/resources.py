@@ -1,16 +1,19 @@
-"""Resources of MCP servers as LangChain blobs."""
+"""Resources of MCP servers as LangChain blobs, and prompts as messages."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 import mcp_types as types
 from langchain_core.documents.base import Blob
+from langchain_core.messages import AIMessage, HumanMessage
 from mcp import ClientSession
 
+from plait.client.calls.content import json_text
 from plait.client.connections.operations import all_pages
+from plait.langchain.tools.blocks import standard_block
 
 if TYPE_CHECKING:
     from plait.client.calls.content import ResourceContents
@@ -79,3 +82,39 @@ async def _listed_uris(session: ResourceSource | ClientSession) -> list[str]:
         return await session.list_resources(cursor=cursor)
 
     return [resource.uri for page in await all_pages(fetch) for resource in page.resources]
+
+
+class PromptSource(Protocol):
+    """Gets prompts: the SDK's `Client` or `ClientSession`."""
+
+    async def get_prompt(
+        self, name: str, arguments: dict[str, str] | None = None
+    ) -> types.GetPromptResult:
+        """Get a prompt."""
+        ...
+
+
+def convert_mcp_prompt_message_to_langchain_message(
+    message: types.PromptMessage,
+) -> HumanMessage | AIMessage:
+    """Translate one message; text becomes a string, other content a standard block."""
+    content = message.content
+    if isinstance(content, types.TextContent):
+        translated: str | list[str | dict[Any, Any]] = content.text
+    else:
+        translated = [standard_block(content)]
+    return HumanMessage(translated) if message.role == "user" else AIMessage(translated)
+
+
+async def load_mcp_prompt(
+    session: PromptSource, name: str, *, arguments: Mapping[str, Any] | None = None
+) -> list[HumanMessage | AIMessage]:
+    """Get a prompt as messages; arguments that are not strings are sent as JSON."""
+    texts = None
+    if arguments is not None:
+        texts = {
+            key: value if isinstance(value, str) else json_text(value)
+            for key, value in arguments.items()
+        }
+    result = await session.get_prompt(name, texts)
+    return [convert_mcp_prompt_message_to_langchain_message(message) for message in result.messages]

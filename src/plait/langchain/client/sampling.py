@@ -16,8 +16,7 @@ from plait.client.calls.callbacks import resolve
 from plait.client.calls.content import json_text
 from plait.client.calls.sampling import Sampler, Sampling, SamplingRequest, SamplingResult
 from plait.errors import ConfigError
-from plait.langchain.tools.blocks import Block, standard_block, text_block
-from plait.langchain.tools.mcp_blocks import mcp_content_from
+from plait.langchain.tools.blocks import Block, mcp_content_from, standard_block, text_block
 
 _TOKEN_LIMITS = ("max_tokens", "max_output_tokens", "max_completion_tokens", "num_predict")
 """The names that chat models have for the limit of output tokens."""

@@ -1,22 +1,84 @@
-"""The options of the LangChain client, and the runner settings made of them."""
+"""Types of what a client takes: connections, named as in langchain-mcp-adapters, and options."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, Protocol, TypedDict
 
 from plait.client.options import ClientOptions
-from plait.langchain.tools.callbacks import Callbacks
-from plait.langchain.tools.output_handling import HandlingLayer, OutputHandling
-from plait.langchain.tools.runner import RunnerSettings
 
 if TYPE_CHECKING:
+    import httpx2
     from langchain_core.language_models import BaseChatModel
 
     from plait.client.calls.sampling import Sampler, Sampling
     from plait.client.catalog.schemas import Profile
-    from plait.client.config.servers import ServerConfig
+    from plait.langchain.tools.callbacks import Callbacks
+    from plait.langchain.tools.content import HandlingLayer
     from plait.langchain.tools.interceptors import Hook, ToolCallInterceptor
+
+
+class McpHttpClientFactory(Protocol):
+    """Makes the HTTP client of a connection."""
+
+    def __call__(
+        self,
+        headers: dict[str, str] | None = None,
+        timeout: httpx2.Timeout | None = None,
+        auth: httpx2.Auth | None = None,
+    ) -> httpx2.AsyncClient:
+        """Return a client with these headers, limits and credentials."""
+        ...
+
+
+class StdioConnection(TypedDict):
+    """A local program that speaks MCP on stdin and stdout."""
+
+    transport: NotRequired[Literal["stdio"]]
+    command: str
+    args: NotRequired[list[str]]
+    env: NotRequired[dict[str, str] | None]
+    cwd: NotRequired[str | os.PathLike[str] | None]
+    encoding: NotRequired[str]
+    encoding_error_handler: NotRequired[Literal["strict", "ignore", "replace"]]
+    session_kwargs: NotRequired[dict[str, Any] | None]
+
+
+class _HttpConnection(TypedDict):
+    url: str
+    headers: NotRequired[dict[str, Any] | None]
+    timeout: NotRequired[float | timedelta]
+    sse_read_timeout: NotRequired[float | timedelta]
+    session_kwargs: NotRequired[dict[str, Any] | None]
+    httpx_client_factory: NotRequired[McpHttpClientFactory | None]
+    auth: NotRequired[Any]
+
+
+class SSEConnection(_HttpConnection):
+    """A server on the older HTTP+SSE transport."""
+
+    transport: Literal["sse"]
+
+
+class StreamableHttpConnection(_HttpConnection):
+    """A server on Streamable HTTP."""
+
+    transport: NotRequired[Literal["http", "streamable_http", "streamable-http", "streamableHttp"]]
+    terminate_on_close: NotRequired[bool]
+
+
+class WebsocketConnection(TypedDict):
+    """A server on a WebSocket."""
+
+    transport: Literal["websocket", "ws"]
+    url: str
+    session_kwargs: NotRequired[dict[str, Any] | None]
+
+
+Connection = StdioConnection | SSEConnection | StreamableHttpConnection | WebsocketConnection
+"""A connection of any transport; the reference lists further keys."""
 
 
 class LangChainOptions(ClientOptions, total=False):
@@ -44,27 +106,3 @@ class LangChainOptions(ClientOptions, total=False):
     """All callbacks in one object."""
     sampling: Sampling | BaseChatModel | Sampler | str | Mapping[str, Any] | None
     """Model that servers may use, and its limits."""
-
-
-def settings_from(
-    options: Mapping[str, Any], servers: Mapping[str, ServerConfig]
-) -> RunnerSettings:
-    """Read how tools are run; the `output_handling` of a server wins over the client's."""
-    everywhere = options.get("output_handling")
-    return RunnerSettings(
-        interceptors=tuple(options.get("tool_interceptors") or ()),
-        before_tool_call=options.get("before_tool_call"),
-        after_tool_call=options.get("after_tool_call"),
-        callbacks=options.get("callbacks") or Callbacks(),
-        on_approval=options.get("on_approval"),
-        handle_tool_errors=options.get("handle_tool_errors", True),
-        raise_auth_errors=options.get("on_auth_error") == "raise",
-        standard_blocks=options.get("use_standard_content_blocks", True),
-        sanitize=options.get("sanitize", True),
-        handling=OutputHandling.of(everywhere),
-        handling_by_server={
-            name: OutputHandling.of(everywhere, cast("HandlingLayer", server.output_handling))
-            for name, server in servers.items()
-            if server.output_handling is not None
-        },
-    )

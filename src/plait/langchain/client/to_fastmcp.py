@@ -12,7 +12,7 @@ from mcp.server.mcpserver.tools import Tool as ServerTool
 from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase, FuncMetadata
 from pydantic import BaseModel, create_model
 
-from plait.langchain.tools.mcp_blocks import mcp_content_from
+from plait.langchain.tools.blocks import mcp_content_from
 
 
 def to_fastmcp(tool: BaseTool) -> ServerTool:

@@ -8,8 +8,7 @@ from plait._support.garbage import collection_paused
 from plait.client.calls.result_budget.limiter import READ_MORE
 from plait.client.catalog.deferral import Split
 from plait.langchain.client.deferred import deferred_tools
-from plait.langchain.client.read_more import read_more_tools
-from plait.langchain.client.resource_tools import resource_tools
+from plait.langchain.client.own_tools import read_more_tools, resource_tools
 from plait.langchain.tools.tool import MCPTool
 
 if TYPE_CHECKING:
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
 
     from plait.client.catalog.schemas import Profile
     from plait.client.catalog.tool import Tool
-    from plait.langchain.client.client import MultiServerMCPClient
-    from plait.langchain.client.selection import Selection
+    from plait.langchain.client.client import MultiServerMCPClient, Selection
 
 
 def langchain_tools(

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import mcp_types as types
 from langchain_core.tools import ToolException
@@ -17,11 +17,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from plait._support.exception_groups import one_line
 from plait._support.sanitize import sanitize_text
+from plait._support.suggestions import did_you_mean
 from plait.client.calls.content import (
     NO_DETAILS,
     NOTHING,
     ContentPart,
     ResourceContents,
+    StructuredRoute,
     field_of,
     is_structured_shown,
     is_unread,
@@ -33,13 +35,65 @@ from plait.client.calls.content import (
 from plait.client.calls.outcome import structured_of
 from plait.client.catalog.validation import validator_if_prepared
 from plait.client.transports.repair import is_plain_text
-from plait.errors import PlaitError, ToolFailedError
+from plait.errors import ConfigError, PlaitError, ToolFailedError
 from plait.langchain.tools.blocks import Block, legacy_block, standard_block, text_block, wire_json
-from plait.langchain.tools.output_handling import DEFAULT_HANDLING, OutputHandling
 from plait.traces.messages.from_mcp import contents_line
 
 if TYPE_CHECKING:
     from plait.client.catalog.tool import Tool
+
+
+Route = Literal["content", "artifact"]
+"""`content` is read by the model; `artifact` only by the program."""
+
+HandlingLayer = Route | Mapping[str, StructuredRoute | None] | None
+"""A route for everything, routes by content type, or `None` for the defaults."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputHandling:
+    """The route of every content type."""
+
+    text: Route = "content"
+    image: Route = "content"
+    audio: Route = "content"
+    resource: Route = "artifact"
+    resource_link: Route = "content"
+    structured_content: StructuredRoute = "auto"
+
+    @classmethod
+    def of(cls, *layers: HandlingLayer) -> Self:
+        """Merge layers, of which later ones win; unknown types and routes raise `ConfigError`."""
+        merged = cls()
+        for layer in layers:
+            merged = replace(merged, **_routes(layer))
+        return merged
+
+
+_TYPES = tuple(field.name for field in fields(OutputHandling))
+
+
+def _routes(layer: HandlingLayer) -> dict[str, Route]:
+    if layer is None:
+        return {}
+    if not isinstance(layer, Mapping):
+        return {name: _checked(name, layer) for name in _TYPES}
+    return {name: _checked(name, route) for name, route in layer.items() if route is not None}
+
+
+def _checked(name: str, route: object) -> Route:
+    if name not in _TYPES:
+        hint = did_you_mean(name, _TYPES) or f"the types are {', '.join(_TYPES)}"
+        raise ConfigError(f"output_handling has no type {name!r}: {hint}")
+    allowed = ("content", "artifact", *(["auto"] if name == "structured_content" else []))
+    if route not in allowed:
+        raise ConfigError(f"output_handling of {name} is {route!r}: use {' or '.join(allowed)}")
+    return cast("Route", route)
+
+
+DEFAULT_HANDLING = OutputHandling()
+"""Everything goes to the model except embedded resources, which may be large."""
+
 
 logger = logging.getLogger("plait.langchain")
 
@@ -215,12 +269,8 @@ def _label(block: types.ContentBlock) -> str:
 
 def pending_reads(result: types.CallToolResult) -> list[str]:
     """List the URIs of embedded resources without contents, each once."""
-    uris = [
-        block.uri
-        for block in result.content
-        if isinstance(block, types.ResourceLink) and is_unread(block)
-    ]
-    return list(dict.fromkeys(uris))
+    links = (block for block in result.content if isinstance(block, types.ResourceLink))
+    return list(dict.fromkeys(link.uri for link in links if is_unread(link)))
 
 
 def with_resources(

@@ -97,12 +97,10 @@ class Approvals:
             return None
         # The sign-in of a fallback server, which comes before, is answered with a bare `True`.
         bare = self.bare_answers and request.instead_of is None
-        return _approval_from_interrupt(request, self._tool_call_id, bare=bare)
+        return _ask_user(request, self._tool_call_id, bare=bare)
 
 
-def _approval_from_interrupt(
-    request: ApprovalRequest, tool_call_id: str | None, *, bare: bool
-) -> Approval:
+def _ask_user(request: ApprovalRequest, tool_call_id: str | None, *, bare: bool) -> Approval:
     """Pause the graph until a person has decided, or return the decision if it resumes.
 
     A resumed task gets the answers of all its interrupts again, in order. Those to interrupts
@@ -127,10 +125,6 @@ def _approval_from_interrupt(
             return approval
         if not entries_of(answer).keys() & {"responses", "action"}:
             value["problem"] = _UNCLEAR
-
-
-def _is_approval_answer(answer: object) -> bool:
-    return not isinstance(answer, bool) and Approval.read(answer) is not None
 
 
 class AuthInterrupt(TypedDict):
@@ -263,7 +257,7 @@ def responses_from_interrupt(call: ToolCall, needed: InputNeededError) -> InputA
         "requests": [_description(key, request) for key, request in requests.items()],
     }
     answer = interrupt(value)
-    while _is_sign_in_answer(answer) or _is_approval_answer(answer):
+    while _is_sign_in_answer(answer) or Approval.read(answer) is not None:
         # That answer belongs to an earlier interrupt of this call.
         answer = interrupt(value)
     return InputAnswers(_responses(answer, requests, call), needed.request_state)

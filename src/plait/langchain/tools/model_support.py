@@ -12,8 +12,7 @@ from langchain_core.runnables import RunnableBinding
 from langchain_core.tools.base import TOOL_MESSAGE_BLOCK_TYPES
 
 from plait._support.sizes import size_label
-from plait.langchain.tools.blocks import Block, text_block, wire_json
-from plait.langchain.tools.mcp_blocks import mcp_content_from
+from plait.langchain.tools.blocks import Block, mcp_content_from, text_block, wire_json
 from plait.traces.messages.from_mcp import decoded_bytes
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import mcp_types as types
 from langchain_core.messages import ToolMessage
@@ -22,6 +22,9 @@ from plait.client.connections.credentials import CallerCredentials, join
 from plait.errors import ConfigError, InputNeededError, PlaitError
 from plait.langchain.tools.callbacks import CallbackContext, Callbacks
 from plait.langchain.tools.content import (
+    DEFAULT_HANDLING,
+    HandlingLayer,
+    OutputHandling,
     TextConverter,
     ToolFailedException,
     ToolOutput,
@@ -48,12 +51,12 @@ from plait.langchain.tools.interrupts import (
     responses_from_interrupt,
     wait_for_sign_in,
 )
-from plait.langchain.tools.output_handling import DEFAULT_HANDLING, OutputHandling
 
 if TYPE_CHECKING:
     from plait.client.calls.approval import OnApproval
     from plait.client.calls.direct import DirectTool
     from plait.client.catalog.tool import Tool
+    from plait.client.config.servers import ServerConfig
     from plait.langchain.tools.caller import Caller
 
 logger = logging.getLogger("plait.langchain")
@@ -100,6 +103,28 @@ class RunnerSettings:
     handling_by_server: Mapping[str, OutputHandling] = field(
         default_factory=dict[str, OutputHandling]
     )
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any], servers: Mapping[str, ServerConfig]) -> Self:
+        """Read the options of a client; the `output_handling` of a server wins over them."""
+        everywhere = options.get("output_handling")
+        return cls(
+            interceptors=tuple(options.get("tool_interceptors") or ()),
+            before_tool_call=options.get("before_tool_call"),
+            after_tool_call=options.get("after_tool_call"),
+            callbacks=options.get("callbacks") or Callbacks(),
+            on_approval=options.get("on_approval"),
+            handle_tool_errors=options.get("handle_tool_errors", True),
+            raise_auth_errors=options.get("on_auth_error") == "raise",
+            standard_blocks=options.get("use_standard_content_blocks", True),
+            sanitize=options.get("sanitize", True),
+            handling=OutputHandling.of(everywhere),
+            handling_by_server={
+                name: OutputHandling.of(everywhere, cast("HandlingLayer", server.output_handling))
+                for name, server in servers.items()
+                if server.output_handling is not None
+            },
+        )
 
     def handling_for(self, server: str) -> OutputHandling:
         """Return which content of a server goes to the model and which to the artifact."""

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from mcp import Client
 from mcp.server.mcpserver import MCPServer
 
-from plait.langchain.client.prompts import (
+from plait.langchain.client.resources import (
     convert_mcp_prompt_message_to_langchain_message,
     load_mcp_prompt,
 )

@@ -11,8 +11,7 @@ from langchain_core.messages import ToolMessage
 
 from plait.client.calls.content import NO_DETAILS, NOTHING
 from plait.client.transports.repair import repair_result
-from plait.langchain.tools.content import ToolOutput, convert_result, error_text
-from plait.langchain.tools.output_handling import OutputHandling
+from plait.langchain.tools.content import OutputHandling, ToolOutput, convert_result, error_text
 
 Json = dict[str, Any]
 

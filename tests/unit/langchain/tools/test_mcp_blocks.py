@@ -20,10 +20,8 @@ from langchain_core.messages.content import (
     create_video_block,
 )
 
-from plait.langchain.tools.blocks import legacy_block, standard_block, wire_json
-from plait.langchain.tools.content import convert_result
-from plait.langchain.tools.mcp_blocks import mcp_content_from
-from plait.langchain.tools.output_handling import OutputHandling
+from plait.langchain.tools.blocks import legacy_block, mcp_content_from, standard_block, wire_json
+from plait.langchain.tools.content import OutputHandling, convert_result
 
 Json = dict[str, Any]
 

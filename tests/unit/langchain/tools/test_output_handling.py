@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.errors import ConfigError
-from plait.langchain.tools.output_handling import OutputHandling
+from plait.langchain.tools.content import OutputHandling
 
 TYPES = ["text", "image", "audio", "resource", "resource_link"]
 

@@ -7,8 +7,12 @@ from typing import Any
 import mcp_types as types
 
 from plait.client.transports.repair import repair_result
-from plait.langchain.tools.content import convert_result, pending_reads, with_resources
-from plait.langchain.tools.output_handling import OutputHandling
+from plait.langchain.tools.content import (
+    OutputHandling,
+    convert_result,
+    pending_reads,
+    with_resources,
+)
 
 Json = dict[str, Any]
 

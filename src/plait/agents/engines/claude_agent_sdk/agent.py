@@ -4,31 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import shutil
 import tempfile
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Final, cast
+from typing import Any, ClassVar, Final, cast
 
-from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, ClaudeSDKError, ResultMessage
+from claude_agent_sdk import ClaudeSDKClient, ClaudeSDKError, CLINotFoundError, ResultMessage
 from typing_extensions import override
 
 from plait._support.redact import Redactor
 from plait.agents.agent_run import AgentRun
+from plait.agents.anthropic_api import advice_for
+from plait.agents.config import ModelConfig
 from plait.agents.engines.claude_agent_sdk.bridge import Bridge
-from plait.agents.engines.claude_agent_sdk.environment import secrets_in
 from plait.agents.engines.claude_agent_sdk.messages import prompt_from_messages
-from plait.agents.engines.claude_agent_sdk.options import options_for
-from plait.agents.engines.claude_agent_sdk.results import (
-    ending_of,
-    execution_error,
-    usage_from_result,
-)
+from plait.agents.engines.claude_agent_sdk.options import options_for, secrets_in
 from plait.agents.engines.claude_agent_sdk.tools import cli_tools
 from plait.agents.engines.claude_agent_sdk.turns import Turns
 from plait.agents.live_agent import Ending, LiveAgent
 from plait.errors import AgentExecutionError
+from plait.traces.messages.usage import UsageMetadata
 
 _INTERRUPT_SECONDS: Final = 3.0
 """How long the command line may take to stop before it is killed."""
@@ -45,34 +44,29 @@ class ClaudeSDKAgent(LiveAgent):
     async def drive(self, run: AgentRun) -> Ending:
         bridged = not run.settings.extra.get("pass_through_servers")
         servers = () if run.toolbox is None else run.toolbox.server_names
-        tools = cli_tools(run.tools.values(), servers, own_names=bridged)
-        turns = Turns(run, tools, bridged=bridged)
-        bridge = Bridge(run, tools, turns, bridged=bridged)
+        tools = cli_tools(run.tools.values(), servers, bridged=bridged)
+        turns = Turns(run, tools)
+        bridge = Bridge(run, tools, turns)
         lines: deque[str] = deque(maxlen=_STDERR_LINES)
         async with _folder() as folder:
             options = await asyncio.to_thread(
                 options_for, run, folder, tools, bridge, bridged=bridged, stderr=lines.append
             )
-            return await _Session(run, options, turns, bridge, lines).run()
+            redact = run.redact.also(secrets_in())
+            client = ClaudeSDKClient(options)
+            return await _Session(run, client, turns, bridge, lines, redact).run()
 
 
+@dataclass(slots=True)
 class _Session:
     """One conversation with the command line."""
 
-    def __init__(
-        self,
-        run: AgentRun,
-        options: ClaudeAgentOptions,
-        turns: Turns,
-        bridge: Bridge,
-        lines: deque[str],
-    ) -> None:
-        self._run = run
-        self._client = ClaudeSDKClient(options)
-        self._turns = turns
-        self._bridge = bridge
-        self._lines = lines
-        self._redact: Redactor = run.redact.also(secrets_in())
+    _run: AgentRun
+    _client: ClaudeSDKClient
+    _turns: Turns
+    _bridge: Bridge
+    _lines: deque[str]
+    _redact: Redactor
 
     async def run(self) -> Ending:
         """Run until there is an answer, or the turn limit; afterwards nothing is left running."""
@@ -127,9 +121,71 @@ class _Session:
 
 @contextlib.asynccontextmanager
 async def _folder() -> AsyncGenerator[Path]:
-    """Create a folder for the run, and remove it afterwards."""
     path = await asyncio.to_thread(tempfile.mkdtemp, prefix="plait-claude-")
     try:
         yield Path(path)
     finally:
         await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
+
+
+_COUNTS = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
+
+_EXCERPT_CHARACTERS = 400
+
+
+def usage_from_result(result: ResultMessage) -> UsageMetadata | None:
+    """Add up the usage of all models of a run; `None` if none is reported."""
+    models = cast("Mapping[str, Mapping[str, Any]]", result.model_usage or {})
+    if not models:
+        return None
+    inputs, outputs, cache_read, cache_written = (
+        sum(usage.get(name) or 0 for usage in models.values()) for name in _COUNTS
+    )
+    return UsageMetadata(
+        input_tokens=inputs,
+        output_tokens=outputs,
+        total_tokens=inputs + outputs,
+        cost_usd=result.total_cost_usd,
+        cache_read_tokens=cache_read,
+        cache_creation_tokens=cache_written,
+    )
+
+
+def ending_of(
+    result: ResultMessage, config: ModelConfig, redact: Redactor, stderr: str | None
+) -> Ending:
+    """Return how the run ended.
+
+    Raises:
+        AgentExecutionError: The run failed.
+    """
+    if result.subtype == "error_max_turns":
+        return "limit"
+    if result.subtype == "success" and not result.is_error:
+        return "completed"
+    reason = result.result or "; ".join(result.errors or ()) or result.subtype
+    text = f"claude_agent_sdk: {redact.excerpt(reason, _EXCERPT_CHARACTERS)}"
+    status = result.api_error_status
+    if result.subtype == "success":  # the API failed, not the command line
+        advice = _advice(reason) if status is None else advice_for(status, config)
+        text = f"{text}; {advice}"
+    raise AgentExecutionError(text, stderr=stderr, status=status)
+
+
+def execution_error(error: Exception, redact: Redactor, stderr: str | None) -> AgentExecutionError:
+    """Translate a failure of the command line itself."""
+    last_line = (stderr or "").rpartition("\n")[2]
+    reason = redact.excerpt(str(error).partition("\nError output:")[0], _EXCERPT_CHARACTERS)
+    if isinstance(error, CLINotFoundError):
+        reason = "Claude's command line is not installed: pip install 'plait[claude]'"
+    elif last_line and last_line not in reason:
+        reason = f"{reason}: {redact.excerpt(last_line)}"
+    return AgentExecutionError(f"claude_agent_sdk: {reason}", stderr=stderr)
+
+
+def _advice(reason: str) -> str:
+    if re.search(r"log(ged)? ?in\b", reason, re.IGNORECASE):
+        return "set ANTHROPIC_API_KEY, or anthropic_api_key of the ModelConfig"
+    if "timed out" in reason.lower():
+        return "raise request_timeout, or look at the endpoint"
+    return "check anthropic_base_url and the network, or raise max_retries"

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import mcp_types as types
 from claude_agent_sdk import PermissionResultAllow, PermissionResultDeny, ToolPermissionContext
 
-from plait.agents.agent_run import AgentRun
+from plait.agents.agent_run import AgentRun, ToolAnswer
 from plait.agents.engines.claude_agent_sdk.tools import CliTool
 from plait.agents.engines.claude_agent_sdk.turns import Turns
-from plait.agents.run_tools import ToolAnswer
 from plait.client.calls.approval import ApprovalRequest, OnApproval
+from plait.client.calls.callbacks import resolve
 from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.overrides import complete_arguments
 from plait.errors import PermissionDeniedError
@@ -27,75 +26,18 @@ _INCOMPLETE: Final = "This call was not made: the answer that requested it is in
 _ENDED: Final = "This call was not made: the run has ended."
 
 
-class Permissions:
-    """Checks calls against the policy as the toolbox does, and asks a person once about each."""
-
-    def __init__(self, run: AgentRun) -> None:
-        self._run = run
-        self._on_approval: OnApproval | None = run.settings.tool_options.get("on_approval")
-        self._decisions: dict[str, tuple[ApprovalRequest, object]] = {}
-
-    async def check(
-        self, call_id: str, tool: CliTool, arguments: Mapping[str, Any], *, bridged: bool
-    ) -> Mapping[str, Any] | None:
-        """Check a call, and return its arguments if a person edited them.
-
-        Overrides complete the arguments of a `bridged` call first.
-
-        Raises:
-            PermissionDeniedError: The call must not be made.
-            ConfigError: The answer of a person is invalid.
-        """
-        listed, toolbox = tool.run_tool.listed, self._run.toolbox
-        if not tool.is_of_server or listed is None or toolbox is None:
-            return None
-        call = ToolCall(server=listed.server, tool=listed.wire_name, arguments=arguments)
-        sent = await complete_arguments(listed, arguments, call) if bridged else dict(arguments)
-
-        async def ask(request: ApprovalRequest) -> object:
-            answer = await self._answer(request)
-            self._decisions[call_id] = (request, answer)
-            return answer
-
-        on_approval = None if self._on_approval is None else ask
-        call = replace(call, arguments=sent, on_approval=on_approval)
-        permitted = await toolbox.calls.policy.permit(call, listed)
-        return None if permitted.arguments == sent else permitted.arguments
-
-    def approval_of(self, call_id: str) -> OnApproval | None:
-        """Return a callback that repeats the decision about a call; `None` if there is none.
-
-        So the person decides only once, before the call is made.
-        """
-        if call_id not in self._decisions:
-            return None
-        known_request, known_answer = self._decisions[call_id]
-
-        async def answer(request: ApprovalRequest) -> object:
-            # A request for a fallback server differs, and needs its own decision.
-            return known_answer if request == known_request else await self._answer(request)
-
-        return answer
-
-    async def _answer(self, request: ApprovalRequest) -> object:
-        answer = None if self._on_approval is None else self._on_approval(request)
-        return cast("object", await answer) if inspect.isawaitable(answer) else answer
-
-
 class Bridge:
     """Makes the calls of the command line, each after the turn that requests it is recorded.
 
-    `bridged` says whether the toolbox calls the servers, or the command line itself.
+    Calls are checked against the policy as the toolbox does, and a person is asked once about each.
     """
 
-    def __init__(
-        self, run: AgentRun, tools: Mapping[str, CliTool], turns: Turns, *, bridged: bool
-    ) -> None:
+    def __init__(self, run: AgentRun, tools: Mapping[str, CliTool], turns: Turns) -> None:
         self._run = run
         self._tools = tools
         self._turns = turns
-        self._bridged = bridged
-        self._permissions = Permissions(run)
+        self._on_approval: OnApproval | None = run.settings.tool_options.get("on_approval")
+        self._decisions: dict[str, tuple[ApprovalRequest, object]] = {}
         self.failure: Exception | None = None
         """The error that ends the run."""
 
@@ -121,18 +63,17 @@ class Bridge:
     async def _decide(
         self, tool: CliTool, arguments: Mapping[str, Any], call_id: str | None
     ) -> PermissionResultAllow | PermissionResultDeny:
-        is_bridged = self._bridged or not tool.is_of_server
         recorded_id = await self._recorded_id(call_id, tool, arguments)
         if recorded_id is None:
             return PermissionResultDeny(message=_INCOMPLETE)
         try:
-            edited = await self._permissions.check(recorded_id, tool, arguments, bridged=is_bridged)
+            edited = await self._edited(recorded_id, tool, arguments)
         except PermissionDeniedError as error:
-            if is_bridged:
+            if tool.is_local:
                 # The toolbox denies it with the same text, so the trace is as on other engines.
                 await self._call(recorded_id, tool, arguments)
             return PermissionResultDeny(message=self._run.text_of(error))
-        if is_bridged or edited is None:
+        if tool.is_local or edited is None:
             # A person's edit is applied when the call is made, after the overrides.
             return PermissionResultAllow()
         return PermissionResultAllow(updated_input=dict(edited))
@@ -159,15 +100,53 @@ class Bridge:
 
     async def _call(self, call_id: str, tool: CliTool, arguments: Mapping[str, Any]) -> ToolAnswer:
         self._turns.claim(call_id)
-        approval = self._permissions.approval_of(call_id)
+        approval = self._approval_of(call_id)
         return await self._run.call(call_id, tool.run_tool.name, arguments, on_approval=approval)
+
+    async def _edited(
+        self, call_id: str, tool: CliTool, arguments: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
+        """Check a call against the policy, and return its arguments if a person edited them.
+
+        Overrides complete the arguments of a local call first.
+
+        Raises:
+            PermissionDeniedError: The call must not be made.
+        """
+        listed, toolbox = tool.run_tool.listed, self._run.toolbox
+        if not tool.is_of_server or listed is None or toolbox is None:
+            return None
+        call = ToolCall(server=listed.server, tool=listed.wire_name, arguments=arguments)
+        sent = await complete_arguments(listed, arguments, call) if tool.is_local else arguments
+
+        async def ask(request: ApprovalRequest) -> object:
+            answer = await self._ask(request)
+            self._decisions[call_id] = (request, answer)
+            return answer
+
+        on_approval = None if self._on_approval is None else ask
+        call = replace(call, arguments=sent, on_approval=on_approval)
+        permitted = await toolbox.calls.policy.permit(call, listed)
+        return None if permitted.arguments == sent else permitted.arguments
+
+    def _approval_of(self, call_id: str) -> OnApproval | None:
+        """Return a callback that repeats the decision about a call; `None` if there is none."""
+        if call_id not in self._decisions:
+            return None
+        known_request, known_answer = self._decisions[call_id]
+
+        async def answer(request: ApprovalRequest) -> object:
+            # A request for a fallback server differs, and needs its own decision.
+            return known_answer if request == known_request else await self._ask(request)
+
+        return answer
+
+    async def _ask(self, request: ApprovalRequest) -> object:
+        return None if self._on_approval is None else await resolve(self._on_approval(request))
 
 
 def result_from_answer(answer: ToolAnswer) -> types.CallToolResult:
-    """Convert an answer for the command line.
-
-    It has no structured content, which the model would read instead of the text.
-    """
+    """Convert an answer without structured content, which the model would read for the text."""
     content = [
         block.model_copy(update={"annotations": None, "meta": None})
         for block in answer.texts_and_images()

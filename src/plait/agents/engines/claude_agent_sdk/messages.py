@@ -103,12 +103,10 @@ def text_from_result(content: object) -> str:
 def _from_user(message: UserMessage) -> list[Message]:
     if isinstance(message.content, str):
         return [Message.user(message.content)]
-    results = [
-        Message.tool_result(
-            block.tool_use_id, text_from_result(block.content), bool(block.is_error)
-        )
-        for block in message.content
-        if isinstance(block, ToolResultBlock)
-    ]
+    converted: list[Message] = []
+    for block in message.content:
+        if isinstance(block, ToolResultBlock):
+            text = text_from_result(block.content)
+            converted.append(Message.tool_result(block.tool_use_id, text, bool(block.is_error)))
     texts = [block.text for block in message.content if isinstance(block, TextBlock)]
-    return [*results, *(Message.user(text) for text in texts)]
+    return [*converted, *map(Message.user, texts)]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count
 from typing import Any, Final
 
 import mcp_types as types
@@ -14,11 +14,10 @@ from claude_agent_sdk.types import McpSdkServerConfig
 from mcp.server import Server
 
 from plait._version import __version__
-from plait.agents.run_tools import RunTool
+from plait.agents.agent_run import RunTool
 from plait.client.calls.result_budget.limiter import OWN_SERVER
 from plait.client.catalog.names import legal_name
 from plait.client.catalog.schemas import schema_for_provider
-from plait.client.catalog.tool import Tool
 
 Answer = Callable[["CliTool", types.CallToolRequestParams], Awaitable[types.CallToolResult]]
 """Makes a call of the command line."""
@@ -42,6 +41,8 @@ class CliTool:
     server: str
     tool: str
     run_tool: RunTool
+    is_local: bool = True
+    """Whether this process calls it, and not the command line itself."""
 
     @property
     def name(self) -> str:
@@ -55,29 +56,30 @@ class CliTool:
 
 
 def cli_tools(
-    tools: Iterable[RunTool], servers: Iterable[str] = (), *, own_names: bool = True
+    tools: Iterable[RunTool], servers: Iterable[str] = (), *, bridged: bool = True
 ) -> dict[str, CliTool]:
     """Assign each tool to a server, by its name for the model.
 
-    With `own_names` false the command line lists the tools of servers itself, and names them.
+    With `bridged` false the command line lists the tools of servers itself, names and calls them.
     """
     keys = server_keys(servers)
-    local = next(_free_names(_LOCAL_SERVER, set(keys.values())))
+    local = _free_name(_LOCAL_SERVER, set(keys.values()))
     assigned: dict[str, CliTool] = {}
     taken: set[tuple[str, str]] = set()
     for tool in tools:
         listed = tool.listed
+        is_local = bridged
         if listed is None or listed.server == OWN_SERVER:
-            server, name = local, legal_name(tool.name)
-        elif own_names:
-            server, name = keys[listed.server], legal_name(_configured_name(listed))
+            server, name, is_local = local, legal_name(tool.name), True
+        elif bridged:
+            renamed = None if listed.override is None else listed.override.name
+            server, name = keys[listed.server], legal_name(renamed or listed.wire_name)
         else:
             server, name = keys[listed.server], _ILLEGAL.sub("_", listed.wire_name)
-        if own_names:
-            used = {other for key, other in taken if key == server}
-            name = next(_free_names(name, used))
+        if bridged:
+            name = _free_name(name, {other for key, other in taken if key == server})
         taken.add((server, name))
-        cli_tool = CliTool(server=server, tool=name, run_tool=tool)
+        cli_tool = CliTool(server=server, tool=name, run_tool=tool, is_local=is_local)
         assigned[cli_tool.name] = cli_tool
     return assigned
 
@@ -90,7 +92,7 @@ def server_keys(servers: Iterable[str]) -> dict[str, str]:
         if len(legal) > _LONGEST_SERVER:
             digest = hashlib.sha256(server.encode()).hexdigest()[:8]
             legal = f"{legal[: _LONGEST_SERVER - 9]}_{digest}"
-        keys[server] = next(_free_names(legal, set(keys.values())))
+        keys[server] = _free_name(legal, set(keys.values()))
     return keys
 
 
@@ -133,13 +135,6 @@ def _definition(tool: CliTool) -> types.Tool:
     )
 
 
-def _configured_name(listed: Tool) -> str:
-    renamed = None if listed.override is None else listed.override.name
-    return renamed or listed.wire_name
-
-
-def _free_names(name: str, taken: set[str]) -> Iterator[str]:
-    """Yield the names that are not taken: the name itself, then with a number."""
-    if name not in taken:
-        yield name
-    yield from (f"{name}_{number}" for number in count(2) if f"{name}_{number}" not in taken)
+def _free_name(name: str, taken: set[str]) -> str:
+    names = chain([name], (f"{name}_{number}" for number in count(2)))
+    return next(free for free in names if free not in taken)

@@ -47,15 +47,11 @@ class _Answer:
 class Turns:
     """Records the turns of a run, and the calls that the command line makes by itself."""
 
-    def __init__(
-        self, run: AgentRun, tools: Mapping[str, CliTool], *, bridged: bool = True
-    ) -> None:
+    def __init__(self, run: AgentRun, tools: Mapping[str, CliTool]) -> None:
         self._run = run
         self._names = {name: tool.run_tool.name for name, tool in tools.items()}
-        self._local_tools = {
-            tool.run_tool.name for tool in tools.values() if bridged or not tool.is_of_server
-        }
-        """The tools that are called, and recorded, in this process."""
+        self._local_tools = {tool.run_tool.name for tool in tools.values() if tool.is_local}
+        """The tools whose calls are recorded when this process makes them."""
         self._open: _Answer | None = None
         self._requested_at = time.monotonic()
         self._requested: dict[str, ToolUseContent] = {}
@@ -70,11 +66,7 @@ class Turns:
         """Whether the last answer ends the run, though the command line would continue."""
 
     def handle(self, message: object) -> None:
-        """Handle the next message of the SDK.
-
-        Raises:
-            AgentExecutionError: An answer is incomplete.
-        """
+        """Handle the next message of the SDK."""
         match message:
             case SystemMessage(subtype="init"):
                 self._run.session_id = message.data.get("session_id")
@@ -137,9 +129,8 @@ class Turns:
                 pass
 
     def _add_blocks(self, message: AssistantMessage) -> None:
-        parts = [
-            part for block in message.content for part in content_from_block(block, self._names)
-        ]
+        names = self._names
+        parts = [part for block in message.content for part in content_from_block(block, names)]
         if self._open is None or self._open.message_id != message.message_id:
             # It was not streamed, so this is the complete answer.
             self._drop()

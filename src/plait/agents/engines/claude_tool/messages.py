@@ -59,21 +59,13 @@ def _block_params(block: Content) -> Iterator[dict[str, Any]]:
             if block.signature:
                 yield {"type": "thinking", "thinking": block.thinking, "signature": block.signature}
         case ToolUseContent():
-            yield {
-                "type": "tool_use",
-                "id": _legal_id(block.id),
-                "name": block.name,
-                "input": dict(block.input),
-            }
+            call_id = _legal_id(block.id)
+            yield {"type": "tool_use", "id": call_id, "name": block.name, "input": {**block.input}}
         case ToolResultContent():
             failed = {"is_error": True} if block.is_error else {}
             content = {"content": block.content} if block.content.strip() else {}
-            yield {
-                "type": "tool_result",
-                "tool_use_id": _legal_id(block.tool_use_id),
-                **content,
-                **failed,
-            }
+            call_id = _legal_id(block.tool_use_id)
+            yield {"type": "tool_result", "tool_use_id": call_id, **content, **failed}
 
 
 def _legal_id(call_id: str) -> str:

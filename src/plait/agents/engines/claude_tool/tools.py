@@ -8,23 +8,19 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, TypeAlias, cast
 
 import mcp_types as types
 from anthropic.lib.tools import BetaAsyncBuiltinFunctionTool, BetaFunctionToolResultType, ToolError
 from anthropic.types.beta import (
-    BetaCacheControlEphemeralParam,
     BetaImageBlockParam,
     BetaTextBlockParam,
     BetaToolParam,
     BetaToolResultBlockParam,
-    BetaToolUseBlock,
 )
 
-from plait._support.gather import gather_or_cancel
-from plait.agents.agent_run import AgentRun
-from plait.agents.run_tools import RunTool, ToolAnswer
+from plait.agents.agent_run import RunTool, ToolAnswer
 from plait.client.catalog.schemas import schema_for_provider
 
 Results: TypeAlias = dict[int, BetaToolResultBlockParam]
@@ -63,18 +59,10 @@ class FetchingTool(BetaAsyncBuiltinFunctionTool):
         return content
 
 
-def definition_of(
-    tool: RunTool, cache_control: BetaCacheControlEphemeralParam | None = None
-) -> BetaToolParam:
+def definition_of(tool: RunTool) -> BetaToolParam:
     """Return the definition of a tool for the API."""
-    definition: BetaToolParam = {
-        "name": tool.name,
-        "description": tool.description,
-        "input_schema": _schema_for(tool.input_schema),
-    }
-    if cache_control is not None:
-        definition["cache_control"] = cache_control
-    return definition
+    schema = _schema_for(tool.input_schema)
+    return {"name": tool.name, "description": tool.description, "input_schema": schema}
 
 
 def _schema_for(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -89,20 +77,6 @@ def _schema_for(schema: Mapping[str, Any]) -> dict[str, Any]:
 def _schema_for_json(schema: str) -> dict[str, Any]:
     """Adapt a schema once, because many runs have the same tools."""
     return schema_for_provider(json.loads(schema), "anthropic").schema
-
-
-async def make_calls(
-    run: AgentRun, calls: Sequence[BetaToolUseBlock]
-) -> list[BetaToolResultBlockParam]:
-    """Make the calls of a turn in parallel, and return the results in their order.
-
-    Raises:
-        ConfigError: The configuration must be corrected.
-    """
-    answers = await gather_or_cancel(
-        run.call(call.id, call.name, cast("dict[str, Any]", call.input)) for call in calls
-    )
-    return [tool_result(call.id, answer) for call, answer in zip(calls, answers, strict=True)]
 
 
 def tool_result(call_id: str, answer: ToolAnswer) -> BetaToolResultBlockParam:

@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from plait._support.mappings import entries_of
 from plait.agents.agent_run import AgentRun
-from plait.agents.config import AgentConfig
+from plait.agents.config import AgentConfig, ModelConfig, SummarizationConfig
 from plait.agents.engines.langchain.chat_models import (
     ChatModels,
     failure_of_model,
@@ -32,8 +32,6 @@ from plait.agents.engines.langchain.middleware import build_agent_middleware
 from plait.agents.engines.langchain.tools import HOOKS, LangChainTools, takes_images
 from plait.agents.engines.langchain.turns import Turns
 from plait.agents.live_agent import Ending, LiveAgent
-from plait.agents.middleware_config import SummarizationConfig
-from plait.agents.model_config import ModelConfig
 from plait.client.calls.callbacks import resolve
 from plait.errors import PlaitError
 from plait.langchain.tools.callbacks import Callbacks
@@ -66,9 +64,7 @@ class LangChainAgent(LiveAgent):
     @override
     def toolbox_options(self, settings: AgentConfig) -> Mapping[str, Any]:
         """Leave out the hooks, which wrap the tools, and declare elicitation for interrupts."""
-        options = {
-            name: value for name, value in settings.tool_options.items() if name not in HOOKS
-        }
+        options = {key: value for key, value in settings.tool_options.items() if key not in HOOKS}
         if settings.on_interrupt is not None:
             options.setdefault("on_elicitation", Callbacks().elicitation_callback)
         return options
@@ -106,11 +102,9 @@ async def _converse(run: AgentRun, model: BaseChatModel, models: ChatModels) -> 
         checkpointer=None if run.settings.on_interrupt is None else InMemorySaver(),
     )
     run.session_id = str(uuid.uuid4())
+    configurable: dict[str, Any] = run.settings.extra.get("configurable") or {}
     settings: RunnableConfig = {
-        "configurable": {
-            **(run.settings.extra.get("configurable") or {}),
-            "thread_id": run.session_id,
-        },
+        "configurable": {**configurable, "thread_id": run.session_id},
         "recursion_limit": _STEPS_OF_A_TURN * (max_turns + 1),
     }
     step: object = {"messages": messages_to_langchain(run.messages)}
@@ -149,10 +143,8 @@ def _record_elicitation(run: AgentRun, value: object, answer: object) -> None:
         return
     responses = entries_of(entries_of(answer).get("responses"))
     for request in question["requests"]:
-        response = entries_of(responses.get(request["key"]))
-        run.recorder.elicitation(
-            question["server_name"], request["message"], response.get("action")
-        )
+        action = entries_of(responses.get(request["key"])).get("action")
+        run.recorder.elicitation(question["server_name"], request["message"], action)
 
 
 async def _middleware(
@@ -181,9 +173,6 @@ async def _context_tokens(config: ModelConfig, summaries: SummarizationConfig) -
     known = config.max_context_tokens or summaries.trigger_tokens
     if known or not summaries.enabled or config.interface != "openai_endpoint":
         return config.max_context_tokens
-    key = config.endpoint_api_key
-    return await context_tokens(
-        config.endpoint_base_url or "",
-        config.model_name or "",
-        None if key is None else key.get_secret_value(),
-    )
+    secret = config.endpoint_api_key
+    key = None if secret is None else secret.get_secret_value()
+    return await context_tokens(config.endpoint_base_url or "", config.model_name or "", key)

@@ -16,8 +16,8 @@ from pydantic import SecretStr
 from plait._support.causes import without_secrets
 from plait._support.redact import Redactor
 from plait.agents.anthropic_api import anthropic_url
+from plait.agents.config import ModelConfig
 from plait.agents.engines.langchain.scripted_model import scripted_model
-from plait.agents.model_config import ModelConfig
 from plait.errors import AgentExecutionError, ConfigError, EngineUnavailableError
 from plait.models.endpoints import (
     endpoint_fault,
@@ -51,9 +51,9 @@ def provider_and_name(config: ModelConfig, name: str | None = None) -> tuple[str
 
     A name may contain its provider: `provider:name`.
     """
-    if config.interface != "langchain":
-        return "openai", name or config.model_name or ""
     model = name or config.model_name or ""
+    if config.interface != "langchain":
+        return "openai", model
     if config.model_provider and name is None:
         return config.model_provider, model
     provider, colon, rest = model.partition(":")
@@ -61,11 +61,7 @@ def provider_and_name(config: ModelConfig, name: str | None = None) -> tuple[str
 
 
 def import_provider(config: ModelConfig) -> None:
-    """Import the package of the provider, which may take seconds.
-
-    Raises:
-        EngineUnavailableError: It is not installed, or the provider is not supported.
-    """
+    """Import the package of the provider, which may take seconds."""
     provider = provider_and_name(config)[0]
     if provider == "local":
         text = (
@@ -115,12 +111,7 @@ class ChatModels:
         self._clients: list[httpx2.AsyncClient] = []
 
     def make(self, name: str | None = None) -> BaseChatModel:
-        """Create the configured model, or the one named; may read files.
-
-        Raises:
-            EngineUnavailableError: A package or a key is missing.
-            ConfigError: A URL or a script is wrong.
-        """
+        """Create the configured model, or the one named; may read files."""
         provider, model = provider_and_name(self._config, name)
         if provider == "scripted":
             return scripted_model(model)
@@ -157,11 +148,8 @@ class ChatModels:
             return settings | (config.extra_kwargs or {})
         settings |= self._endpoint() | (config.extra_kwargs or {})
         # The name that all endpoints support: LangChain sends a newer one of OpenAI.
-        settings["extra_body"] = {
-            "max_tokens": config.max_tokens,
-            **(settings.get("extra_body") or {}),
-        }
-        return settings
+        body: dict[str, Any] = settings.get("extra_body") or {}
+        return {**settings, "extra_body": {"max_tokens": config.max_tokens, **body}}
 
     def _credentials(self, provider: str | None) -> dict[str, Any]:
         credentials: dict[str, Any] = {}
@@ -188,26 +176,21 @@ class ChatModels:
         key = config.endpoint_api_key
         if key is None and config.interface == "openrouter":
             key = SecretStr(os.environ.get(_KEYS["openrouter"], ""))
-        if not (key and key.get_secret_value()) and not is_loopback(url):
+        if not key and not is_loopback(url):
             raise self._missing_key()
-        fault = endpoint_fault(url, secret=key is not None)
-        if fault is not None:
+        if (fault := endpoint_fault(url, secret=key is not None)) is not None:
             raise ConfigError(f"endpoint_base_url cannot be used: {fault}")
         # Without a key, LangChain would send OpenAI's key to the endpoint.
-        key = key if key and key.get_secret_value() else SecretStr(_NO_KEY)
-        return {"base_url": url, "api_key": key}
+        return {"base_url": url, "api_key": key or SecretStr(_NO_KEY)}
 
     def _missing_key(self) -> EngineUnavailableError:
-        config = self._config
-        text = (
-            f"{config.interface}: there is no key for {config.model_name}: set {key_names(config)}"
-        )
+        config, keys = self._config, key_names(self._config)
+        text = f"{config.interface}: there is no key for {config.model_name}: set {keys}"
         return EngineUnavailableError(text, "missing_api_key")
 
     def _client(self, base_url: str | None) -> httpx2.AsyncClient:
-        client = provider_client(base_url)
-        self._clients.append(client)
-        return client
+        self._clients.append(provider_client(base_url))
+        return self._clients[-1]
 
     def _connect(self, model: BaseChatModel) -> None:
         """Replace the connections of an Anthropic model, which has no setting for them."""

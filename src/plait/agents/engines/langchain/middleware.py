@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, cast
 
 from langchain.agents.middleware import (
     AgentMiddleware,
@@ -13,16 +14,18 @@ from langchain.agents.middleware import (
     ModelRequest,
     ModelResponse,
     ModelRetryMiddleware,
+    SummarizationMiddleware,
     ToolCallLimitMiddleware,
     ToolRetryMiddleware,
 )
 from langchain.chat_models import init_chat_model
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolCall, ToolMessage
+from langchain_core.runnables import RunnableLambda
 from typing_extensions import override
 
-from plait.agents.engines.langchain.summaries import OnSummary, Summaries
-from plait.agents.middleware_config import AgentMiddlewareConfig, PromptCachingConfig
+from plait._support.exception_groups import one_line
+from plait.agents.config import AgentMiddlewareConfig, PromptCachingConfig
 from plait.errors import ConfigError
 
 logger = logging.getLogger("plait.agents.engines")
@@ -111,17 +114,14 @@ class LimitedTools(ToolCallLimitMiddleware[Any, Any]):
     @property
     @override
     def name(self) -> str:
-        """The name of LangChain's own class."""
         return ToolCallLimitMiddleware.__name__
 
     @override
     def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
-        """Count the calls, and reject those over the limit."""
         update = super().after_model(state, runtime)
         if self._on_rejected is not None and update is not None and update.get("messages"):
-            last = next(
-                message for message in reversed(state["messages"]) if isinstance(message, AIMessage)
-            )
+            newest_first = reversed(state["messages"])
+            last = next(message for message in newest_first if isinstance(message, AIMessage))
             calls = {call["id"]: call for call in last.tool_calls}
             for message in update["messages"]:
                 self._on_rejected(calls[message.tool_call_id], message)
@@ -148,7 +148,6 @@ class RequestTimeout(AgentMiddleware[Any, Any, Any]):
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
-        """Call the model within the time limit."""
         limit = asyncio.timeout(self._seconds)
         try:
             async with limit:
@@ -173,3 +172,85 @@ def _prompt_caching(
         )
         return []
     return [AnthropicPromptCachingMiddleware(**config.model_dump(exclude={"enabled"}))]
+
+
+OnSummary = Callable[[AIMessage], None]
+"""Called with each answer of the model that summarises."""
+
+_TOOL_CHARACTERS = 1000
+"""How much of a tool result the summariser reads."""
+
+_CHARACTERS = 500
+
+_PROMPT = """\
+Summarise this conversation for the assistant, who will go on with the task and read only your \
+summary of it. Keep the question as the user asked it, all facts, numbers and names that were \
+found, which tools were called and what came of it, and what is still to be done. \
+Answer with the summary alone.
+
+{conversation}"""
+
+
+class Summaries(SummarizationMiddleware[Any, Any]):
+    """LangChain's middleware, with our own prompt and message format."""
+
+    def __init__(
+        self,
+        model: BaseChatModel,
+        *,
+        trigger_tokens: int,
+        keep_messages: int,
+        attempts: int,
+        on_summary: OnSummary | None = None,
+    ) -> None:
+        retrying = model.with_retry(
+            retry_if_exception_type=cast("Any", _is_transient), stop_after_attempt=attempts
+        )
+
+        def text_of(answer: AIMessage) -> str:
+            if on_summary is not None:
+                on_summary(answer)
+            return answer.text
+
+        super().__init__(
+            model,
+            trigger=("tokens", trigger_tokens),
+            keep=("messages", keep_messages),
+            trim_tokens_to_summarize=None,
+            summarizer=RunnableLambda(prompt_for) | retrying | RunnableLambda(text_of),
+        )
+
+    @staticmethod
+    @override
+    def _build_new_messages(summary: str) -> list[HumanMessage]:
+        text = f"Summary of previous conversation:\n{summary}"
+        return [HumanMessage(text, additional_kwargs={"lc_source": "summarization"})]
+
+
+def prompt_for(messages: Sequence[AnyMessage]) -> str:
+    """Write a conversation for the model that summarises; the first message is not shortened."""
+    first, *rest = messages
+    lines = [f"User: {first.text}" if isinstance(first, HumanMessage) else _line(first)]
+    return _PROMPT.format(conversation="\n".join([*lines, *map(_line, rest)]))
+
+
+def _line(message: AnyMessage) -> str:
+    match message:
+        case ToolMessage():
+            failed = " failed" if message.status == "error" else ""
+            return f"Tool {message.name}{failed}: {one_line(message.text, _TOOL_CHARACTERS)}"
+        case AIMessage():
+            calls = "".join(
+                f" [calls {call['name']} {_json(call['args'])}]" for call in message.tool_calls
+            )
+            return f"Assistant: {one_line(message.text, _CHARACTERS)}{calls}"
+        case _:
+            return f"{message.type.title()}: {one_line(message.text, _CHARACTERS)}"
+
+
+def _json(value: object) -> str:
+    return one_line(json.dumps(value, ensure_ascii=False, default=str), _CHARACTERS)
+
+
+def _is_transient(error: BaseException) -> bool:
+    return isinstance(error, Exception) and getattr(error, "is_retryable", True)

@@ -41,11 +41,7 @@ def tool_call(name: str, /, **arguments: Any) -> ToolCall:
 
 
 def scripted_model(path: str | PathLike[str]) -> ScriptedChatModel:
-    """Make a model that plays the script in a JSON file.
-
-    Raises:
-        ConfigError: The file cannot be read, or is no script.
-    """
+    """Make a model that plays the script in a JSON file."""
     return ScriptedChatModel(read_script(path))
 
 
@@ -185,15 +181,9 @@ def _message_from_say(say: Say, messages: Sequence[BaseMessage]) -> AIMessage:
     if say.thinking:
         text = [{"type": "text", "text": say.text}] if say.text else []
         content = [{"type": "reasoning", "reasoning": say.thinking}, *text]
-    calls = [
-        ToolCall(
-            name=call.name,
-            args=dict(call.arguments),
-            id=call.id or f"call_{next(_ids)}",
-            type="tool_call",
-        )
-        for call in say.calls
-    ]
+    calls = [tool_call(call.name, **call.arguments) for call in say.calls]
+    for call, scripted in zip(calls, say.calls, strict=True):
+        call["id"] = scripted.id or call["id"]
     message = AIMessage(content, tool_calls=calls)
     if say.usage is not None:
         message.usage_metadata = _scripted_usage(say.usage, _usage(messages, message))
@@ -203,13 +193,10 @@ def _message_from_say(say: Say, messages: Sequence[BaseMessage]) -> AIMessage:
 def _scripted_usage(scripted: Mapping[str, int], estimate: UsageMetadata) -> UsageMetadata:
     read = scripted.get("input_tokens", estimate["input_tokens"])
     usage = _counted(read, scripted.get("output_tokens", estimate["output_tokens"]))
-    details = InputTokenDetails()
-    if "cache_read_tokens" in scripted:
-        details["cache_read"] = scripted["cache_read_tokens"]
-    if "cache_creation_tokens" in scripted:
-        details["cache_creation"] = scripted["cache_creation_tokens"]
+    names = ("cache_read", "cache_creation")
+    details = {name: scripted[f"{name}_tokens"] for name in names if f"{name}_tokens" in scripted}
     if details:
-        usage["input_token_details"] = details
+        usage["input_token_details"] = cast("InputTokenDetails", details)
     return usage
 
 

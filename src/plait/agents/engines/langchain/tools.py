@@ -17,8 +17,7 @@ from langchain_core.messages import BaseMessage, ToolCall, ToolMessage
 from langchain_core.tools import BaseTool
 from typing_extensions import override
 
-from plait.agents.agent_run import AgentRun
-from plait.agents.run_tools import RunTool, ToolAnswer
+from plait.agents.agent_run import AgentRun, RunTool, ToolAnswer
 from plait.client.calls import tool_call
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.result_budget.limiter import OWN_SERVER, READ_MORE
@@ -26,10 +25,11 @@ from plait.client.catalog.schemas import schema_for_provider
 from plait.client.catalog.tool import Tool
 from plait.client.config.read import read_options
 from plait.client.toolbox import Toolbox
+from plait.langchain.client.client import Selection
 from plait.langchain.client.deferred import deferred_tools, loaded_names
-from plait.langchain.client.read_more import read_more_tools
-from plait.langchain.client.selection import Selection
+from plait.langchain.client.own_tools import read_more_tools
 from plait.langchain.tools.blocks import Block, standard_block, text_block
+from plait.langchain.tools.caller import ToolboxCaller
 from plait.langchain.tools.model_support import profile_of
 from plait.langchain.tools.runner import RunnerSettings, ToolRunner
 from plait.langchain.tools.tool import MCPTool
@@ -51,11 +51,6 @@ class LangChainTools:
     """The tools of a run, and those of them that the model sees at each turn."""
 
     def __init__(self, run: AgentRun, model: object) -> None:
-        """Create the tools.
-
-        Raises:
-            ConfigError: An interceptor or a hook is not callable.
-        """
         profile = profile_of(model)
         shown: list[BaseTool] = [
             ProgramTool(
@@ -66,43 +61,34 @@ class LangChainTools:
             for tool in run.tools.values()
             if tool.listed is None
         ]
-        self._deferred: dict[str, BaseTool] = {}
+        self.deferred: dict[str, BaseTool] = {}
+        """The tools for which the model must search, by name."""
         if run.toolbox is not None:
             tools, deferred = _server_tools(run, run.toolbox)
             shown += [tool.with_profile(profile) for tool in tools]
-            self._deferred = {tool.name: tool.with_profile(profile) for tool in deferred}
+            self.deferred = {tool.name: tool.with_profile(profile) for tool in deferred}
         self._shown = shown
 
     @property
     def all(self) -> list[BaseTool]:
         """Every tool, including those that are deferred."""
-        return [*self._shown, *self._deferred.values()]
-
-    @property
-    def has_deferred(self) -> bool:
-        """Whether the model must search for some of the tools."""
-        return bool(self._deferred)
+        return [*self._shown, *self.deferred.values()]
 
     def visible(self, messages: Iterable[BaseMessage]) -> list[BaseTool]:
         """Return the tools that the model sees after these messages.
 
         The deferred ones that it has found come last, so that the prompt before them stays cached.
         """
-        names = [name for name in loaded_names(messages) if name in self._deferred]
-        return [*self._shown, *(self._deferred[name] for name in names)]
+        names = [name for name in loaded_names(messages) if name in self.deferred]
+        return [*self._shown, *(self.deferred[name] for name in names)]
 
 
 def _server_tools(run: AgentRun, toolbox: Toolbox) -> tuple[list[MCPTool], list[MCPTool]]:
     """Create the tools of the servers: those shown at once, and those that are deferred."""
     options = run.settings.tool_options
     hooks = read_options({name: options[name] for name in HOOKS & options.keys()})
-    settings = RunnerSettings(
-        interceptors=tuple(hooks.get("tool_interceptors") or ()),
-        before_tool_call=hooks.get("before_tool_call"),
-        after_tool_call=hooks.get("after_tool_call"),
-        on_approval=options.get("on_approval"),
-        sanitize=toolbox.sanitizes,
-    )
+    own = {"on_approval": options.get("on_approval"), "sanitize": toolbox.sanitizes}
+    settings = RunnerSettings.of({**hooks, **own}, servers={})
     listed = {
         tool.name: _described(tool, tool.listed)
         for tool in run.tools.values()
@@ -146,19 +132,17 @@ def observed_call() -> Generator[CallOutcome]:
         _outcome.reset(token)
 
 
-class _RecordedCaller:
-    """Makes calls with a toolbox, and notes each result in the `CallOutcome` of its call."""
+class _RecordedCaller(ToolboxCaller):
+    """Makes calls with a toolbox, and notes each result in the `CallOutcome` of its call.
+
+    It makes no direct calls, which would not be noted.
+    """
 
     def __init__(self, toolbox: Toolbox, *, has_callback: bool) -> None:
-        self._toolbox = toolbox
+        super().__init__(toolbox)
         self._has_callback = has_callback
         self.access_for = toolbox.calls.access_for
         self.apply_overrides = toolbox.calls.apply_overrides
-        self.read_resource = toolbox.read_resource
-        self.run_blocking = toolbox.run_blocking
-
-    def direct(self, server: str, tool: str) -> None:
-        """Make no direct calls, which would not be noted."""
 
     async def execute(self, call: tool_call.ToolCall) -> ToolResult:
         """Make the call; an elicitation callback of the run is preferred to an interrupt."""

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from types import CoroutineType
-from typing import Any
+from typing import Any, TypeAlias
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain.agents.middleware.model_call_limit import ModelCallLimitExceededError
@@ -17,14 +17,17 @@ from langgraph.types import Command
 from typing_extensions import override
 
 from plait._support.exception_groups import one_line
-from plait.agents.agent_run import AgentRun
+from plait.agents.agent_run import AgentRun, ToolAnswer
 from plait.agents.engines.langchain.messages import model_name_of, usage_from_langchain
 from plait.agents.engines.langchain.tools import LangChainTools, message_from_answer, observed_call
-from plait.agents.run_tools import ToolAnswer
 from plait.client.catalog.tool import Tool
 from plait.langchain.tools.tool import MCPTool
 from plait.traces.messages.from_langchain import message_from_any
 from plait.traces.messages.usage import UsageMetadata
+
+_CallModel: TypeAlias = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+_ToolReply: TypeAlias = ToolMessage | Command[Any]
+_CallTool: TypeAlias = Callable[[ToolCallRequest], Awaitable[_ToolReply]]
 
 
 class CutAnswerError(ConnectionError):
@@ -53,39 +56,29 @@ class Turns(AgentMiddleware[Any, Any, Any]):
 
     @override
     def awrap_model_call(
-        self,
-        request: ModelRequest[Any],
-        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
+        self, request: ModelRequest[Any], handler: _CallModel
     ) -> CoroutineType[Any, Any, ModelResponse[Any]]:
-        """Call the model, and record its answer."""
         return self._call_model(request, handler)
 
     @override
     def awrap_tool_call(
-        self,
-        request: ToolCallRequest,
-        handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
-    ) -> CoroutineType[Any, Any, ToolMessage | Command[Any]]:
-        """Call a tool, and record the call; an unknown tool gets an answer too."""
+        self, request: ToolCallRequest, handler: _CallTool
+    ) -> CoroutineType[Any, Any, _ToolReply]:
         return self._call_tool(request, handler)
 
     async def _call_model(
-        self,
-        request: ModelRequest[Any],
-        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
+        self, request: ModelRequest[Any], handler: _CallModel
     ) -> ModelResponse[Any]:
+        """Call the model, and record its answer."""
         if (turns := self._turns) >= (limit := self._max_turns):
             raise ModelCallLimitExceededError(turns, turns, thread_limit=None, run_limit=limit)
-        if self._tools.has_deferred:
+        if self._tools.deferred:
             request = request.override(tools=list(self._tools.visible(request.messages)))
         began = time.monotonic()
         return self._recorded(await handler(request), began)
 
-    async def _call_tool(
-        self,
-        request: ToolCallRequest,
-        handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
-    ) -> ToolMessage | Command[Any]:
+    async def _call_tool(self, request: ToolCallRequest, handler: _CallTool) -> _ToolReply:
+        """Call a tool, and record the call; an unknown tool gets an answer too."""
         call = request.tool_call
         call_id = call["id"] or ""
         invalid = self._invalid_arguments.pop(call_id, None)
@@ -100,8 +93,8 @@ class Turns(AgentMiddleware[Any, Any, Any]):
         return message_from_answer(call, answer, images=self._images)
 
     async def _call_mcp_tool(
-        self, call: ToolCall, tool: Tool, reply: Awaitable[ToolMessage | Command[Any]]
-    ) -> ToolMessage | Command[Any]:
+        self, call: ToolCall, tool: Tool, reply: Awaitable[_ToolReply]
+    ) -> _ToolReply:
         call_id, recorder = call["id"] or "", self._run.recorder
         if call_id not in self._called:  # else the graph resumes after an interrupt
             self._called.add(call_id)
@@ -112,14 +105,11 @@ class Turns(AgentMiddleware[Any, Any, Any]):
             message = await reply
         answer = outcome.answer
         if isinstance(message, ToolMessage) and answer is not None:
-            message = message_from_answer(
-                call, answer, images=self._images, artifact=message.artifact
-            )
+            artifact = message.artifact
+            message = message_from_answer(call, answer, images=self._images, artifact=artifact)
         elif isinstance(message, ToolMessage):
-            answer = ToolAnswer.of_text(
-                message_from_any(message).tool_results[0].content,
-                is_error=message.status == "error",
-            )
+            text = message_from_any(message).tool_results[0].content
+            answer = ToolAnswer.of_text(text, is_error=message.status == "error")
         recorder.tool_returned(
             call_id,
             "" if answer is None else answer.text,
@@ -198,9 +188,7 @@ def _check_end(message: AIMessage) -> None:
             complete = bool(metadata.get("stop_reason"))
         case "openai":
             # An answer that was not streamed is complete; some endpoints send no reason.
-            complete = any(
-                metadata.get(name) for name in ("finish_reason", "status", "token_usage")
-            )
+            complete = any(map(metadata.get, ("finish_reason", "status", "token_usage")))
         case _:
             complete = True
     if not complete:

@@ -12,12 +12,11 @@ from claude_agent_sdk import ClaudeAgentOptions
 
 from plait import AgentConfig, ConfigError, Message, ModelConfig, StaticTool, Toolbox
 from plait._support.redact import Redactor
-from plait.agents.agent_run import AgentRun
+from plait.agents.agent_run import AgentRun, tools_of_run
 from plait.agents.engines.claude_agent_sdk.bridge import Bridge
 from plait.agents.engines.claude_agent_sdk.options import cli_config, options_for
 from plait.agents.engines.claude_agent_sdk.tools import cli_tools
 from plait.agents.engines.claude_agent_sdk.turns import Turns
-from plait.agents.run_tools import tools_of_run
 from plait.client.config.read import read_config
 from plait.traces.recorder import Recorder
 
@@ -35,7 +34,7 @@ def options(
     run = AgentRun(model, config or AgentConfig(), ask, Recorder(), Redactor(), toolbox)
     run.tools = tools_of_run([StaticTool("twice")], [])
     tools = cli_tools(run.tools.values())
-    bridge = Bridge(run, tools, Turns(run, tools), bridged=bridged)
+    bridge = Bridge(run, tools, Turns(run, tools))
     return options_for(run, folder, tools, bridge, bridged=bridged, stderr=print)
 
 

@@ -9,8 +9,8 @@ import pytest
 from mcp.client import Client
 
 from plait import StaticTool
+from plait.agents.agent_run import RunTool, tools_of_run
 from plait.agents.engines.claude_agent_sdk.tools import CliTool, cli_tools, sdk_servers, server_keys
-from plait.agents.run_tools import RunTool, tools_of_run
 from plait.client import Tool, ToolOverride
 from plait.client.calls.result_budget.limiter import OWN_SERVER
 
@@ -65,7 +65,7 @@ def test_a_server_may_have_the_name_of_our_own() -> None:
 def test_where_the_command_line_makes_the_names_they_are_predicted() -> None:
     tools = run_tools(tool("a b", "x.y", "z", override=ToolOverride(name="z")))
 
-    assert list(cli_tools(tools, ["a b"], own_names=False)) == ["mcp__a_b__x_y"]
+    assert list(cli_tools(tools, ["a b"], bridged=False)) == ["mcp__a_b__x_y"]
     assert server_keys(["a b"]) == {"a b": "a_b"}
 
 

@@ -18,10 +18,9 @@ from claude_agent_sdk import (
 
 from plait import AgentConfig, Message, ModelConfig, StaticTool
 from plait._support.redact import Redactor
-from plait.agents.agent_run import AgentRun
+from plait.agents.agent_run import AgentRun, tools_of_run
 from plait.agents.engines.claude_agent_sdk.tools import cli_tools
 from plait.agents.engines.claude_agent_sdk.turns import Turns
-from plait.agents.run_tools import tools_of_run
 from plait.errors import AgentExecutionError
 from plait.traces.events import ToolCalled
 from plait.traces.messages.usage import UsageMetadata

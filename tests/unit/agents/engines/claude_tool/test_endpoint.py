@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from plait import ModelConfig, get_agent
-from plait.agents.engines.claude_tool.agent import ClaudeToolAgent
-from plait.agents.engines.claude_tool.endpoint import OFFICIAL, AnthropicEndpoint
+from plait.agents.engines.claude_tool.agent import OFFICIAL, AnthropicEndpoint, ClaudeToolAgent
 from plait.errors import AgentExecutionError, EngineUnavailableError
 
 KEY = "sk-canary-0123456789"

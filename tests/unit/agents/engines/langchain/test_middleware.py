@@ -15,8 +15,12 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from plait import ConfigError
 from plait.agents import AgentMiddlewareConfig, build_agent_middleware
-from plait.agents.engines.langchain.middleware import LimitedTools, RequestTimeout, trigger_tokens
-from plait.agents.engines.langchain.summaries import prompt_for
+from plait.agents.engines.langchain.middleware import (
+    LimitedTools,
+    RequestTimeout,
+    prompt_for,
+    trigger_tokens,
+)
 from plait.testing import ScriptedChatModel, tool_call
 
 DEFAULT = AgentMiddlewareConfig()

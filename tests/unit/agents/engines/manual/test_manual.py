@@ -15,13 +15,10 @@ from langchain_core.messages import (
     messages_to_dict,
 )
 
-from plait.agents.config import AgentConfig
-from plait.agents.engines.manual.agent import ManualAgent
-from plait.agents.engines.manual.traces import ManualTraces
+from plait.agents.config import AgentConfig, ModelConfig
+from plait.agents.engines.manual.agent import ManualAgent, ManualTraces
 from plait.agents.factory import get_agent
-from plait.agents.model_config import ModelConfig
-from plait.agents.port import AgentPort, StaticTool
-from plait.agents.result import AgentResult, result_from_trace
+from plait.agents.port import AgentPort, AgentResult, StaticTool, result_from_trace
 from plait.errors import ManualEngineError, ManualTraceError, ManualTraceNotFoundError
 from plait.traces.events import TraceEvent
 from plait.traces.file import TraceFile, read_trace

@@ -9,7 +9,7 @@ import pytest
 
 from plait import ConfigError
 from plait.client.config.servers import StdioServer
-from plait.langchain.client.server_list import ServerList
+from plait.langchain.client.client import ServerList
 
 A: dict[str, Any] = {"command": "a", "args": ["1"], "env": {"X": "1"}}
 B: dict[str, Any] = {"url": "http://localhost/mcp"}

@@ -9,8 +9,8 @@ from claude_agent_sdk import CLINotFoundError, ProcessError, ResultMessage
 
 from plait import ModelConfig
 from plait._support.redact import Redactor
-from plait.agents.engines.claude_agent_sdk.agent import ClaudeSDKAgent
-from plait.agents.engines.claude_agent_sdk.results import (
+from plait.agents.engines.claude_agent_sdk.agent import (
+    ClaudeSDKAgent,
     ending_of,
     execution_error,
     usage_from_result,

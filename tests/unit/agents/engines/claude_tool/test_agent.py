@@ -9,9 +9,8 @@ import pytest
 from plait import AgentConfig, ConfigError, Message, ModelConfig, StaticTool
 from plait._support.redact import Redactor
 from plait.agents import AgentMiddlewareConfig
-from plait.agents.agent_run import AgentRun
-from plait.agents.engines.claude_tool.request import request_for
-from plait.agents.run_tools import tools_of_run
+from plait.agents.agent_run import AgentRun, tools_of_run
+from plait.agents.engines.claude_tool.agent import request_for
 from plait.traces.recorder import Recorder
 
 MARK = {"type": "ephemeral"}
