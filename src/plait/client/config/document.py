@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from plait.client.config.jsonc import JsonDocument, JsonSyntaxError, decode_text, parse_jsonc
-from plait.client.config.problems import Location, Problems
-from plait.client.config.raw_value import as_mapping, describe
+from plait.client.config.jsonc import JsonSyntaxError, decode_text, parse_jsonc
+from plait.client.config.raw_value import Location, Problems, as_mapping, describe
 from plait.client.config.urls import public_url, scheme_of
 
 _EDITOR_FOLDERS = frozenset({".vscode", ".cursor"})
@@ -80,12 +79,7 @@ def _load_file(path: Path, location: Location) -> object:
     text = load_text(path, location)
     if text is None:
         return None
-    document = parse_json(text, location, start='{"mcpServers": {"name": {"command": …}}}')
-    for name in document.repeated_keys if document else ():
-        location.warn(
-            "duplicate_key", f'the key "{name}" is repeated in one object; the last counts'
-        )
-    return document.value if document else None
+    return parse_json(text, location, start='{"mcpServers": {"name": {"command": …}}}')
 
 
 def load_text(path: Path, location: Location) -> str | None:
@@ -105,8 +99,11 @@ def load_text(path: Path, location: Location) -> str | None:
     return None
 
 
-def parse_json(text: str, location: Location, *, start: str) -> JsonDocument | None:
-    """Parse JSON that is not empty; problems are recorded, and `start` is an example."""
+def parse_json(text: str, location: Location, *, start: str, strict: bool = False) -> object:
+    """Parse JSON that is not empty; problems are recorded, and `start` is an example.
+
+    If `strict`, a repeated key is an error.
+    """
     if not text.strip():
         location.error("empty_file", "the file is empty", f"start with {start}")
         return None
@@ -119,8 +116,13 @@ def parse_json(text: str, location: Location, *, start: str) -> JsonDocument | N
         return None
     if document.value is None:
         location.error("wrong_type", "expected an object, found null")
-        return None
-    return document
+    for name in document.repeated_keys:
+        repeated = f'the key "{name}" is repeated in one object'
+        if strict:
+            location.error("duplicate_key", repeated)
+        else:
+            location.warn("duplicate_key", f"{repeated}; the last counts")
+    return document.value
 
 
 def _nearest_file(path: Path) -> str | None:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from plait._support.redact import looks_secret
 from plait._support.suggestions import nearest
 from plait.client.config.keys import CLIENT_KEYS, SERVER_LISTS
-from plait.client.config.raw_value import as_list, as_mapping, describe
+from plait.client.config.raw_value import Location, as_list, as_mapping, describe
 from plait.client.config.variables import InputRequest
-
-if TYPE_CHECKING:
-    from plait.client.config.problems import Location
 
 _APPLICATION_FILES = ("settings.json", ".claude.json", "claude_desktop_config.json")
 """Files that hold more than servers, so that unknown keys are not mistakes."""

@@ -16,8 +16,7 @@ from pathlib import Path
 from plait.client.config.document import load_text, parse_json, workspace_of
 from plait.client.config.key_table import Key, KeyTable, read_valid_table
 from plait.client.config.policy import VERDICTS, Policy, PolicyRule, annotation_hint, signed_trait
-from plait.client.config.problems import Location, Problems
-from plait.client.config.raw_value import RawValue, RejectedError
+from plait.client.config.raw_value import Location, Problems, RawValue, RejectedError
 from plait.client.config.value_types import one_of, read_bool, read_text, read_texts
 from plait.client.config.variables import Variables
 
@@ -68,10 +67,7 @@ def _load(path: Path, location: Location) -> object:
     if text is None:
         return None
     if path.suffix.lower() != ".toml":
-        document = parse_json(text, location, start=_EXAMPLE)
-        for name in document.repeated_keys if document else ():
-            location.error("duplicate_key", f'the key "{name}" is repeated in one object')
-        return document.value if document else None
+        return parse_json(text, location, start=_EXAMPLE, strict=True)
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

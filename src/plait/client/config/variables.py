@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, Self
 from plait._support.redact import looks_secret
 
 if TYPE_CHECKING:
-    from plait.client.config.problems import Location
+    from plait.client.config.raw_value import Location
 
 Source = Literal["variable", "env", "input"]
 
