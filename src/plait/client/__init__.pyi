@@ -33,9 +33,9 @@ from plait.client.config.oauth import OAuth as OAuth
 from plait.client.config.policy import Policy as Policy
 from plait.client.config.policy import PolicyDecision as PolicyDecision
 from plait.client.config.policy import PolicyRule as PolicyRule
+from plait.client.config.policy import read_policy as read_policy
 from plait.client.config.read import ClientConfig as ClientConfig
 from plait.client.config.read import read_config as read_config
-from plait.client.config.read_policy import read_policy as read_policy
 from plait.client.config.servers import HttpServer as HttpServer
 from plait.client.config.servers import InProcessServer as InProcessServer
 from plait.client.config.servers import ServerConfig as ServerConfig

@@ -15,7 +15,7 @@ from plait._support.files import write_atomically
 from plait.cli.advice import command_fix, is_on_path
 from plait.cli.click_classes import ExampleCommand
 from plait.cli.terminal import count_label, print_aside
-from plait.client.config.locate import config_places
+from plait.client.config.document import config_places
 from plait.client.config.raw_value import as_mapping
 from plait.client.config.read import read_config
 from plait.client.config.servers import StdioServer

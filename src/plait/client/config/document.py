@@ -1,9 +1,10 @@
-"""Loading the source of a configuration: a file, or a Python value."""
+"""Finding and loading the source of a configuration: a file, or a Python value."""
 
 from __future__ import annotations
 
 import difflib
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -11,6 +12,10 @@ from typing import cast
 from plait.client.config.jsonc import JsonSyntaxError, decode_text, parse_jsonc
 from plait.client.config.raw_value import Location, Problems, as_mapping, describe
 from plait.client.config.urls import public_url, scheme_of
+from plait.client.config.variables import home_of
+from plait.errors import ConfigError, Problem
+
+ENVIRONMENT_VARIABLE = "PLAIT_CONFIG"
 
 _EDITOR_FOLDERS = frozenset({".vscode", ".cursor"})
 """Folders in a workspace in which editors keep their files."""
@@ -137,3 +142,61 @@ def _nearest_file(path: Path) -> str | None:
 def _file_within(path: Path) -> str | None:
     names = [name for name in ("mcp.json", ".mcp.json") if (path / name).is_file()]
     return f"did you mean {path / names[0]}?" if names else None
+
+
+def find_config(
+    explicit: str | None = None,
+    *,
+    cwd: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Path:
+    """Return the configuration file: the named one, else the first of the default paths.
+
+    Raises:
+        ConfigError: The named file does not exist, or there is none at any default path.
+    """
+    known = os.environ if environ is None else environ
+    if explicit is not None:
+        return _existing(explicit, "named by --config")
+    if named := known.get(ENVIRONMENT_VARIABLE):
+        return _existing(named, f"named by ${ENVIRONMENT_VARIABLE}")
+    places = config_places(cwd=cwd, environ=known)
+    for path in places:
+        if path.is_file():
+            return path
+    looked = ", ".join(_short(path, known) for path in places)
+    raise _error(
+        None,
+        f"no configuration found; looked for --config, ${ENVIRONMENT_VARIABLE}, {looked}",
+        "`plait init` creates one",
+    )
+
+
+def config_places(
+    *, cwd: Path | None = None, environ: Mapping[str, str] | None = None
+) -> tuple[Path, ...]:
+    """Return the default paths of a configuration, in order."""
+    folder = Path.cwd() if cwd is None else cwd
+    known = os.environ if environ is None else environ
+    user = Path(known.get("XDG_CONFIG_HOME") or home_of(known) / ".config")
+    return folder / "mcp.json", folder / ".mcp.json", user / "plait" / "mcp.json"
+
+
+def _existing(name: str, how: str) -> Path:
+    path = user_path(name)
+    if path.is_file():
+        return path
+    reason = "is a folder" if path.is_dir() else "does not exist"
+    raise _error(str(path), f"the configuration {how} {reason}", "`plait init` creates one")
+
+
+def _error(file: str | None, message: str, suggestion: str) -> ConfigError:
+    problem = Problem(
+        file=file, path="", code="file_missing", message=message, suggestion=suggestion
+    )
+    return ConfigError.from_problems([problem])
+
+
+def _short(path: Path, environ: Mapping[str, str]) -> str:
+    home = home_of(environ)
+    return f"~/{path.relative_to(home).as_posix()}" if path.is_relative_to(home) else str(path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -28,15 +28,6 @@ logger = logging.getLogger("plait.client.connections")
 
 OPENING = "plait.client.connections.opening"
 """The module that opens sessions with the MCP SDK, which is slow to import."""
-
-_TRANSPORTS: Mapping[str, str] = {
-    "stdio": "plait.client.transports.stdio",
-    "http": "plait.client.transports.http",
-    "sse": "plait.client.transports.sse",
-    "websocket": "plait.client.transports.websocket",
-    "in-process": OPENING,
-}
-"""The modules of the transports, which import the libraries that each needs."""
 
 
 class Session:
@@ -192,7 +183,9 @@ class Session:
                 await self._start_process(stack)
                 self._limit_opening(None)
                 await import_in_thread(OPENING)
-                await import_in_thread(_TRANSPORTS[self._server.transport])
+                if self._server.transport != "in-process":
+                    # Each transport has a module, which imports the libraries that it needs.
+                    await import_in_thread(f"plait.client.transports.{self._server.transport}")
                 self._limit_opening(limit)
                 from plait.client.connections.opening import enter_client  # noqa: PLC0415  # slow
 
