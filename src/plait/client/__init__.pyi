@@ -42,7 +42,7 @@ from plait.client.config.servers import ServerConfig as ServerConfig
 from plait.client.config.servers import SseServer as SseServer
 from plait.client.config.servers import StdioServer as StdioServer
 from plait.client.config.servers import WebSocketServer as WebSocketServer
-from plait.client.connections.server_info import ServerInfo as ServerInfo
+from plait.client.connections.status import ServerInfo as ServerInfo
 from plait.client.connections.status import ServerStatus as ServerStatus
 from plait.client.connections.status import Status as Status
 from plait.client.options import ClientOptions as ClientOptions

@@ -94,22 +94,16 @@ async def open_http_client(
     timeout = httpx2.Timeout(server.exchange_seconds, read=server.stream_read_seconds)
     headers = await headers_of(server, wire)
     auth = auth_of(server, wire.server, wire.hide)
-    if server.http_client_factory is None:
-        # In a thread: it reads the certificates of the machine.
-        verify = True if tls is None else tls
-        client = await in_thread(
-            httpx2.AsyncClient, headers=headers, timeout=timeout, auth=auth, verify=verify
+    usual = partial(httpx2.AsyncClient, verify=tls or True)
+    factory: Callable[..., object] = server.http_client_factory or usual
+    # In a thread: it reads the certificates of the machine.
+    client = await in_thread(factory, headers=headers, timeout=timeout, auth=auth)
+    if not isinstance(client, httpx2.AsyncClient):
+        raise ConfigError(
+            f"{wire.server}: the HTTP client factory returned {type(client).__module__}."
+            f"{type(client).__name__}; it must return an httpx2.AsyncClient",
+            server=wire.server,
         )
-    else:
-        factory = server.http_client_factory
-        result: object = await in_thread(factory, headers=headers, timeout=timeout, auth=auth)
-        if not isinstance(result, httpx2.AsyncClient):
-            raise ConfigError(
-                f"{wire.server}: the HTTP client factory returned {type(result).__module__}."
-                f"{type(result).__name__}; it must return an httpx2.AsyncClient",
-                server=wire.server,
-            )
-        client = result
     if isinstance(auth, OAuthAuth):
         auth.attach(client.send)
     # Every request goes through `send`, also those of auth flows and redirects.

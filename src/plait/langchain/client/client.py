@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 # Imported here so that a missing extra is reported at once; its tools are imported when needed.
 import langchain_core  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
-from plait._support.imports import import_in_thread
+from plait._support.threads import import_in_thread
 from plait.client.calls.result_budget.limiter import READ_MORE
 from plait.client.config.read import ClientConfig, ConfigSource, read_options
 from plait.client.connections.credentials import CallerCredentials
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from plait.client.calls.outcome import ToolResult
     from plait.client.calls.sampling import Sampling
     from plait.client.catalog.schemas import Profile
-    from plait.client.connections.server_info import ServerInfo
-    from plait.client.connections.status import Status
+    from plait.client.connections.status import ServerInfo, Status
     from plait.client.runtime import Listed
     from plait.client.subscriptions import Subscription
     from plait.langchain.client.settings import LangChainOptions

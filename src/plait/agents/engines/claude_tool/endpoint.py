@@ -12,8 +12,8 @@ import anthropic
 import httpx2
 from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
 
+from plait._support.http import seconds_from_retry_after
 from plait._support.redact import Redactor
-from plait._support.retry_after import seconds_from_retry_after
 from plait.agents.anthropic_api import NO_KEY, advice_for, anthropic_url
 from plait.agents.model_config import ModelConfig
 from plait.errors import AgentExecutionError

@@ -174,7 +174,6 @@ class OAuthAuth(httpx2.Auth):
     async def _other_login(
         self, challenge: Challenge, used: Login, request: httpx2.Request, tried: set[str]
     ) -> Login:
-        """Get other credentials than the refused ones."""
         async with self._keychain.queue():
             async with self._keychain.alone():
                 login = await self._keychain.reload()
