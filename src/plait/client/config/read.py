@@ -7,22 +7,23 @@ import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeGuard, cast, get_args
 from urllib.parse import urlsplit
 
 from plait._support.dotenv import DotenvError, parse_dotenv
+from plait._support.redact import looks_secret
 from plait._support.suggestions import did_you_mean, nearest
 from plait.client.config.document import load_document
-from plait.client.config.file_layouts import ConfigLayout, find_layout
 from plait.client.config.key_table import read_table
-from plait.client.config.keys import CLIENT_KEYS, server_keys
+from plait.client.config.keys import CLIENT_KEYS, SERVER_LISTS, server_keys
 from plait.client.config.raw_value import (
     Location,
     Problems,
     RawValue,
     RejectedError,
+    as_list,
     as_mapping,
     describe,
 )
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 __all__ = ["Ask", "ClientConfig", "ConfigSource", "InputRequest", "read_config"]
 
 logger = logging.getLogger("plait.client.config")
+
+_APPLICATION_FILES = ("settings.json", ".claude.json", "claude_desktop_config.json")
+"""Files that hold more than servers, so that unknown keys are not mistakes."""
 
 _CLASSES: Final[dict[TransportName, type[ServerConfig]]] = {
     cls.transport: cls for cls in get_args(ServerConfig)
@@ -107,7 +111,7 @@ def read_config(
         return source
     problems = Problems()
     document = load_document(source, problems, base)
-    layout = find_layout(document.value, document.location) if document else None
+    layout = _find_layout(document.value, document.location) if document else None
     if document is None or layout is None:
         problems.finish(logger)
         raise AssertionError("unreachable: a source that cannot be read has recorded why")
@@ -140,14 +144,14 @@ def read_options(options: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _read_servers(
-    layout: ConfigLayout, variables: Variables
+    layout: _Layout, variables: Variables
 ) -> tuple[dict[str, ServerConfig], tuple[str, ...]]:
     servers: dict[str, ServerConfig] = {}
     disabled: list[str] = []
     for name, value in layout.servers.items():
         if not _is_server_name(name, layout.location):
             continue
-        raw = RawValue(value, layout.location.at(name), variables.for_server())
+        raw = RawValue(value, layout.location.at(name), replace(variables, secrets=set[str]()))
         if _is_disabled(raw):
             disabled.append(name)
         else:
@@ -167,6 +171,121 @@ def _is_server_name(name: object, location: Location) -> TypeGuard[str]:
     else:
         return True
     return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """The parts of a configuration."""
+
+    servers: Mapping[object, object]
+    location: Location
+    """The location of the servers."""
+    options: Mapping[object, object] = field(default_factory=dict[object, object])
+    inputs: Mapping[str, InputRequest] = field(default_factory=dict[str, InputRequest])
+
+
+def _find_layout(value: object, location: Location) -> _Layout | None:
+    """Split a configuration: servers only, or a list of servers with options beside it."""
+    entries = as_mapping(value)
+    if entries is None:
+        hint = 'write {"name": {"command": …}}, or pass the path of a file'
+        location.error("wrong_type", f"expected an object, found {describe(value)}", hint)
+        return None
+    settings = as_mapping(entries.get("mcp"))
+    if settings is not None and "servers" in settings and not is_server_entry(settings):
+        return _whole(settings, location.at("mcp"), options={})
+    if any(name in entries and not is_server_entry(entries[name]) for name in SERVER_LISTS):
+        options = entries
+        if location.file is not None and location.file.endswith(_APPLICATION_FILES):
+            options = {key: entries[key] for key in entries if key in CLIENT_KEYS.spellings}
+        return _whole(entries, location, options)
+    return _servers_only(entries, location)
+
+
+def is_server_entry(value: object) -> bool:
+    """Return whether an object is a server itself."""
+    entries = as_mapping(value)
+    return entries is not None and any(
+        isinstance(entries.get(name), str) for name in ("command", "url")
+    )
+
+
+def _whole(
+    entries: Mapping[object, object], location: Location, options: Mapping[object, object]
+) -> _Layout | None:
+    lists = [name for name in SERVER_LISTS if name in entries]
+    if len(lists) > 1:
+        message = f'there are servers under both "{lists[0]}" and "{lists[1]}"'
+        location.error("duplicate_key", message, "keep one of them")
+    servers = as_mapping(entries[lists[0]])
+    servers_location = location.at(lists[0])
+    inputs = _inputs_from(entries.get("inputs"), location.at("inputs"))
+    if servers is None:
+        hint = 'write {"name": {"command": …}}'
+        servers_location.error(
+            "wrong_type",
+            f"expected an object of servers, found {describe(entries[lists[0]])}",
+            hint,
+        )
+        return None
+    if not servers:
+        servers_location.error("no_servers", "there are no servers", 'add {"name": {"command": …}}')
+    return _Layout(servers, servers_location, options, inputs)
+
+
+def _servers_only(entries: Mapping[object, object], location: Location) -> _Layout | None:
+    """Use an object without a server list as that list, unless it clearly is not one."""
+    if not entries:
+        location.error("no_servers", "there are no servers", 'add "mcpServers": {…}')
+        return None
+    if is_server_entry(entries):
+        hint = 'give it a name: {"name": {…}}'
+        location.error("missing_name", "this is one server without a name", hint)
+        return None
+    known = True
+    for key, value in entries.items():
+        meant = nearest(str(key), SERVER_LISTS)
+        if meant and as_mapping(value) is not None and not is_server_entry(value):
+            hint = f'did you mean "{meant}"?'
+            location.at(str(key)).error("unknown_key", "is not a key of a configuration", hint)
+            known = False
+        elif key in CLIENT_KEYS.spellings and as_mapping(value) is None:
+            hint = 'put the servers under "mcpServers" beside it'
+            location.at(str(key)).error("no_servers", "is an option, not a server", hint)
+            known = False
+    return _Layout(entries, location) if known else None
+
+
+def _inputs_from(value: object, location: Location) -> dict[str, InputRequest]:
+    """Read VS Code's list of values to prompt for."""
+    if value is None:
+        return {}
+    items = as_list(value)
+    if items is None:
+        location.error("wrong_type", f"expected a list of inputs, found {describe(value)}")
+        return {}
+    requests = [_input_from(item, location.at(index)) for index, item in enumerate(items)]
+    return {request.id: request for request in requests if request is not None}
+
+
+def _input_from(value: object, location: Location) -> InputRequest | None:
+    entries = as_mapping(value)
+    name = entries.get("id") if entries is not None else None
+    if entries is None or not isinstance(name, str) or not name:
+        location.error("missing_key", 'an input needs an "id"')
+        return None
+    options = as_list(entries.get("options")) or ()
+    return InputRequest(
+        id=name,
+        description=_text_or_none(entries.get("description")),
+        password=entries.get("password") is True or looks_secret(name),
+        default=_text_or_none(entries.get("default")),
+        options=tuple(option for option in options if isinstance(option, str)),
+    )
+
+
+def _text_or_none(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _read_server(raw: RawValue) -> ServerConfig:

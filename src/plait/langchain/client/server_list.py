@@ -7,8 +7,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any, cast
 
-from plait.client.config.file_layouts import is_server_entry
-from plait.client.config.read import ClientConfig, ConfigSource, read_config
+from plait.client.config.read import ClientConfig, ConfigSource, is_server_entry, read_config
 from plait.client.config.servers import ServerOptions
 
 
