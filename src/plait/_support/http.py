@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from plait._support.clock import Clock
-from plait._support.retry_after import seconds_from_retry_after
 from plait.errors import PlaitError
 
 if TYPE_CHECKING:
@@ -120,3 +122,21 @@ async def with_retries(
                     raise
                 raise give_up(error, attempts) from error.__cause__
         await clock.sleep(pause)
+
+
+def seconds_from_retry_after(header: str | None) -> float | None:
+    """Return the seconds to wait, from a number or a date; `None` if it is neither."""
+    if header is None:
+        return None
+    try:
+        seconds = float(header)
+    except ValueError:
+        pass
+    else:
+        return max(0.0, seconds) if math.isfinite(seconds) else None
+    try:
+        then = parsedate_to_datetime(header)
+    except ValueError:
+        return None
+    aware = then if then.tzinfo is not None else then.replace(tzinfo=UTC)
+    return max(0.0, (aware - datetime.now(UTC)).total_seconds())

@@ -1,15 +1,21 @@
-"""Runs blocking functions in threads."""
+"""Runs blocking functions, and imports that are slow, in threads."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from functools import partial
+from importlib import import_module
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_import_lock = threading.Lock()
+"""Threads that import packages with circular imports at the same time could deadlock."""
+_imported: set[str] = set()
 
 
 async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -17,31 +23,32 @@ async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
 
     The thread ends with the function; a pool would keep idle threads while the loop runs.
     """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-    thread = threading.Thread(
-        target=_run, args=(loop, future, partial(work, *args, **kwargs)), name="plait worker"
-    )
-    thread.daemon = True
-    thread.start()
-    return await future
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()
+    run = partial(_run, future, partial(work, *args, **kwargs))
+    threading.Thread(target=run, name="plait worker", daemon=True).start()
+    return await asyncio.wrap_future(future)
 
 
-def _run(
-    loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], work: Callable[[], Any]
-) -> None:
+def _run(future: Future[Any], work: Callable[[], Any]) -> None:
     try:
-        settle = partial(_settle, future, work(), None)
+        future.set_result(work())
     except BaseException as error:  # noqa: BLE001  # boundary: it is raised where it is awaited
-        settle = partial(_settle, future, None, error)
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(settle)
-
-
-def _settle(future: asyncio.Future[Any], value: object, error: BaseException | None) -> None:
-    if future.cancelled():
-        return
-    if error is not None:
         future.set_exception(error)
-    else:
-        future.set_result(value)
+
+
+def is_imported(module: str) -> bool:
+    """Return whether `import_in_thread` has imported a module."""
+    return module in _imported
+
+
+async def import_in_thread(module: str) -> None:
+    """Import a module without blocking the event loop; an `import` statement is quick then."""
+    if module not in _imported:
+        await in_thread(_import, module)
+
+
+def _import(module: str) -> None:
+    with _import_lock:
+        import_module(module)
+        _imported.add(module)

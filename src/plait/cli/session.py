@@ -46,7 +46,7 @@ def load_config(
 
 def read_configuration(ctx: click.Context) -> ClientConfig:
     """Find and read the whole configuration, and redact its secrets in the log."""
-    from plait.client.config.locate import find_config
+    from plait.client.config.document import find_config
     from plait.client.config.read import read_config
     from plait.client.config.secrets import secret_values
 
@@ -60,7 +60,7 @@ def read_configuration(ctx: click.Context) -> ClientConfig:
 
 def has_configuration(ctx: click.Context) -> bool:
     """Return whether a configuration is named, or exists in a default location."""
-    from plait.client.config.locate import ENVIRONMENT_VARIABLE, config_places
+    from plait.client.config.document import ENVIRONMENT_VARIABLE, config_places
 
     named = settings_of(ctx).config is not None or bool(os.environ.get(ENVIRONMENT_VARIABLE))
     return named or any(place.is_file() for place in config_places())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cachetools import LRUCache
 
-from plait._support.imports import is_imported
+from plait._support.threads import is_imported
 from plait.client.calls.result_budget.limiter import READ_MORE, ResultLimiter
 from plait.client.catalog.overrides import complete_arguments
 from plait.client.connections.credentials import CallerCredentials, join

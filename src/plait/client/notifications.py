@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from plait.client.calls.callbacks import CallbackContext, ServerCallbacks
 from plait.client.connections.change_listener import ChangeListener, ListKind
-from plait.client.connections.server_info import ServerInfo
+from plait.client.connections.status import ServerInfo
 
 if TYPE_CHECKING:
     from mcp.client.session import IncomingMessage

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from plait.client.catalog.tool import Tool
     from plait.client.config.budgets import CallBudget, Limit, ResultBudget
     from plait.client.config.deferral import Deferral
-    from plait.client.config.read_policy import PolicySource
+    from plait.client.config.policy import PolicySource
     from plait.traces.observer import Observer
 
 logger = logging.getLogger("plait.client.calls")

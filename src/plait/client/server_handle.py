@@ -11,7 +11,7 @@ import mcp_types as types
 from plait.client.calls.tool_call import OnProgress, ToolCall
 
 if TYPE_CHECKING:
-    from plait.client.connections.server_info import ServerInfo
+    from plait.client.connections.status import ServerInfo
     from plait.client.resource_watch import ResourceWatch
     from plait.client.toolbox import Toolbox
 

@@ -21,7 +21,7 @@ from plait.client.config.read import ClientConfig, ConfigSource, read_config, re
 from plait.client.config.servers import server_with_defaults
 from plait.client.connections import operations
 from plait.client.connections.loop_bridge import blocking
-from plait.client.connections.server_info import ServerInfo
+from plait.client.connections.status import ServerInfo
 from plait.client.lifecycle import ConnectionOwner, Lifecycle
 from plait.client.options import (
     CLIENT_OPTIONS,

@@ -85,7 +85,6 @@ class PlaitError(Exception):
     kind: ClassVar[ErrorKind] = "unknown"
     retryable: bool = False
     """Whether another server may be tried."""
-
     retry: RetryAdvice = "never"
 
     def __init__(
@@ -141,13 +140,10 @@ class Problem:
 
     file: str | None
     """The file, or `None` for Python values."""
-
     path: str
     """Where in the file, as dotted keys: `mcpServers.files.args[0]`."""
-
     code: str
     """A stable short name of the kind of problem: `unknown_key`, `unset_variable`."""
-
     message: str
     suggestion: str | None = None
     """What to write instead."""
@@ -323,13 +319,10 @@ class HttpError(PlaitError):
     """The server answered with an HTTP status that is not success."""
 
     kind = "transport"
-
     scopes: tuple[str, ...] = ()
     """The scopes the server requires."""
-
     login: str | None = None
     """The command that signs in, where there is one."""
-
     authorization_url: str | None = None
     """The authorization URL the user was sent to, if any."""
 

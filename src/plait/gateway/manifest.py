@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from plait._support.files import write_atomically
-from plait.client.config.jsonc import JsonSyntaxError, decode_text, parse_jsonc
+from plait.client.config.document import JsonSyntaxError, decode_text, parse_jsonc
 from plait.errors import ManifestError
 from plait.gateway.entries import ServerList, UrlFor, entries_of, servers_from
 

@@ -14,7 +14,7 @@ from typing import Literal, Self
 import httpx2
 
 from plait._support.files import try_lock
-from plait._support.retry_after import seconds_from_retry_after
+from plait._support.http import seconds_from_retry_after
 from plait.client.config.timing import ReconnectPolicy
 from plait.errors import ConfigError, OutboxError
 from plait.gateway.http import may_come_right, reason_of, status_text

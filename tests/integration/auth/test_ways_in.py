@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from plait import AuthRequiredError, ConfigError, ForbiddenError, OAuth, Toolbox
 from plait.client import FileTokenStore, HttpServer, MemoryTokenStore, finish_sign_in
-from plait.client.transports.auth.keychain import key_for
 from plait.client.transports.auth.login import login_status, sign_in, sign_out
+from plait.client.transports.auth.oauth import key_for
 from plait.client.transports.auth.prompts import prompt_in_terminal
 from plait.testing import free_port, oauth_server
 from tests.integration.auth.helpers import Browser, Keeper, config, signed_in

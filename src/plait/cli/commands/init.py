@@ -15,12 +15,19 @@ from plait._support.files import write_atomically
 from plait.cli.advice import command_fix, is_on_path
 from plait.cli.click_classes import ExampleCommand
 from plait.cli.terminal import count_label, print_aside
-from plait.client.config.editors import EditorConfig, RawServer, discover_editor_configs
-from plait.client.config.locate import config_places
+from plait.client.config.document import config_places
 from plait.client.config.raw_value import as_mapping
 from plait.client.config.read import read_config
 from plait.client.config.servers import StdioServer
-from plait.client.config.starter import lift_secrets, merge_servers, starter_config, to_mcp_json
+from plait.client.config.starter import (
+    EditorConfig,
+    RawServer,
+    discover_editor_configs,
+    lift_secrets,
+    merge_servers,
+    starter_config,
+    to_mcp_json,
+)
 from plait.errors import ConfigError
 
 

@@ -119,8 +119,7 @@ def explain(
 
 def _policy_and_config(ctx: click.Context, file: str | None) -> tuple[ClientConfig, Policy]:
     """Read the policy, and the configuration without it, so that no tool is hidden."""
-    from plait.client.config.policy import Policy
-    from plait.client.config.read_policy import read_policy
+    from plait.client.config.policy import Policy, read_policy
 
     named = None if file is None else read_policy(file)
     config = session.load_config(ctx)

@@ -164,7 +164,7 @@ def run(ctx: click.Context, task: str, as_json: bool, **options: Unpack[_Options
 def _plan(ctx: click.Context, task: str, options: _Options) -> RunPlan:
     from plait.agents.config import AgentConfig
     from plait.cli.run_agent import RunPlan
-    from plait.client.config.read_policy import read_policy
+    from plait.client.config.policy import read_policy
     from plait.traces.recorder import hash_question
 
     choice = _choose(options["model"], options["engine"], look_for_ollama=not options["no_ollama"])

@@ -20,9 +20,8 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from plait._support.encodings import encoded_forms
 from plait._support.files import write_atomically
-from plait._support.redact import Redactor
+from plait._support.redact import Redactor, encoded_forms
 from plait._support.sanitize import is_clean_body
 from plait._support.threads import in_thread
 from plait._version import __version__

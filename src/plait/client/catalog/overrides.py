@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from plait._support.suggestions import did_you_mean, nearest
 from plait.client.config.key_table import Key, KeyTable, read_table
 from plait.client.config.policy import TRAITS, trait_named
-from plait.client.config.problems import Location, Problems
-from plait.client.config.raw_value import UNSET, RawValue, RejectedError
+from plait.client.config.raw_value import UNSET, Location, Problems, RawValue, RejectedError
 from plait.client.config.value_types import read_bool
 from plait.client.config.variables import Variables
 from plait.errors import ConfigError

@@ -1,20 +1,43 @@
-"""Loading the source of a configuration: a file, or a Python value."""
+"""Finding and loading the source of a configuration: a file, or a Python value."""
 
 from __future__ import annotations
 
 import difflib
+import json
 import os
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from plait.client.config.jsonc import JsonDocument, JsonSyntaxError, decode_text, parse_jsonc
-from plait.client.config.problems import Location, Problems
-from plait.client.config.raw_value import as_mapping, describe
+from plait.client.config.raw_value import Location, Problems, as_mapping, describe
 from plait.client.config.urls import public_url, scheme_of
+from plait.client.config.variables import home_of
+from plait.errors import ConfigError, Problem
+
+ENVIRONMENT_VARIABLE = "PLAIT_CONFIG"
 
 _EDITOR_FOLDERS = frozenset({".vscode", ".cursor"})
 """Folders in a workspace in which editors keep their files."""
+
+_STRING_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_STRING_OR_LAST_COMMA = re.compile(r'"(?:\\.|[^"\\\n])*"|,(?=\s*[}\]])')
+_PIECE = re.compile(r'"(?:\\.|[^"\\])*"?|[{}\[\],:]|\s+|[^\s{}\[\],:"]+')
+_VALUE_FOLLOWS = re.compile(r'\s*:\s*["{\[\w-]')
+_LONGEST_LINE = 80
+"""The part of an invalid line that is shown."""
+
+_REASONS = {
+    "Expecting property name enclosed in double quotes": "a key in double quotes is expected here",
+    "Expecting ',' delimiter": "a comma or a closing bracket is missing before this place",
+    "Expecting ':' delimiter": "a colon is missing after the key",
+    "Expecting value": "a value is missing here, or the double quotes of a string",
+    "Unterminated string starting at": "this string has no closing double quote",
+    "Invalid control character at": "this string has no closing double quote on its line",
+    "Invalid \\": "a backslash in a string must be written twice",
+    "Extra data": "there is something after the end of the object",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +103,7 @@ def _load_file(path: Path, location: Location) -> object:
     text = load_text(path, location)
     if text is None:
         return None
-    document = parse_json(text, location, start='{"mcpServers": {"name": {"command": …}}}')
-    for name in document.repeated_keys if document else ():
-        location.warn(
-            "duplicate_key", f'the key "{name}" is repeated in one object; the last counts'
-        )
-    return document.value if document else None
+    return parse_json(text, location, start='{"mcpServers": {"name": {"command": …}}}')
 
 
 def load_text(path: Path, location: Location) -> str | None:
@@ -105,8 +123,11 @@ def load_text(path: Path, location: Location) -> str | None:
     return None
 
 
-def parse_json(text: str, location: Location, *, start: str) -> JsonDocument | None:
-    """Parse JSON that is not empty; problems are recorded, and `start` is an example."""
+def parse_json(text: str, location: Location, *, start: str, strict: bool = False) -> object:
+    """Parse JSON that is not empty; problems are recorded, and `start` is an example.
+
+    If `strict`, a repeated key is an error.
+    """
     if not text.strip():
         location.error("empty_file", "the file is empty", f"start with {start}")
         return None
@@ -119,8 +140,13 @@ def parse_json(text: str, location: Location, *, start: str) -> JsonDocument | N
         return None
     if document.value is None:
         location.error("wrong_type", "expected an object, found null")
-        return None
-    return document
+    for name in document.repeated_keys:
+        repeated = f'the key "{name}" is repeated in one object'
+        if strict:
+            location.error("duplicate_key", repeated)
+        else:
+            location.warn("duplicate_key", f"{repeated}; the last counts")
+    return document.value
 
 
 def _nearest_file(path: Path) -> str | None:
@@ -135,3 +161,154 @@ def _nearest_file(path: Path) -> str | None:
 def _file_within(path: Path) -> str | None:
     names = [name for name in ("mcp.json", ".mcp.json") if (path / name).is_file()]
     return f"did you mean {path / names[0]}?" if names else None
+
+
+def find_config(
+    explicit: str | None = None,
+    *,
+    cwd: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Path:
+    """Return the configuration file: the named one, else the first of the default paths.
+
+    Raises:
+        ConfigError: The named file does not exist, or there is none at any default path.
+    """
+    known = os.environ if environ is None else environ
+    if explicit is not None:
+        return _existing(explicit, "named by --config")
+    if named := known.get(ENVIRONMENT_VARIABLE):
+        return _existing(named, f"named by ${ENVIRONMENT_VARIABLE}")
+    places = config_places(cwd=cwd, environ=known)
+    for path in places:
+        if path.is_file():
+            return path
+    looked = ", ".join(_short(path, known) for path in places)
+    raise _error(
+        None,
+        f"no configuration found; looked for --config, ${ENVIRONMENT_VARIABLE}, {looked}",
+        "`plait init` creates one",
+    )
+
+
+def config_places(
+    *, cwd: Path | None = None, environ: Mapping[str, str] | None = None
+) -> tuple[Path, ...]:
+    """Return the default paths of a configuration, in order."""
+    folder = Path.cwd() if cwd is None else cwd
+    known = os.environ if environ is None else environ
+    user = Path(known.get("XDG_CONFIG_HOME") or home_of(known) / ".config")
+    return folder / "mcp.json", folder / ".mcp.json", user / "plait" / "mcp.json"
+
+
+def _existing(name: str, how: str) -> Path:
+    path = user_path(name)
+    if path.is_file():
+        return path
+    reason = "is a folder" if path.is_dir() else "does not exist"
+    raise _error(str(path), f"the configuration {how} {reason}", "`plait init` creates one")
+
+
+def _error(file: str | None, message: str, suggestion: str) -> ConfigError:
+    problem = Problem(
+        file=file, path="", code="file_missing", message=message, suggestion=suggestion
+    )
+    return ConfigError.from_problems([problem])
+
+
+def _short(path: Path, environ: Mapping[str, str]) -> str:
+    home = home_of(environ)
+    return f"~/{path.relative_to(home).as_posix()}" if path.is_relative_to(home) else str(path)
+
+
+class JsonSyntaxError(ValueError):
+    """The text is not JSON: where, why, and the line with its values hidden."""
+
+    def __init__(self, line: int, column: int, reason: str, shown: str = "") -> None:
+        super().__init__(f"line {line}, column {column}: {reason}")
+        self.line = line
+        self.column = column
+        self.reason = reason
+        self.shown = shown
+        """The line, with every string value replaced by `…`, because it may be a secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonDocument:
+    """The content of a JSON text."""
+
+    value: object
+    repeated_keys: tuple[str, ...] = ()
+    """Keys that are repeated in one object, of which the last one counts."""
+
+
+def parse_jsonc(text: str) -> JsonDocument:
+    """Read JSON with comments and trailing commas.
+
+    Raises:
+        JsonSyntaxError: The text is not JSON.
+    """
+    repeated: list[str] = []
+
+    def object_from(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        entries = dict(pairs)
+        if len(entries) < len(pairs):
+            names = [name for name, _ in pairs]
+            repeated.extend(name for name in entries if names.count(name) > 1)
+        return entries
+
+    # Blanks keep the positions of errors.
+    plain = _STRING_OR_COMMENT.sub(_blank_unless_string, text)
+    plain = _STRING_OR_LAST_COMMA.sub(_blank_unless_string, plain)
+    try:
+        value = json.loads(plain, object_pairs_hook=object_from)
+    except json.JSONDecodeError as error:
+        raise _syntax_error(text, error) from None
+    except (RecursionError, ValueError):
+        reason = "the objects are nested too deeply, or a number is too long"
+        raise JsonSyntaxError(1, 1, reason) from None
+    return JsonDocument(value, tuple(repeated))
+
+
+def decode_text(data: bytes) -> str:
+    """Decode a file in any encoding that JSON allows, without its byte order mark.
+
+    Raises:
+        UnicodeDecodeError: The encoding is another one.
+    """
+    return data.decode(json.detect_encoding(data)).removeprefix("\ufeff")
+
+
+def _blank_unless_string(match: re.Match[str]) -> str:
+    text = match[0]
+    return text if text.startswith('"') else re.sub(r"[^\n]", " ", text)
+
+
+def _syntax_error(text: str, error: json.JSONDecodeError) -> JsonSyntaxError:
+    lines = text.split("\n")
+    line = lines[error.lineno - 1] if error.lineno <= len(lines) else ""
+    if error.pos >= len(text.rstrip()):
+        reason = "the text ends before its brackets are closed"
+    else:
+        known = (reason for start, reason in _REASONS.items() if error.msg.startswith(start))
+        reason = next(known, error.msg)
+    return JsonSyntaxError(error.lineno, error.colno, reason, _hide_values(line))
+
+
+def _hide_values(line: str) -> str:
+    """Show the keys and brackets of a line; hide everything that could be a secret value."""
+    line = line.strip()
+    shown: list[str] = []
+    before = "{"
+    for piece in _PIECE.finditer(line):
+        text = piece[0]
+        is_key = before in "{," and _VALUE_FOLLOWS.match(line, piece.end()) is not None
+        if text in "{}[],:" or text.isspace() or text in ("true", "false", "null"):
+            shown.append(text)
+        elif text.startswith('"'):
+            shown.append(text if is_key else '"…"')
+        else:
+            shown.append("…")
+        before = before if text.isspace() else text
+    whole = re.sub(r'(?:"…"|…){2,}', "…", "".join(shown))
+    return whole if len(whole) <= _LONGEST_LINE else f"{whole[:_LONGEST_LINE]}…"

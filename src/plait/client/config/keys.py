@@ -9,8 +9,8 @@ from plait.client.config.budgets import read_call_budget, read_result_budget
 from plait.client.config.deferral import read_deferral, read_server_deferral
 from plait.client.config.key_table import Key, KeyTable, keys_with
 from plait.client.config.oauth import read_auth
+from plait.client.config.policy import policy_from_raw
 from plait.client.config.raw_value import RawValue
-from plait.client.config.read_policy import policy_from_raw
 from plait.client.config.value_types import (
     function_or,
     one_of,
@@ -174,8 +174,3 @@ def server_keys(transport: TransportName | None) -> KeyTable:
         ignored=STRUCTURE_KEYS | EDITOR_KEYS,
         misplaced=dict.fromkeys(everywhere, f"has no meaning on {article} {transport} server"),
     )
-
-
-def known_spellings() -> frozenset[str]:
-    """Return every key that a configuration may have."""
-    return server_keys(None).spellings | CLIENT_KEYS.spellings | STRUCTURE_KEYS | set(SERVER_LISTS)

@@ -101,7 +101,6 @@ def person_seconds(auth: object) -> float:
 
 
 def _contradiction(settings: OAuth) -> str | None:
-    """Describe the first contradiction, if there is one."""
     keys = [key for key in (settings.private_key, settings.private_key_file) if key]
     secret, own = settings.client_secret, settings.grant == "client_credentials"
     unseen = settings.on_callback is not None and settings.on_redirect is None

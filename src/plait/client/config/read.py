@@ -4,28 +4,71 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeGuard, cast, get_args
+from urllib.parse import urlsplit
 
+from plait._support.dotenv import DotenvError, parse_dotenv
+from plait._support.redact import looks_secret
+from plait._support.suggestions import did_you_mean, nearest
 from plait.client.config.document import load_document
-from plait.client.config.file_layouts import ConfigLayout, find_layout
 from plait.client.config.key_table import read_table
-from plait.client.config.keys import CLIENT_KEYS
-from plait.client.config.problems import Location, Problems
-from plait.client.config.raw_value import RawValue, RejectedError, describe
-from plait.client.config.read_server import is_disabled, read_server
+from plait.client.config.keys import CLIENT_KEYS, SERVER_LISTS, server_keys
+from plait.client.config.raw_value import (
+    Location,
+    Problems,
+    RawValue,
+    RejectedError,
+    as_list,
+    as_mapping,
+    describe,
+)
+from plait.client.config.servers import InProcessServer, ServerConfig, TransportName
+from plait.client.config.timing import Timeouts
+from plait.client.config.urls import url_fault
+from plait.client.config.value_types import quote, read_bool
 from plait.client.config.variables import Ask, InputRequest, Variables
 
 if TYPE_CHECKING:
-    from plait.client.config.servers import ServerConfig
     from plait.errors import Problem
 
 __all__ = ["Ask", "ClientConfig", "ConfigSource", "InputRequest", "read_config"]
 
 logger = logging.getLogger("plait.client.config")
+
+_APPLICATION_FILES = ("settings.json", ".claude.json", "claude_desktop_config.json")
+"""Files that hold more than servers, so that unknown keys are not mistakes."""
+
+_CLASSES: Final[dict[TransportName, type[ServerConfig]]] = {
+    cls.transport: cls for cls in get_args(ServerConfig)
+}
+
+_SPELLINGS: Final[dict[str, TransportName]] = {
+    **{name: name for name in _CLASSES},
+    "streamable_http": "http",
+    "streamable-http": "http",
+    "streamableHttp": "http",
+    "ws": "websocket",
+}
+
+
+def _letters(spelling: str) -> str:
+    return re.sub(r"[^a-z]", "", spelling.lower())
+
+
+_BY_LETTERS: Final[dict[str, TransportName]] = {
+    _letters(spelling): name for spelling, name in _SPELLINGS.items()
+}
+
+_NEEDED: Final[dict[TransportName, str]] = {
+    **dict.fromkeys(("http", "sse", "websocket"), "url"),
+    "stdio": "command",
+    "in-process": "server",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +111,7 @@ def read_config(
         return source
     problems = Problems()
     document = load_document(source, problems, base)
-    layout = find_layout(document.value, document.location) if document else None
+    layout = _find_layout(document.value, document.location) if document else None
     if document is None or layout is None:
         problems.finish(logger)
         raise AssertionError("unreachable: a source that cannot be read has recorded why")
@@ -101,19 +144,19 @@ def read_options(options: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _read_servers(
-    layout: ConfigLayout, variables: Variables
+    layout: _Layout, variables: Variables
 ) -> tuple[dict[str, ServerConfig], tuple[str, ...]]:
     servers: dict[str, ServerConfig] = {}
     disabled: list[str] = []
     for name, value in layout.servers.items():
         if not _is_server_name(name, layout.location):
             continue
-        raw = RawValue(value, layout.location.at(name), variables.for_server())
-        if is_disabled(raw):
+        raw = RawValue(value, layout.location.at(name), replace(variables, secrets=set[str]()))
+        if _is_disabled(raw):
             disabled.append(name)
         else:
             with suppress(RejectedError):
-                servers[name] = read_server(raw)
+                servers[name] = _read_server(raw)
     return servers, tuple(disabled)
 
 
@@ -128,3 +171,280 @@ def _is_server_name(name: object, location: Location) -> TypeGuard[str]:
     else:
         return True
     return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """The parts of a configuration."""
+
+    servers: Mapping[object, object]
+    location: Location
+    """The location of the servers."""
+    options: Mapping[object, object] = field(default_factory=dict[object, object])
+    inputs: Mapping[str, InputRequest] = field(default_factory=dict[str, InputRequest])
+
+
+def _find_layout(value: object, location: Location) -> _Layout | None:
+    """Split a configuration: servers only, or a list of servers with options beside it."""
+    entries = as_mapping(value)
+    if entries is None:
+        hint = 'write {"name": {"command": …}}, or pass the path of a file'
+        location.error("wrong_type", f"expected an object, found {describe(value)}", hint)
+        return None
+    settings = as_mapping(entries.get("mcp"))
+    if settings is not None and "servers" in settings and not is_server_entry(settings):
+        return _whole(settings, location.at("mcp"), options={})
+    if any(name in entries and not is_server_entry(entries[name]) for name in SERVER_LISTS):
+        options = entries
+        if location.file is not None and location.file.endswith(_APPLICATION_FILES):
+            options = {key: entries[key] for key in entries if key in CLIENT_KEYS.spellings}
+        return _whole(entries, location, options)
+    return _servers_only(entries, location)
+
+
+def is_server_entry(value: object) -> bool:
+    """Return whether an object is a server itself."""
+    entries = as_mapping(value)
+    return entries is not None and any(
+        isinstance(entries.get(name), str) for name in ("command", "url")
+    )
+
+
+def _whole(
+    entries: Mapping[object, object], location: Location, options: Mapping[object, object]
+) -> _Layout | None:
+    lists = [name for name in SERVER_LISTS if name in entries]
+    if len(lists) > 1:
+        message = f'there are servers under both "{lists[0]}" and "{lists[1]}"'
+        location.error("duplicate_key", message, "keep one of them")
+    servers = as_mapping(entries[lists[0]])
+    servers_location = location.at(lists[0])
+    inputs = _inputs_from(entries.get("inputs"), location.at("inputs"))
+    if servers is None:
+        hint = 'write {"name": {"command": …}}'
+        servers_location.error(
+            "wrong_type",
+            f"expected an object of servers, found {describe(entries[lists[0]])}",
+            hint,
+        )
+        return None
+    if not servers:
+        servers_location.error("no_servers", "there are no servers", 'add {"name": {"command": …}}')
+    return _Layout(servers, servers_location, options, inputs)
+
+
+def _servers_only(entries: Mapping[object, object], location: Location) -> _Layout | None:
+    """Use an object without a server list as that list, unless it clearly is not one."""
+    if not entries:
+        location.error("no_servers", "there are no servers", 'add "mcpServers": {…}')
+        return None
+    if is_server_entry(entries):
+        hint = 'give it a name: {"name": {…}}'
+        location.error("missing_name", "this is one server without a name", hint)
+        return None
+    known = True
+    for key, value in entries.items():
+        meant = nearest(str(key), SERVER_LISTS)
+        if meant and as_mapping(value) is not None and not is_server_entry(value):
+            hint = f'did you mean "{meant}"?'
+            location.at(str(key)).error("unknown_key", "is not a key of a configuration", hint)
+            known = False
+        elif key in CLIENT_KEYS.spellings and as_mapping(value) is None:
+            hint = 'put the servers under "mcpServers" beside it'
+            location.at(str(key)).error("no_servers", "is an option, not a server", hint)
+            known = False
+    return _Layout(entries, location) if known else None
+
+
+def _inputs_from(value: object, location: Location) -> dict[str, InputRequest]:
+    """Read VS Code's list of values to prompt for."""
+    if value is None:
+        return {}
+    items = as_list(value)
+    if items is None:
+        location.error("wrong_type", f"expected a list of inputs, found {describe(value)}")
+        return {}
+    requests = [_input_from(item, location.at(index)) for index, item in enumerate(items)]
+    return {request.id: request for request in requests if request is not None}
+
+
+def _input_from(value: object, location: Location) -> InputRequest | None:
+    entries = as_mapping(value)
+    name = entries.get("id") if entries is not None else None
+    if entries is None or not isinstance(name, str) or not name:
+        location.error("missing_key", 'an input needs an "id"')
+        return None
+    options = as_list(entries.get("options")) or ()
+    return InputRequest(
+        id=name,
+        description=_text_or_none(entries.get("description")),
+        password=entries.get("password") is True or looks_secret(name),
+        default=_text_or_none(entries.get("default")),
+        options=tuple(option for option in options if isinstance(option, str)),
+    )
+
+
+def _text_or_none(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _read_server(raw: RawValue) -> ServerConfig:
+    """Read a server from an object, a typed value, or an MCP server in this process."""
+    value = raw.value
+    if isinstance(value, ServerConfig):
+        return value
+    if _is_mcp_server(value):
+        return InProcessServer(server=cast("Any", value))
+    if as_mapping(value) is None:
+        raw.reject_type("a server", 'write {"command": …} or {"url": …}')
+    known = len(raw.location.problems.errors)
+    transport = None
+    with suppress(RejectedError):
+        transport = _choose_transport(raw)
+    values = read_table(raw, server_keys(transport))
+    if transport == "stdio":
+        _finish_stdio(raw, values)
+    if transport is None or len(raw.location.problems.errors) > known:
+        raise RejectedError
+    waits = {name: values.pop(name) for name in list(values) if name.startswith("timeouts.")}
+    timeouts = Timeouts(**{name.removeprefix("timeouts."): value for name, value in waits.items()})
+    secrets = frozenset(raw.variables.secrets)
+    return _CLASSES[transport](
+        **values, timeouts=timeouts, secrets=secrets, source=raw.location.file
+    )
+
+
+def _is_disabled(raw: RawValue) -> bool:
+    """Return whether a server is switched off; the rest of it is not read then."""
+    entry = as_mapping(raw.value) or {}
+    flags = {"disabled": False, "enabled": True}
+    for key in flags:
+        if entry.get(key) is not None:
+            with suppress(RejectedError):
+                flags[key] = read_bool(raw.child(key, entry[key]))
+    return flags["disabled"] or not flags["enabled"]
+
+
+def _is_mcp_server(value: object) -> bool:
+    """Return whether a value is a server object of the MCP SDK, without importing the SDK."""
+    return any(
+        cls.__name__ in ("MCPServer", "Server") and cls.__module__.startswith("mcp.server")
+        for cls in type(value).__mro__
+    )
+
+
+def _finish_stdio(raw: RawValue, values: dict[str, Any]) -> None:
+    """Resolve paths, add the variables of the env file, and check the command."""
+    home = str(raw.variables.home)
+    for name in ("command", "cwd", "env_file"):
+        if name in values and (values[name] == "~" or values[name].startswith("~/")):
+            values[name] = home + values[name][1:]
+    if "cwd" in values and raw.location.file is not None:
+        values["cwd"] = str(raw.path(values["cwd"]).absolute())
+    if "env_file" in values:
+        values["env"] = {**_read_env_file(raw, values.pop("env_file")), **values.get("env", {})}
+    program, blank, _ = values.get("command", "").strip().partition(" ")
+    if blank and not values.get("args") and not {"/", "\\"} & set(program):
+        raw.location.at("command").warn(
+            "command_line",
+            "looks like a whole command line",
+            f'write "command": "{program}", and the other words into "args"',
+        )
+
+
+def _read_env_file(raw: RawValue, name: str) -> dict[str, str]:
+    key = "envFile" if "envFile" in (as_mapping(raw.value) or {}) else "env_file"
+    location = raw.location.at(key)
+    path = raw.path(name)
+    try:
+        return parse_dotenv(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        location.error("file_missing", f"there is no file {path}")
+    except DotenvError as error:
+        location.error("bad_env_file", f"{path}: {error}")
+    except (OSError, UnicodeDecodeError) as error:
+        location.error("file_unreadable", f"{path} cannot be read: {type(error).__name__}")
+    return {}
+
+
+def _choose_transport(raw: RawValue) -> TransportName | None:
+    """Find the transport of a server: the declared one, else by its command or URL.
+
+    Returns `None` after recording that the server has neither.
+    """
+    entry = as_mapping(raw.value) or {}
+    targets = [name for name in ("command", "url", "server") if entry.get(name) not in (None, "")]
+    if len(targets) > 1:
+        hint = 'a program has "command", a server elsewhere has "url"; keep one'
+        message = f'has both "{targets[0]}" and "{targets[1]}"'
+        raw.location.error("transport_conflict", message, hint)
+    declared = _declared_transport(raw, entry)
+    if len(targets) > 1:
+        raise RejectedError
+    if not targets:
+        _report_missing(raw, entry, declared)
+        return declared
+    (key,) = targets
+    inferred = _infer_transport(raw.child(key, entry[key]), key)
+    if declared in (None, inferred) or (declared, inferred) == ("sse", "http"):
+        return declared or inferred
+    return _reject_conflict(raw, declared, inferred, key)
+
+
+def _declared_transport(raw: RawValue, entry: Mapping[object, object]) -> TransportName | None:
+    keys = [name for name in ("transport", "type") if entry.get(name) is not None]
+    names: set[TransportName] = {_read_transport(raw.child(name, entry[name])) for name in keys}
+    if len(names) > 1:
+        raw.reject("transport_conflict", '"transport" and "type" disagree', "keep one of them")
+    return names.pop() if names else None
+
+
+def _read_transport(raw: RawValue) -> TransportName:
+    expected = 'a name such as "stdio" or "http"'
+    if as_mapping(raw.value) is not None:
+        raw.reject_type(expected, "move its keys up into the server")
+    text = raw.text(expected)
+    transport = _BY_LETTERS.get(_letters(text))
+    if transport is None:
+        hint = did_you_mean(text, _SPELLINGS) or 'use "stdio", "http", "sse" or "websocket"'
+        raw.reject("unknown_value", f"{quote(raw)} is not a transport", hint)
+    return transport
+
+
+def _infer_transport(raw: RawValue, key: str) -> TransportName:
+    """Infer the transport from the key that the server has, or from the scheme of its URL."""
+    if key != "url":
+        return "stdio" if key == "command" else "in-process"
+    url = raw.text("a URL")
+    if fault := url_fault(url):
+        raw.reject("bad_url", fault, "write all of it, such as https://example.com/mcp")
+    return "websocket" if urlsplit(url).scheme in ("ws", "wss") else "http"
+
+
+def _report_missing(
+    raw: RawValue, entry: Mapping[object, object], declared: TransportName | None
+) -> None:
+    """Record that the command or the URL is missing, with a key that may be a misspelling."""
+    needed = [_NEEDED[declared]] if declared else ["command", "url"]
+    keys = [key for key in entry if isinstance(key, str)]
+    hints = [
+        f'is "{written}" meant to be "{name}"?'
+        for name in needed
+        if (written := nearest(name, keys))
+    ]
+    subject = f"a {declared} server" if declared else "a server"
+    needs = " or ".join(f'"{name}"' for name in needed)
+    raw.location.error("missing_key", f"{subject} needs {needs}", hints[0] if hints else None)
+
+
+def _reject_conflict(
+    raw: RawValue, declared: TransportName, inferred: TransportName, key: str
+) -> NoReturn:
+    if _NEEDED[declared] == key:
+        schemes = "ws:// or wss://" if declared == "websocket" else "http:// or https://"
+        message = f'the URL of this {declared} server is one for "{inferred}"'
+        hint = f'write "{inferred}", or a URL that starts with {schemes}'
+    else:
+        message = f'is declared as "{declared}" but has "{key}"'
+        hint = f'write "{inferred}", or add "{_NEEDED[declared]}"'
+    raw.reject("transport_conflict", message, hint)

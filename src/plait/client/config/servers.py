@@ -123,31 +123,33 @@ class RemoteOptions(ServerOptions):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class HttpServer(RemoteOptions):
-    """A server on Streamable HTTP, with automatic fallback to the older SSE transport."""
+class ExchangeOptions(RemoteOptions):
+    """Options of every server that is reached by HTTP exchanges."""
 
-    transport = "http"
     exchange_seconds: float = 30.0
     """One HTTP exchange: connecting, sending, and getting the first byte of a plain answer."""
     stream_read_seconds: float = 300.0
     """Silence allowed on an event stream."""
-    automatic_sse_fallback: bool = True
-    terminate_on_close: bool = True
     max_sse_event_size: int | None = None
     http_client_factory: Callable[..., Any] | None = field(default=None, repr=False)
     idle_seconds: float | None = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class SseServer(RemoteOptions):
+class HttpServer(ExchangeOptions):
+    """A server on Streamable HTTP, with automatic fallback to the older SSE transport."""
+
+    transport = "http"
+    automatic_sse_fallback: bool = True
+    terminate_on_close: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SseServer(ExchangeOptions):
     """A server on the older HTTP+SSE transport."""
 
     transport = "sse"
     exchange_seconds: float = 5.0
-    stream_read_seconds: float = 300.0
-    max_sse_event_size: int | None = None
-    http_client_factory: Callable[..., Any] | None = field(default=None, repr=False)
-    idle_seconds: float | None = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -42,7 +42,8 @@ def read_text(raw: RawValue) -> str:
 
 
 def _read_quoted_text(raw: RawValue) -> str:
-    return raw.text(suggestion=_quoted(raw.value))
+    hint = "put it in quotes" if isinstance(raw.value, (bool, int, float)) else None
+    return raw.text(suggestion=hint)
 
 
 def read_bool(raw: RawValue) -> bool:
@@ -362,7 +363,3 @@ def quote(raw: RawValue) -> str:
 
 def _listed(words: Sequence[str]) -> str:
     return ", ".join(f'"{word}"' for word in words)
-
-
-def _quoted(value: object) -> str | None:
-    return "put it in quotes" if isinstance(value, (bool, int, float)) else None

@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
 from plait._support.redact import looks_secret
 
 if TYPE_CHECKING:
-    from plait.client.config.problems import Location
+    from plait.client.config.raw_value import Location
 
 Source = Literal["variable", "env", "input"]
 
@@ -90,10 +90,6 @@ class Variables:
         known = os.environ if environ is None else environ
         home = home_of(known)
         return cls(environ=known, folder=folder, home=home, inputs=inputs or {}, ask=ask)
-
-    def for_server(self) -> Variables:
-        """Return the same values with a separate set of secrets."""
-        return replace(self, secrets=set[str]())
 
     def expand(self, text: str, location: Location) -> str | None:
         """Replace the variables of a string once; values are not expanded again.

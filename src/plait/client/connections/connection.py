@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
     from plait._support.clock import Clock
     from plait.client.connections.deadline import Deadline
+    from plait.client.connections.pool import TaskSet
     from plait.client.connections.session import Session
     from plait.client.connections.session_keeper import SessionKeeper
     from plait.client.connections.status import ServerStatus
-    from plait.client.connections.task_set import TaskSet
 
 logger = logging.getLogger("plait.client.connections")
 
@@ -80,7 +80,7 @@ class ServerConnection:
             session = await keeper.wait_for_session(unreserved=tool is not None)
         wire = session.wire
         begun = False
-        with session.borrowed() as client, watched_exchanges(deadline.held) as exchanges:
+        with session as client, watched_exchanges(deadline.held) as exchanges:
             try:
                 async with deadline, self.concurrency.slot():
                     begun = True
@@ -167,7 +167,7 @@ class ServerConnection:
         began = self._clock.monotonic()
         try:
             async with asyncio.timeout(self.server.timeouts.connect_seconds):
-                with session.borrowed() as client:
+                with session as client:
                     await ping(client)
         except Exception as error:  # boundary: only whether anything arrived counts
             safe = without_secrets(error, session.wire.redact)
@@ -178,17 +178,13 @@ class ServerConnection:
             session.wire.end("the server does not answer any more")
 
 
-@dataclass(slots=True)
-class _Slot:
-    taken: bool = True
-
-
 class ConcurrencyLimit:
     """Lets a limited number of tasks in at a time; `None` means no limit."""
 
     def __init__(self, limit: int | None) -> None:
         self._free = asyncio.Semaphore(limit) if limit else None
-        self._by_task: dict[asyncio.Task[object] | None, _Slot] = {}
+        self._holders: set[asyncio.Task[object] | None] = set()
+        """The tasks that are in."""
 
     @property
     def limited(self) -> bool:
@@ -203,23 +199,22 @@ class ConcurrencyLimit:
     async def _slot(self, free: asyncio.Semaphore) -> AsyncGenerator[None]:
         await free.acquire()
         task = asyncio.current_task()
-        slot = self._by_task[task] = _Slot()
+        self._holders.add(task)
         try:
             yield
         finally:
-            del self._by_task[task]
-            if slot.taken:
+            if task in self._holders:
+                self._holders.remove(task)
                 free.release()
 
     @asynccontextmanager
     async def released(self, task: asyncio.Task[object] | None) -> AsyncGenerator[None]:
         """Give up a task's slot while it waits for something other than the server."""
-        slot = self._by_task.get(task)
-        if self._free is None or slot is None or not slot.taken:
+        if self._free is None or task not in self._holders:
             yield
             return
-        slot.taken = False
+        self._holders.remove(task)
         self._free.release()
         yield
         await self._free.acquire()
-        slot.taken = True
+        self._holders.add(task)

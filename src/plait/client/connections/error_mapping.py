@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from plait._support.causes import without_secrets
 from plait._support.exception_groups import first_cause
-from plait._support.retry_after import seconds_from_retry_after
+from plait._support.http import seconds_from_retry_after
 from plait.errors import (
     AuthRequiredError,
     ConnectError,

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import logging
 from contextlib import AsyncExitStack
-from http import HTTPStatus
 from typing import Any
 
 from mcp import Client, MCPError
-from mcp_types import (
-    UNSUPPORTED_PROTOCOL_VERSION,
-    DiscoverResult,
-)
+from mcp_types import UNSUPPORTED_PROTOCOL_VERSION, DiscoverResult
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from plait.client.config.servers import HttpServer, InProcessServer, ServerConfig
@@ -31,14 +27,7 @@ from plait.errors import ConnectError, PlaitError
 
 logger = logging.getLogger("plait.client.connections")
 
-_FALLBACK_STATUS = frozenset(
-    {
-        HTTPStatus.BAD_REQUEST,
-        HTTPStatus.NOT_FOUND,
-        HTTPStatus.METHOD_NOT_ALLOWED,
-        HTTPStatus.NOT_ACCEPTABLE,
-    }
-)
+_FALLBACK_STATUS = frozenset({400, 404, 405, 406})
 """Statuses after which the server may know only the older SSE transport."""
 
 

@@ -1,11 +1,15 @@
-"""All connections of one client."""
+"""All connections of one client, and their background tasks."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextvars import Context
 from typing import TYPE_CHECKING, Any
+
+import anyio
 
 from plait._support.clock import Clock, SystemClock
 from plait._support.gather import gather_all
@@ -15,8 +19,7 @@ from plait.client.config.secrets import secret_values
 from plait.client.connections.connection import ServerConnection
 from plait.client.connections.session_keeper import SessionKeeper
 from plait.client.connections.status import Event, Status
-from plait.client.connections.task_set import TaskSet
-from plait.errors import UnknownServerError
+from plait.errors import ClientClosedError, UnknownServerError
 
 if TYPE_CHECKING:
     from mcp.client import ClientSession
@@ -163,3 +166,54 @@ def unknown_server(name: str, known: Iterable[str]) -> UnknownServerError:
     """Build the error for a server that is not configured, with the nearest names."""
     hint = suggest_names(name, known)
     return UnknownServerError(f"no server is called {name!r} ({hint})", server=name)
+
+
+class TaskSet:
+    """Tasks of one loop that end together.
+
+    Not an anyio task group, which must be left by the task that entered it: a client may be opened
+    and closed by different tasks.
+    """
+
+    def __init__(self) -> None:
+        self._scopes: dict[asyncio.Task[None], anyio.CancelScope] = {}
+        self.opened = False
+        """Whether tasks can be started."""
+
+    def open(self) -> None:
+        """Allow tasks to be started."""
+        self.opened = True
+
+    def start(self, work: Callable[[], Coroutine[Any, Any, None]], *, name: str) -> None:
+        """Run a task until it ends or the set is closed; an exception in it is only logged."""
+        if not self.opened:
+            raise ClientClosedError("the client is closed")
+        scope = anyio.CancelScope()
+        # A fresh context: a connection outlives the call that happened to open it.
+        task = asyncio.create_task(_contained(work, scope), name=name, context=Context())
+        self._scopes[task] = scope
+        task.add_done_callback(self._scopes.pop)
+
+    async def close(self) -> None:
+        """Cancel the remaining tasks, and wait for them even if the caller is cancelled."""
+        self.opened = False
+        cancelled: asyncio.CancelledError | None = None
+        for scope in self._scopes.values():
+            scope.cancel()
+        while left := [task for task in self._scopes if not task.done()]:
+            try:
+                await asyncio.wait(left)
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
+
+
+async def _contained(
+    work: Callable[[], Coroutine[Any, Any, None]], scope: anyio.CancelScope
+) -> None:
+    try:
+        with scope:
+            await work()
+    except Exception:  # boundary: one connection must not end the others
+        logger.exception("a task of a connection failed")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Generator, Mapping
-from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, suppress
+from collections.abc import Generator
+from contextlib import AsyncExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from plait._support.causes import without_secrets
-from plait._support.imports import import_in_thread
+from plait._support.threads import import_in_thread
 from plait.client.config.servers import ServerConfig, StdioServer, connect_seconds_of
 from plait.client.connections.error_mapping import connect_timeout
 from plait.client.transports.start_process import end_unused_process, start_process
@@ -29,18 +29,12 @@ logger = logging.getLogger("plait.client.connections")
 OPENING = "plait.client.connections.opening"
 """The module that opens sessions with the MCP SDK, which is slow to import."""
 
-_TRANSPORTS: Mapping[str, str] = {
-    "stdio": "plait.client.transports.stdio",
-    "http": "plait.client.transports.http",
-    "sse": "plait.client.transports.sse",
-    "websocket": "plait.client.transports.websocket",
-    "in-process": OPENING,
-}
-"""The modules of the transports, which import the libraries that each needs."""
-
 
 class Session:
-    """Holds one SDK client open; only the task that runs `live` enters and leaves its contexts."""
+    """Holds one SDK client open; only the task that runs `live` enters and leaves its contexts.
+
+    `with session as client` borrows the client: the session is not closed meanwhile.
+    """
 
     def __init__(
         self,
@@ -97,17 +91,13 @@ class Session:
                 server=self.wire.server,
             )
 
-    def borrowed(self) -> AbstractContextManager[Client]:
-        """Use the client; the session is not closed while it is borrowed."""
-        return _Loan(self._lend, self._take_back)
-
-    def _lend(self) -> Client:
+    def __enter__(self) -> Client:
         client = self.client
         self._borrowed += 1
         self._free.clear()
         return client
 
-    def _take_back(self) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._borrowed -= 1
         self.last_used = time.monotonic()
         if self._borrowed == 0:
@@ -192,7 +182,9 @@ class Session:
                 await self._start_process(stack)
                 self._limit_opening(None)
                 await import_in_thread(OPENING)
-                await import_in_thread(_TRANSPORTS[self._server.transport])
+                if self._server.transport != "in-process":
+                    # Each transport has a module, which imports the libraries that it needs.
+                    await import_in_thread(f"plait.client.transports.{self._server.transport}")
                 self._limit_opening(limit)
                 from plait.client.connections.opening import enter_client  # noqa: PLC0415  # slow
 
@@ -223,19 +215,3 @@ class Session:
         if self._opening is not None and not self._aborted:
             now = asyncio.get_running_loop().time()
             self._opening.reschedule(None if seconds is None else now + seconds)
-
-
-class _Loan(AbstractContextManager["Client"]):
-    """A borrowed session; a class, since a generator would cost every call five times as much."""
-
-    __slots__ = ("_lend", "_take_back")
-
-    def __init__(self, lend: Callable[[], Client], take_back: Callable[[], None]) -> None:
-        self._lend = lend
-        self._take_back = take_back
-
-    def __enter__(self) -> Client:
-        return self._lend()
-
-    def __exit__(self, *_error: object) -> None:
-        self._take_back()

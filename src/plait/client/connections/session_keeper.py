@@ -11,11 +11,10 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from plait._support.imports import is_imported
+from plait._support.threads import is_imported
 from plait.client.config.oauth import may_ask_person
 from plait.client.config.servers import RemoteOptions, ServerConfig, connect_seconds_of
 from plait.client.connections.error_mapping import connect_timeout
-from plait.client.connections.server_info import ServerInfo
 from plait.client.connections.session import OPENING, Session
 from plait.client.connections.session_options import ServerMemory, SessionOptions
 from plait.client.connections.states import (
@@ -27,7 +26,7 @@ from plait.client.connections.states import (
     may_wait,
     step,
 )
-from plait.client.connections.status import Event, ServerStatus
+from plait.client.connections.status import Event, ServerInfo, ServerStatus
 from plait.errors import CircuitOpenError, ClientClosedError, PlaitError
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
     from plait._support.clock import Clock
     from plait._support.redact import Redactor
-    from plait.client.connections.task_set import TaskSet
+    from plait.client.connections.pool import TaskSet
 
 logger = logging.getLogger("plait.client.connections")
 
@@ -140,7 +139,7 @@ class SessionKeeper:
             elif fresh and self._lacks_login() and not self._prompts_user:
                 # The user may have signed in elsewhere; finding out costs one request.
                 self._signal("cured")
-            elif not self._worth_waiting(limit - waited):
+            elif not may_wait(self._condition) or (self.next_try_seconds or 0.0) >= limit - waited:
                 raise self._no_session_error(limit, fresh=fresh)
             self.request_session()
             fresh = False
@@ -162,11 +161,6 @@ class SessionKeeper:
     def _prompts_user(self) -> bool:
         """Whether an attempt may open a browser, which only happens when a caller waits."""
         return isinstance(self.server, RemoteOptions) and may_ask_person(self.server.auth)
-
-    def _worth_waiting(self, seconds: float) -> bool:
-        """Return whether a session may still open within this time."""
-        next_try = self.next_try_seconds or 0.0
-        return seconds > 0 and may_wait(self._condition) and next_try < seconds
 
     def _no_session_error(self, limit: float, *, fresh: bool = False) -> PlaitError:
         """Explain why there is no session; a `fresh` caller has not waited for an attempt."""
@@ -246,7 +240,6 @@ class SessionKeeper:
                     return
 
     async def _open(self) -> None:
-        """Make one attempt to open a session."""
         session = Session(self.name, self.server, self._memory, self._options, self._redact)
         self.sessions.add(session)
         self._quiet.clear()

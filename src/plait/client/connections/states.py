@@ -129,15 +129,10 @@ def breaker_of(condition: Condition) -> Breaker:
     """Return the breaker's state: `open` refuses calls, `half-open` is a probe under way."""
     if condition.state == "failed":
         return "open"
-    if condition.tripped_at is not None:
-        match condition.state:
-            case "waiting":
-                return "open"
-            case "connecting":
-                return "half-open"
-            case _:
-                pass
-    return "closed"
+    if condition.tripped_at is None:
+        return "closed"
+    by_state: dict[State, Breaker] = {"waiting": "open", "connecting": "half-open"}
+    return by_state.get(condition.state, "closed")
 
 
 def may_wait(condition: Condition) -> bool:

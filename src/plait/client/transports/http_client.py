@@ -11,8 +11,16 @@ import contextlib
 import inspect
 import json
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Mapping,
+)
 from contextlib import asynccontextmanager
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
@@ -86,22 +94,16 @@ async def open_http_client(
     timeout = httpx2.Timeout(server.exchange_seconds, read=server.stream_read_seconds)
     headers = await headers_of(server, wire)
     auth = auth_of(server, wire.server, wire.hide)
-    if server.http_client_factory is None:
-        # In a thread: it reads the certificates of the machine.
-        verify = True if tls is None else tls
-        client = await in_thread(
-            httpx2.AsyncClient, headers=headers, timeout=timeout, auth=auth, verify=verify
+    usual = partial(httpx2.AsyncClient, verify=tls or True)
+    factory: Callable[..., object] = server.http_client_factory or usual
+    # In a thread: it reads the certificates of the machine.
+    client = await in_thread(factory, headers=headers, timeout=timeout, auth=auth)
+    if not isinstance(client, httpx2.AsyncClient):
+        raise ConfigError(
+            f"{wire.server}: the HTTP client factory returned {type(client).__module__}."
+            f"{type(client).__name__}; it must return an httpx2.AsyncClient",
+            server=wire.server,
         )
-    else:
-        factory = server.http_client_factory
-        result: object = await in_thread(factory, headers=headers, timeout=timeout, auth=auth)
-        if not isinstance(result, httpx2.AsyncClient):
-            raise ConfigError(
-                f"{wire.server}: the HTTP client factory returned {type(result).__module__}."
-                f"{type(result).__name__}; it must return an httpx2.AsyncClient",
-                server=wire.server,
-            )
-        client = result
     if isinstance(auth, OAuthAuth):
         auth.attach(client.send)
     # Every request goes through `send`, also those of auth flows and redirects.
@@ -155,7 +157,7 @@ class _Send:
             if is_json(response):
                 await response.aread()
             else:
-                response.stream = _NotedStream(response.stream, exchange)
+                response.stream = _Stream(response.stream, partial(_note_end, exchange))
         except (httpx2.RequestError, PlaitError) as fault:
             if response is not None:
                 await response.aclose()
@@ -227,22 +229,26 @@ class _Send:
         return httpx2.Response(503, request=request, json=body)
 
 
-class _NotedStream(httpx2.AsyncByteStream):
-    """A streamed response; records when it has ended."""
+class _Stream(httpx2.AsyncByteStream):
+    """The bytes of a response, passed through a generator that watches them."""
 
-    def __init__(self, inner: Any, exchange: Exchange) -> None:
+    def __init__(self, inner: Any, watch: Callable[[Any], AsyncIterator[bytes]]) -> None:
         self._inner = inner
-        self._exchange = exchange
+        self._watch = watch
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        try:
-            async for chunk in self._inner:
-                yield chunk
-        finally:
-            self._exchange.stream_ended = True
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._watch(self._inner)
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+async def _note_end(exchange: Exchange, chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    try:
+        async for chunk in chunks:
+            yield chunk
+    finally:
+        exchange.stream_ended = True
 
 
 class _NotificationStream:
@@ -257,50 +263,35 @@ class _NotificationStream:
         self._failures = 0
 
     async def opened(self, pending: Awaitable[httpx2.Response]) -> httpx2.Response:
-        """Wait for the stream to open."""
         try:
             response = await pending
         except httpx2.RequestError:
-            self.failed()
+            self._failed()
             raise
         if response.is_success:
             self._worked = True
-            response.stream = _NotificationBytes(response.stream, self)
+            response.stream = _Stream(response.stream, self._watch)
         else:
-            self.failed()
+            self._failed()
         return response
 
-    def ended(self) -> None:
-        """Note that the server ended the stream."""
-        self._failures = 0
-
-    def failed(self) -> None:
-        """Note that it broke or was refused; a server without such a stream loses nothing."""
-        self._failures += 1
-        if self._worked and self._failures >= MAX_RECONNECTION_ATTEMPTS:
-            self._wire.lose_notifications()
-
-
-class _NotificationBytes(httpx2.AsyncByteStream):
-    """The bytes of the stream; a read timeout counts as its end."""
-
-    def __init__(self, inner: Any, notifications: _NotificationStream) -> None:
-        self._inner = inner
-        self._notifications = notifications
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
+    async def _watch(self, chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+        """Note how the stream ends; a read timeout counts as its end."""
         try:
-            async for chunk in self._inner:
+            async for chunk in chunks:
                 yield chunk
         except httpx2.ReadTimeout:
             pass
         except httpx2.RequestError:
-            self._notifications.failed()
+            self._failed()
             raise
-        self._notifications.ended()
+        self._failures = 0
 
-    async def aclose(self) -> None:
-        await self._inner.aclose()
+    def _failed(self) -> None:
+        """Note that it broke or was refused; a server without such a stream loses nothing."""
+        self._failures += 1
+        if self._worked and self._failures >= MAX_RECONNECTION_ATTEMPTS:
+            self._wire.lose_notifications()
 
 
 async def reply_from(response: httpx2.Response, wire: Wire) -> HttpReply:

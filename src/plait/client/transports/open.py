@@ -7,12 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, assert_never
 
-from plait.client.config.servers import (
-    HttpServer,
-    SseServer,
-    StdioServer,
-    WebSocketServer,
-)
+from plait.client.config.servers import HttpServer, SseServer, StdioServer, WebSocketServer
 from plait.client.transports.library_logs import redacted_library_logs
 from plait.client.transports.tap import TappedRead, TappedWrite
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import logging
 import os
 import signal
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -16,9 +20,11 @@ from pathlib import Path
 import anyio
 
 from plait._support.threads import in_thread
-from plait.client.transports.guardian import guardian
 from plait.client.transports.pipes import LineProtocol, PipeWriter
 
+logger = logging.getLogger("plait.client.transports")
+
+_WATCHDOG = Path(__file__).with_name("_watchdog.py")
 _STDIN_GRACE_SECONDS = 1.0
 """How long a server may take to exit once its input is closed."""
 _TERM_GRACE_SECONDS = 2.0
@@ -28,6 +34,78 @@ _DEAD = frozenset({b"Z", b"X"})
 _ALIVE_SECONDS = 0.0001
 """How long the status of a process counts as known: many calls at once read it once."""
 _KILL_BIT = 1 << (signal.SIGKILL - 1) if os.name == "posix" else 0
+
+
+class _Guardian:
+    """Runs a watchdog while there are children, so that they end even if this process is killed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._groups: set[int] = set()
+        self._watchdog: subprocess.Popen[bytes] | None = None
+        self._owner_pid = os.getpid()
+
+    def watch(self, group: int) -> None:
+        """Have a process group stopped when this process ends."""
+        with self._lock:
+            if self._owner_pid != os.getpid():
+                # In a forked process the watchdog belongs to the parent.
+                self._groups, self._watchdog, self._owner_pid = set(), None, os.getpid()
+            self._groups.add(group)
+            if self._watchdog is not None and self._send(f"+{group}\n"):
+                return
+            self._start()
+
+    def unwatch(self, group: int) -> None:
+        """Stop watching a process group; the last one ends the watchdog."""
+        with self._lock:
+            self._groups.discard(group)
+            if self._watchdog is None:
+                return
+            if not self._groups:
+                self._stop()
+            elif not self._send(f"-{group}\n"):
+                self._start()
+
+    def _start(self) -> None:
+        self._stop()
+        try:
+            self._watchdog = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(_WATCHDOG), str(os.getpid())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError as error:
+            logger.warning("children will not be stopped if this process is killed: %s", error)
+            return
+        self._send("".join(f"+{group}\n" for group in sorted(self._groups)))
+
+    def _send(self, text: str) -> bool:
+        watchdog = self._watchdog
+        if watchdog is None or watchdog.stdin is None or watchdog.poll() is not None:
+            return False
+        try:
+            watchdog.stdin.write(text.encode())
+            watchdog.stdin.flush()
+        except OSError:
+            return False
+        return True
+
+    def _stop(self) -> None:
+        watchdog, self._watchdog = self._watchdog, None
+        if watchdog is None:
+            return
+        # Killed at once: it has nothing left to do, and a new one must not run beside it.
+        watchdog.kill()
+        if watchdog.stdin is not None:
+            with contextlib.suppress(OSError):
+                watchdog.stdin.close()
+        watchdog.wait()
+
+
+_guardian = _Guardian()
 
 
 @dataclass(slots=True)
@@ -105,7 +183,7 @@ async def running_child(
         stack.push_async_callback(_end, process, stdin_write)
         stat_fd: int | None = None
         with anyio.CancelScope(shield=True):
-            await in_thread(guardian.watch, process.pid)
+            await in_thread(_guardian.watch, process.pid)
             stat_fd = await in_thread(_open_stat, process.pid)
         if stat_fd is not None:
             stack.callback(os.close, stat_fd)
@@ -157,7 +235,7 @@ async def _end(process: asyncio.subprocess.Process, stdin: io.FileIO) -> None:
         for pid in descendants:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-        await in_thread(guardian.unwatch, process.pid)
+        await in_thread(_guardian.unwatch, process.pid)
 
 
 def _open_stat(pid: int) -> int | None:

@@ -5,7 +5,6 @@ Headers, cookies, session id and body of a request are meant for one origin.
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from typing import Final
 
 import httpx2
@@ -17,14 +16,7 @@ Origin = tuple[str, str, int | None]
 
 MOST_REDIRECTS: Final = 5
 
-_SAME_METHOD = frozenset(
-    {
-        HTTPStatus.MOVED_PERMANENTLY,
-        HTTPStatus.FOUND,
-        HTTPStatus.TEMPORARY_REDIRECT,
-        HTTPStatus.PERMANENT_REDIRECT,
-    }
-)
+_SAME_METHOD = frozenset({301, 302, 307, 308})
 """Statuses after which the same method is repeated. Browsers turn a POST into a GET after the first
 two, which would lose the message; 303 requires that, so it is not followed."""
 

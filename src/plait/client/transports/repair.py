@@ -138,7 +138,6 @@ class _Repairer:
         self.notes.append(text)
 
     def envelope(self, result: Json) -> Json:
-        """Repair the fields around the payload."""
         repaired = dict(result)
         if "_meta" in repaired and not isinstance(repaired["_meta"], dict):
             del repaired["_meta"]
@@ -171,11 +170,9 @@ class _Repairer:
         return _fault(method or self.method, self.version, probe)
 
     def accepts_block(self, block: object) -> bool:
-        """Return whether a content block is valid."""
         return self.fault_of("content", block, "tools/call") is None
 
     def has_bad_headers(self, result: Json) -> bool:
-        """Return whether any listed tool has wrong header annotations."""
         if not self.checks_headers:
             return False
         from mcp.shared.inbound import find_invalid_x_mcp_header  # noqa: PLC0415  # imports the SDK
@@ -293,7 +290,6 @@ def _repair_each(
     field: str,
     replace: Callable[[int, object, ValidationError], Iterable[Json]],
 ) -> Json:
-    """Replace the invalid items of a list."""
     repaired: list[Any] = []
     for index, item in enumerate(_as_list(repairer, result, field)):
         is_valid = field == "tools" and is_plain_row(item)

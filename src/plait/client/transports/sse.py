@@ -69,7 +69,6 @@ class _SseSender:
         start_task(self._post(body, request), self._tasks)
 
     def cancel(self, request: PendingRequest, notification: bytes) -> None:
-        """Tell the server that the caller no longer waits."""
         cancelled = Exchange("notifications/cancelled", None, request.version)
         start_task(self._post(notification, cancelled), self._tasks)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextvars
 import logging
 import time
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from anyio.abc import AsyncResource
 from mcp.shared.message import SessionMessage
 from mcp_types import (
     PROTOCOL_VERSION_META_KEY,
@@ -33,7 +33,7 @@ _UNDISPATCHED = frozenset({"notifications/cancelled", "notifications/roots/list_
 StreamT = TypeVar("StreamT", bound="ReadStream[Any] | WriteStream[Any]")
 
 
-class _Tapped(Generic[StreamT]):
+class _Tapped(AsyncResource, Generic[StreamT]):
     """One of a session's two streams, with a tap."""
 
     def __init__(self, inner: StreamT, wire: Wire) -> None:
@@ -41,20 +41,7 @@ class _Tapped(Generic[StreamT]):
         self._wire = wire
 
     async def aclose(self) -> None:
-        """Close the stream."""
         await self._inner.aclose()
-
-    async def __aenter__(self) -> Self:
-        await self._inner.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> bool | None:
-        return await self._inner.__aexit__(exc_type, exc_val, exc_tb)
 
 
 class TappedWrite(_Tapped["WriteStream[SessionMessage]"]):

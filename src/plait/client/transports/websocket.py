@@ -63,7 +63,6 @@ class _SocketWrite(BorrowedStream):
     _socket: ClientConnection
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Send one message."""
         exchange = current_exchange()
         text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
         if exchange is not None:
@@ -86,12 +85,10 @@ class _SocketSender:
     _tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
 
     def send(self, body: bytes, request: PendingRequest) -> None:
-        """Send one request."""
         request.written = True
         start_task(self._send(body, request), self._tasks)
 
     def cancel(self, request: PendingRequest, notification: bytes) -> None:
-        """Tell the server that the caller no longer waits."""
         del request
         start_task(self._send(notification, None), self._tasks)
 
@@ -106,8 +103,6 @@ class _SocketSender:
 
 @dataclass(eq=False)
 class _SocketRead(BorrowedStream):
-    """Receives frames as messages."""
-
     _socket: ClientConnection
     _wire: Wire
     _messages: deque[JSONRPCMessage] = field(default_factory=deque[JSONRPCMessage])

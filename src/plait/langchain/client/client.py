@@ -12,10 +12,15 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import langchain_core  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
-from plait._support.imports import import_in_thread
+from plait._support.threads import import_in_thread
 from plait.client.calls.result_budget.limiter import READ_MORE
-from plait.client.config.file_layouts import is_server_entry
-from plait.client.config.read import ClientConfig, ConfigSource, read_config, read_options
+from plait.client.config.read import (
+    ClientConfig,
+    ConfigSource,
+    is_server_entry,
+    read_config,
+    read_options,
+)
 from plait.client.connections.credentials import CallerCredentials
 from plait.client.connections.loop_bridge import blocking
 from plait.client.lifecycle import ConnectionOwner
@@ -37,8 +42,7 @@ if TYPE_CHECKING:
     from plait.client.calls.sampling import Sampling
     from plait.client.catalog.schemas import Profile
     from plait.client.catalog.tool import Tool
-    from plait.client.connections.server_info import ServerInfo
-    from plait.client.connections.status import Status
+    from plait.client.connections.status import ServerInfo, Status
     from plait.client.runtime import Listed
     from plait.client.subscriptions import Subscription
     from plait.langchain.client.settings import LangChainOptions

@@ -11,7 +11,7 @@ from mcp.client import ClientSession
 from plait.client.catalog.names import NamePolicy, with_public_names
 from plait.client.catalog.sanitize_tools import sanitize_tool
 from plait.client.catalog.tool import Tool
-from plait.client.connections.server_info import ServerInfo
+from plait.client.connections.status import ServerInfo
 from plait.client.toolbox import Toolbox
 from plait.langchain.client.sessions import AnySession, SessionCaller, opened_session, server_from
 from plait.langchain.tools.callbacks import CallbackContext, Callbacks

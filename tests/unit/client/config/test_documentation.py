@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from plait.client.config.keys import known_spellings
+from plait.client.config.keys import CLIENT_KEYS, SERVER_LISTS, STRUCTURE_KEYS, server_keys
 from plait.client.config.read import read_config
 from plait.client.config.value_types import RECONNECT_KEYS
 
@@ -26,7 +26,8 @@ def test_every_key_is_on_the_page() -> None:
     prose = re.sub(r"```.*?```", "", PAGE.read_text(), flags=re.DOTALL)
     words = set(re.findall(r"`([^`]+)`", prose))
 
-    assert (known_spellings() | RECONNECT_KEYS.spellings) - words == set()
+    known = server_keys(None).spellings | CLIENT_KEYS.spellings | RECONNECT_KEYS.spellings
+    assert (known | STRUCTURE_KEYS | set(SERVER_LISTS)) - words == set()
 
 
 def test_every_code_of_a_problem_is_on_the_page() -> None:

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
-from plait.client.config.policy import Policy, PolicyRule
+from plait.client.config.policy import Policy, PolicyRule, read_policy
 from plait.client.config.read import read_config, read_options
-from plait.client.config.read_policy import read_policy
 from plait.errors import ConfigError
 
 JSON = """

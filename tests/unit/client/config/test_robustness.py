@@ -13,7 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.client.config.keys import EDITOR_KEYS, known_spellings
+from plait.client.config.keys import (
+    CLIENT_KEYS,
+    EDITOR_KEYS,
+    SERVER_LISTS,
+    STRUCTURE_KEYS,
+    server_keys,
+)
 from plait.client.config.read import ClientConfig, read_config
 from plait.errors import ConfigError
 
@@ -48,7 +54,8 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(inner_keys, inner, max_size=3),
     max_leaves=6,
 )
-keys = st.sampled_from(sorted(known_spellings() | EDITOR_KEYS)) | st.text(max_size=4)
+known = server_keys(None).spellings | CLIENT_KEYS.spellings | STRUCTURE_KEYS | set(SERVER_LISTS)
+keys = st.sampled_from(sorted(known | EDITOR_KEYS)) | st.text(max_size=4)
 entries = st.dictionaries(keys, values, max_size=6) | values
 wholes = st.dictionaries(keys | st.sampled_from(["mcp", "inputs"]), entries, max_size=4) | values
 

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.client.config.key_table import unit_of
-from plait.client.config.problems import Location, Problems
-from plait.client.config.raw_value import RawValue, RejectedError, Unit
+from plait.client.config.raw_value import Location, Problems, RawValue, RejectedError, Unit
 from plait.client.config.value_types import read_delay, read_seconds, seconds_from
 from plait.client.config.variables import Variables
 

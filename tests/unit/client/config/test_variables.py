@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from plait.client.config.problems import Location, Problems
+from plait.client.config.raw_value import Location, Problems
 from plait.client.config.read import InputRequest, read_config
 from plait.client.config.servers import StdioServer
 from plait.client.config.variables import TemplateError, Variables, parse_template

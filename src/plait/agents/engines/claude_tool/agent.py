@@ -20,9 +20,9 @@ from anthropic.types.beta import BetaCacheControlEphemeralParam, BetaMessage, Be
 from typing_extensions import override
 
 from plait._support.gather import gather_or_cancel
+from plait._support.http import seconds_from_retry_after
 from plait._support.mappings import entries_of
 from plait._support.redact import Redactor
-from plait._support.retry_after import seconds_from_retry_after
 from plait.agents.agent_run import AgentRun
 from plait.agents.anthropic_api import (
     NO_KEY,

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 from plait._support.files import write_atomically
 from plait._support.sanitize import escaped
 from plait.client.catalog.lock.entries import Identity, LockedServer, LockedTool, Lockfile
-from plait.client.config.jsonc import JsonSyntaxError, decode_text, parse_jsonc
+from plait.client.config.document import JsonSyntaxError, decode_text, parse_jsonc
 from plait.errors import ConfigError, Problem
 
 LOCKFILE_NAME = "plait.lock.json"

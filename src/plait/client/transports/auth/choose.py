@@ -1,20 +1,36 @@
-"""Creates the HTTP client's auth object from the configured `auth`."""
+"""Creates the HTTP client's auth object from the configured `auth`, also one of other libraries.
+
+The OAuth provider object of another MCP client keeps the tokens and prompts the user. It has
+`redirect_url`, `client_metadata`, `client_information()`, `tokens()`, `save_tokens()`,
+`redirect_to_authorization()`, `save_code_verifier()` and `code_verifier()`, in snake_case or
+camelCase, each method sync or async.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import inspect
+import secrets
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterable
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, cast
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from weakref import WeakValueDictionary
 
 import httpx2
+from mcp.shared.auth import AuthorizationCodeResult
+from mcp.shared.auth_utils import resource_url_from_server_url
+from pydantic import BaseModel
 
+from plait.client.config.key_table import camel_case
 from plait.client.config.oauth import OAuth
 from plait.client.config.servers import RemoteOptions
-from plait.client.transports.auth.keychain import Keychain, key_for
-from plait.client.transports.auth.oauth import OAuthAuth
-from plait.client.transports.auth.prompts import prompt_for
-from plait.client.transports.auth.provider_object import ProviderAuth, is_provider
-from plait.client.transports.auth.stores import store_of
+from plait.client.transports.auth.oauth import Keychain, OAuthAuth, key_for
+from plait.client.transports.auth.prompts import prompt_for, result_from_text, state_in
+from plait.client.transports.auth.sdk import Prompt, SentAwayError
+from plait.client.transports.auth.stores import Login, LoginKey, MemoryTokenStore, store_of
 from plait.errors import ConfigError
 
 OnSecrets = Callable[[Iterable[str]], None]
@@ -65,7 +81,6 @@ class _HttpxAuth(httpx2.Auth):
     async def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Run the `httpx` flow."""
         import httpx  # noqa: PLC0415  # installed where an httpx.Auth is used
 
         original = httpx.Request(
@@ -97,3 +112,184 @@ def _converted(request: httpx2.Request, changed: Any, *, is_original: bool) -> h
         )
     request.headers = httpx2.Headers(changed.headers.raw)
     return request
+
+
+def is_provider(value: object) -> bool:
+    """Return whether an object has the methods of such a provider."""
+    return callable(_attribute(value, "tokens")) and callable(_attribute(value, "save_tokens"))
+
+
+class ProviderAuth(OAuthAuth):
+    """Signs in with the tokens of a provider object.
+
+    `answer` is the result of an earlier redirect, perhaps by another process.
+    """
+
+    def __init__(
+        self,
+        provider: object,
+        name: str,
+        url: str,
+        on_secrets: OnSecrets,
+        *,
+        answer: str | None = None,
+    ) -> None:
+        # A store holds its provider, so an id in the table is never that of another object.
+        store = _stores.setdefault(id(provider), ProviderStore(provider))
+        keychain = Keychain(LoginKey(resource=resource_url_from_server_url(url)), store, on_secrets)
+        super().__init__(name, url, _settings_from(provider), keychain, self._open_prompt)
+        self._provider = provider
+        self._answer = answer
+
+    @asynccontextmanager
+    async def _open_prompt(self, settings: OAuth, login: Login) -> AsyncGenerator[Prompt]:
+        del login
+        state: str | None = None
+
+        async def show(address: str) -> None:
+            nonlocal state
+            state = state_in(address)
+            if self._answer is None:
+                sent = await self._redirect_user(address)
+                raise SentAwayError(
+                    "the person was sent to sign in; hand over what comes back with "
+                    "plait.finish_sign_in(provider, url, answer)",
+                    sent,
+                )
+
+        async def wait_for_result() -> AuthorizationCodeResult:
+            # The caller has checked which attempt the answer belongs to.
+            text = self._answer or ""
+            result = result_from_text(text, state_in(text))
+            return AuthorizationCodeResult(code=result.code, state=state, iss=result.iss)
+
+        yield Prompt(settings.redirect_uri or "http://127.0.0.1/", show, wait_for_result)
+
+    async def _redirect_user(self, address: str) -> str:
+        """Redirect the user with a verifier that the provider stores; return the address."""
+        verifier = secrets.token_urlsafe(64)
+        await _call(self._provider, "save_code_verifier", verifier)
+        digest = hashlib.sha256(verifier.encode()).digest()
+        changes = {"code_challenge": base64.urlsafe_b64encode(digest).decode().rstrip("=")}
+        if callable(_attribute(self._provider, "state")):
+            changes["state"] = str(await _call(self._provider, "state"))
+        parts = urlsplit(address)
+        query = {**dict(parse_qsl(parts.query)), **changes}
+        sent = urlunsplit(parts._replace(query=urlencode(query)))
+        await _call(self._provider, "redirect_to_authorization", sent)
+        return sent
+
+    async def _sender(self, request: httpx2.Request) -> httpx2.Response:
+        """Use the verifier that the provider stored instead of the SDK's own."""
+        form = dict(parse_qsl(request.content.decode())) if request.method == "POST" else {}
+        if form.get("grant_type") == "authorization_code":
+            form["code_verifier"] = str(await _call(self._provider, "code_verifier"))
+            headers = {
+                name: value
+                for name, value in request.headers.items()
+                if name.lower() not in {"content-length", "host"}
+            }
+            request = httpx2.Request("POST", request.url, data=form, headers=headers)
+        return await super()._sender(request)
+
+
+def _settings_from(provider: object) -> OAuth:
+    metadata = _plain(_value(provider, "client_metadata"))
+    uris: list[object] = metadata.get("redirect_uris") or []
+    redirect: object = _value(provider, "redirect_url") or (uris[0] if uris else None)
+    return OAuth(
+        scopes=str(metadata.get("scope") or "").split(),
+        client_metadata=metadata,
+        redirect_uri=None if redirect is None else str(redirect),
+        on_redirect=_unused,
+        on_callback=_unused,
+    )
+
+
+class ProviderStore:
+    """Keeps a login in a provider object, and the rest in memory."""
+
+    def __init__(self, provider: object) -> None:
+        self._provider = provider
+        self._memory = MemoryTokenStore()
+
+    async def load(self, key: LoginKey) -> Login | None:
+        """Read tokens and client from the provider."""
+        tokens = _plain(await _call(self._provider, "tokens"))
+        client = _plain(await _call(self._provider, "client_information"))
+        known = await self._memory.load(key) or Login(key=key)
+        same = known.access_token == tokens.get("access_token")
+        return Login(
+            key=key,
+            access_token=tokens.get("access_token"),
+            refresh_token=tokens.get("refresh_token"),
+            scope=tokens.get("scope"),
+            expires_at=tokens.get("expires_at", known.expires_at if same else None),
+            lifetime_seconds=tokens.get("expires_in"),
+            client=client or known.client,
+            authorization_server=known.authorization_server,
+            protected_resource=known.protected_resource,
+        )
+
+    async def save(self, login: Login) -> None:
+        """Save tokens and client in the provider."""
+        await self._memory.save(login)
+        if login.client is not None:
+            await _call(self._provider, "save_client_information", dict(login.client))
+        if login.access_token is None:
+            await _call(self._provider, "invalidate_credentials", "tokens")
+            return
+        tokens = {
+            "access_token": login.access_token,
+            "token_type": "Bearer",
+            "refresh_token": login.refresh_token,
+            "scope": login.scope,
+            "expires_in": login.lifetime_seconds,
+            "expires_at": login.expires_at,
+        }
+        known = {name: value for name, value in tokens.items() if value is not None}
+        await _call(self._provider, "save_tokens", known)
+
+    async def forget(self, key: LoginKey) -> None:
+        """Invalidate the provider's credentials."""
+        await self._memory.forget(key)
+        await _call(self._provider, "invalidate_credentials", "all")
+
+    def locked(self, key: LoginKey) -> AbstractAsyncContextManager[None]:
+        """Keep other threads from renewing the login meanwhile."""
+        return self._memory.locked(key)
+
+
+_stores: WeakValueDictionary[int, ProviderStore] = WeakValueDictionary()
+"""The store of each provider object in use, so that its sessions share one lock."""
+
+
+def _attribute(value: object, name: str) -> Any:
+    spellings = (getattr(value, spelling, None) for spelling in (name, camel_case(name)))
+    return next((attribute for attribute in spellings if attribute is not None), None)
+
+
+def _value(provider: object, name: str) -> Any:
+    """Return an attribute, or the result of a method without arguments."""
+    value = _attribute(provider, name)
+    return value() if callable(value) else value
+
+
+async def _call(provider: object, name: str, *values: object) -> Any:
+    """Call a method of the provider; a missing one returns `None`."""
+    method = _attribute(provider, name)
+    if not callable(method):
+        return None
+    result = method(*values)
+    return await result if inspect.isawaitable(result) else result
+
+
+def _plain(value: object) -> dict[str, Any]:
+    """Return a mapping, a model or `None` as a dict."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", exclude_none=True)
+    return dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else {}
+
+
+def _unused(*_: object) -> None:
+    """Placeholder callback: marks that the user can be prompted."""

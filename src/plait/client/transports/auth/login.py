@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 from urllib.parse import urlsplit
 
 import httpx2
@@ -19,7 +19,6 @@ from mcp.client.auth.utils import (
     handle_protected_resource_response,
     issuers_match,
 )
-from mcp.shared.auth import ProtectedResourceMetadata
 from mcp_types import LATEST_PROTOCOL_VERSION
 
 from plait._support.causes import without_secrets
@@ -29,12 +28,10 @@ from plait.client.config.oauth import OAuth
 from plait.client.config.secrets import secret_values
 from plait.client.config.servers import HttpServer, ServerConfig, SseServer
 from plait.client.transports.auth.challenge import SignInNeededError, challenge_from
-from plait.client.transports.auth.discovery import Send, metadata_of
-from plait.client.transports.auth.keychain import Keychain, key_for
-from plait.client.transports.auth.oauth import OAuthAuth, error_in, exchange
+from plait.client.transports.auth.choose import ProviderAuth, is_provider
+from plait.client.transports.auth.oauth import Keychain, OAuthAuth, error_in, exchange, key_for
 from plait.client.transports.auth.prompts import OpenPrompt, prompt_in_browser
-from plait.client.transports.auth.provider_object import ProviderAuth, is_provider
-from plait.client.transports.auth.sdk import Negotiation
+from plait.client.transports.auth.sdk import Negotiation, Send, metadata_of
 from plait.client.transports.auth.stores import FileTokenStore, Login, store_of
 from plait.client.transports.http_client import open_http_client
 from plait.client.transports.wire import Wire
@@ -55,19 +52,15 @@ _PROBE = {
 _HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 
 
-def oauth_of(server: ServerConfig) -> OAuth | None:
-    """Return the OAuth settings of a server, if it has any."""
-    if isinstance(server, HttpServer | SseServer) and isinstance(server.auth, OAuth):
-        return server.auth
-    return None
+def _uses_oauth(server: ServerConfig) -> TypeGuard[HttpServer | SseServer]:
+    return isinstance(server, HttpServer | SseServer) and isinstance(server.auth, OAuth)
 
 
 def as_user(server: ServerConfig, user: str | None) -> ServerConfig:
     """Return the same server for the login of another user."""
-    settings = oauth_of(server)
-    if settings is None or user is None or not isinstance(server, HttpServer | SseServer):
+    if user is None or not _uses_oauth(server):
         return server
-    return replace(server, auth=replace(settings, user=user))
+    return replace(server, auth=replace(server.auth, user=user))
 
 
 async def sign_in(
@@ -79,9 +72,9 @@ async def sign_in(
         ConfigError: The server has no OAuth settings.
         AuthRequiredError: Signing in failed.
     """
-    settings = oauth_of(server)
-    if settings is None or not isinstance(server, HttpServer | SseServer):
+    if not _uses_oauth(server):
         raise ConfigError(f'{name}: one does not sign in there; set "auth": "oauth"', server=name)
+    settings: OAuth = server.auth
     wire = Wire(name, Redactor(secret_values(server)), lambda: None)
     keychain = Keychain(key_for(settings, server.url), store_of(settings.store), wire.hide)
     auth = OAuthAuth(name, server.url, settings, keychain, ask)
@@ -123,9 +116,9 @@ async def sign_out(name: str, server: ServerConfig, wait_seconds: float = 5.0) -
     Raises:
         ConfigError: The login cannot be removed.
     """
-    settings = oauth_of(server)
-    if settings is None or not isinstance(server, HttpServer | SseServer):
+    if not _uses_oauth(server):
         return SignedOut()
+    settings: OAuth = server.auth
     key, store = key_for(settings, server.url), store_of(settings.store)
     async with store.locked(key):
         login = await store.load(key)
@@ -134,10 +127,10 @@ async def sign_out(name: str, server: ServerConfig, wait_seconds: float = 5.0) -
         return SignedOut()
     wire = Wire(name, Redactor(secret_values(server)), lambda: None)
     wire.hide(login.secrets)
+    endpoint = (login.authorization_server or {}).get("revocation_endpoint")
+    if not isinstance(endpoint, str):
+        return SignedOut(was_signed_in=True)
     async with open_http_client(replace(server, auth=None), wire) as client:
-        endpoint = (login.authorization_server or {}).get("revocation_endpoint")
-        if not isinstance(endpoint, str):
-            return SignedOut(was_signed_in=True)
         negotiation = Negotiation(settings, server.url, login, _keep_nothing)
         try:
             async with asyncio.timeout(wait_seconds):
@@ -198,9 +191,9 @@ class LoginStatus:
 
 async def login_status(name: str, server: ServerConfig) -> LoginStatus | None:
     """Read the login of a server, without network access; `None` if OAuth is not used."""
-    settings = oauth_of(server)
-    if settings is None or not isinstance(server, HttpServer | SseServer):
+    if not _uses_oauth(server):
         return None
+    settings: OAuth = server.auth
     key = key_for(settings, server.url)
     login = await store_of(settings.store).load(key) or Login(key=key)
     unattended = settings.grant == "client_credentials"
@@ -218,13 +211,10 @@ async def login_status(name: str, server: ServerConfig) -> LoginStatus | None:
 
 def login_file(server: ServerConfig) -> Path | None:
     """Return the file of a server's login, if it is stored in one."""
-    settings = oauth_of(server)
-    if settings is None or not isinstance(server, HttpServer | SseServer):
+    if not _uses_oauth(server):
         return None
-    store = store_of(settings.store)
-    if not isinstance(store, FileTokenStore):
-        return None
-    return store.path_of(key_for(settings, server.url))
+    key, store = key_for(server.auth, server.url), store_of(server.auth.store)
+    return store.path_of(key) if isinstance(store, FileTokenStore) else None
 
 
 async def _sign_in(
@@ -248,7 +238,7 @@ async def _sign_in(
     ) from without_secrets(failed, wire.redact)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class SignInProbe:
     """The sign-in requirements of a server and its authorization server."""
 
@@ -284,71 +274,60 @@ async def probe_sign_in(
 ) -> SignInProbe:
     """Probe a server without credentials, then its authorization server."""
     wire = Wire(name, Redactor(secret_values(server)), lambda: None)
-    seen = [SignInProbe()]
+    probe = SignInProbe()
     try:
         async with (
             asyncio.timeout(wait_seconds),
             open_http_client(replace(server, auth=None), wire) as client,
         ):
-            await _look(server, client, seen)
+            await _look(server, client, probe)
     except TimeoutError:
-        return replace(seen[-1], failure=f"no answer within {wait_seconds:g} s")
+        probe.failure = f"no answer within {wait_seconds:g} s"
     except (PlaitError, httpx2.HTTPError, OSError, ValueError) as error:
-        reason = wire.redact.excerpt(str(error)) or type(error).__name__
-        return replace(seen[-1], failure=reason)
-    return seen[-1]
+        probe.failure = wire.redact.excerpt(str(error)) or type(error).__name__
+    return probe
 
 
 async def _look(
-    server: HttpServer | SseServer, client: httpx2.AsyncClient, seen: list[SignInProbe]
+    server: HttpServer | SseServer, client: httpx2.AsyncClient, probe: SignInProbe
 ) -> None:
-    """Append results step by step, so that a failure keeps the earlier ones."""
+    """Fill in the probe step by step, so that a failure keeps what is known."""
     async with probing(client, server) as response:
         challenge = challenge_from(response)
-    seen.append(SignInProbe(asks=challenge is not None))
+    probe.asks = challenge is not None
     if challenge is None:
         return
-    seen.append(replace(seen[-1], scopes=challenge.scopes))
+    probe.scopes = challenge.scopes
     send: Send = partial(exchange, client.send)
-    described = await _resource_metadata(challenge.resource_metadata, server.url, send)
-    if described is not None:
-        servers = tuple(map(str, described.authorization_servers))
-        resource = str(described.resource)
-        seen.append(replace(seen[-1], resource=resource, authorization_servers=servers))
-    seen.append(await _authorization_server(seen[-1], server, send))
+    for address in resource_addresses(challenge.resource_metadata, server.url):
+        answer = await send(create_oauth_metadata_request(address))
+        if (described := await handle_protected_resource_response(answer)) is not None:
+            probe.resource = str(described.resource)
+            probe.authorization_servers = tuple(map(str, described.authorization_servers))
+            break
+    await _find_authorization_server(probe, server, send)
 
 
-async def _resource_metadata(
-    named: str | None, url: str, send: Send
-) -> ProtectedResourceMetadata | None:
-    for address in resource_addresses(named, url):
-        response = await send(create_oauth_metadata_request(address))
-        metadata = await handle_protected_resource_response(response)
-        if metadata is not None:
-            return metadata
-    return None
-
-
-async def _authorization_server(
-    facts: SignInProbe, server: HttpServer | SseServer, send: Send
-) -> SignInProbe:
+async def _find_authorization_server(
+    probe: SignInProbe, server: HttpServer | SseServer, send: Send
+) -> None:
     """Query the authorization servers in turn, the configured one first."""
     preferred = server.auth.issuer if isinstance(server.auth, OAuth) else None
     issuers = sorted(
-        facts.authorization_servers,
+        probe.authorization_servers,
         key=lambda issuer: preferred is None or not issuers_match(issuer, preferred),
     )
-    failure = "the server names no authorization server, and is none itself"
+    probe.failure = "the server names no authorization server, and is none itself"
     for issuer in issuers or [None]:
         try:
             metadata = await metadata_of(issuer, server.url, send)
         except ConnectError as error:
-            failure = error.message
+            probe.failure = error.message
             continue
         if metadata is not None:
-            pkce = "S256" in (metadata.code_challenge_methods_supported or [])
-            own = str(metadata.issuer)
-            return replace(facts, authorization_server=issuer, issuer=own, pkce=pkce)
+            probe.pkce = "S256" in (metadata.code_challenge_methods_supported or [])
+            probe.authorization_server, probe.issuer = issuer, str(metadata.issuer)
+            probe.failure = None
+            return
         if issuer is not None:
-            failure = f"{issuer} has no metadata that can be read"
-    return replace(facts, failure=failure)
+            probe.failure = f"{issuer} has no metadata that can be read"

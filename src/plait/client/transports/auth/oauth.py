@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import nullcontext, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import httpx2
 from mcp.client.auth import OAuthFlowError
+from mcp.shared.auth_utils import resource_url_from_server_url
 
 from plait._support.exception_groups import one_line
 from plait._support.redact import Redactor
@@ -27,11 +30,9 @@ from plait.client.transports.auth.challenge import (
     joined_scopes,
     sign_in_advice,
 )
-from plait.client.transports.auth.discovery import Send
-from plait.client.transports.auth.keychain import Keychain
 from plait.client.transports.auth.prompts import OpenPrompt
-from plait.client.transports.auth.sdk import Negotiation, Prompt, SentAwayError
-from plait.client.transports.auth.stores import Login
+from plait.client.transports.auth.sdk import Negotiation, Prompt, Send, SentAwayError
+from plait.client.transports.auth.stores import Login, LoginKey, TokenStore
 from plait.client.transports.wire import Advice, clock_held
 from plait.errors import ConnectError
 
@@ -42,6 +43,73 @@ _MOST_SENDS: Final = 4
 _EXCHANGE_SECONDS: Final = 15.0
 """One exchange with an authorization server."""
 _VERSION: Final = "mcp-protocol-version"
+
+
+_locks: WeakKeyDictionary[
+    asyncio.AbstractEventLoop, WeakValueDictionary[LoginKey, asyncio.Lock]
+] = WeakKeyDictionary()
+"""Locks per loop, so that only one caller of a loop waits for the store's lock."""
+
+
+def key_for(settings: OAuth, url: str) -> LoginKey:
+    """Return the key of a login with these settings."""
+    return LoginKey(
+        resource=resource_url_from_server_url(url),
+        grant=settings.grant,
+        issuer=settings.issuer or "",
+        client=settings.client_id or settings.client_metadata_url or "",
+        user=settings.user,
+    )
+
+
+@dataclass(eq=False, repr=False)
+class Keychain:
+    """One server's login: read once, renewed by one caller at a time, saved before use."""
+
+    key: LoginKey
+    _store: TokenStore
+    _on_secrets: Callable[[Iterable[str]], None]
+    _login: Login | None = field(default=None, init=False)
+
+    async def current(self) -> Login:
+        """Return the login, from the store the first time."""
+        return self._login if self._login is not None else await self.reload()
+
+    async def reload(self) -> Login:
+        """Read the login from the store again: another process may have renewed it."""
+        return self._known(await self._store.load(self.key) or Login(key=self.key))
+
+    async def save(self, login: Login) -> None:
+        """Save a login, which becomes the current one."""
+        self._on_secrets(login.secrets)
+        await self._store.save(login)
+        self._known(login)
+
+    async def drop(self, *, client: bool = False) -> Login:
+        """Delete the tokens, and with `client` the registered client too."""
+        login = await self.current()
+        kept = None if client else login.client
+        server = login.authorization_server
+        bare = Login(key=self.key, client=kept, authorization_server=server)
+        if kept is None:
+            await self._store.forget(self.key)
+        else:
+            await self._store.save(bare)
+        return self._known(bare)
+
+    def _known(self, login: Login) -> Login:
+        self._on_secrets(login.secrets)
+        self._login = login
+        return login
+
+    def queue(self) -> AbstractAsyncContextManager[None]:
+        """Let one caller of this loop through at a time."""
+        here = _locks.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
+        return here.setdefault(self.key, asyncio.Lock())
+
+    def alone(self) -> AbstractAsyncContextManager[None]:
+        """Keep other threads and processes from renewing the login."""
+        return self._store.locked(self.key)
 
 
 @dataclass(eq=False, repr=False)
@@ -75,7 +143,8 @@ class OAuthAuth(httpx2.Auth):
         login = await self._due_renewed(request)
         tried: set[str] = set()
         for _ in range(_MOST_SENDS):
-            _sign(request, login)
+            if login.access_token is not None:
+                request.headers["Authorization"] = f"Bearer {login.access_token}"
             response = yield request
             challenge = challenge_from(response)
             if challenge is None or "authorized" in tried:
@@ -105,7 +174,6 @@ class OAuthAuth(httpx2.Auth):
     async def _other_login(
         self, challenge: Challenge, used: Login, request: httpx2.Request, tried: set[str]
     ) -> Login:
-        """Get other credentials than the refused ones."""
         async with self._keychain.queue():
             async with self._keychain.alone():
                 login = await self._keychain.reload()
@@ -242,11 +310,6 @@ def error_in(response: httpx2.Response) -> str:
             case _:
                 pass
     return f"HTTP {response.status_code}"
-
-
-def _sign(request: httpx2.Request, login: Login) -> None:
-    if login.access_token is not None:
-        request.headers["Authorization"] = f"Bearer {login.access_token}"
 
 
 def _bare_copy(request: httpx2.Request) -> httpx2.Request:

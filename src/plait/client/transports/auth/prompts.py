@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import os
 import secrets
 import socket
 import webbrowser
@@ -53,9 +54,10 @@ async def prompt_in_browser(settings: OAuth, login: Login) -> AsyncGenerator[Pro
     uri = settings.redirect_uri
     port = (urlsplit(uri).port or 0) if uri else _port_for(settings, login)
     try:
-        listener = _bind(port)
+        listener = socket.create_server((_HOST, port))
     except OSError as error:
-        reason = f"cannot listen on port {port} for the end of the sign-in: {error.strerror}"
+        fault = os.strerror(error.errno or 0)
+        reason = f"cannot listen on port {port} for the end of the sign-in: {fault}"
         raise ConfigError(reason) from error
     uri = uri or f"http://{_HOST}:{listener.getsockname()[1]}/callback"
     loopback = Loopback(uri, show, settings.wait_seconds)
@@ -138,17 +140,13 @@ def _port_for(settings: OAuth, login: Login) -> int:
     """Return the configured port, else the registered one if it is free, else 0."""
     if settings.redirect_port is not None:
         return settings.redirect_port
-    registered = _registered_port(login)
-    return registered if registered is not None and _is_free(registered) else 0
-
-
-def _registered_port(login: Login) -> int | None:
-    """Return the port in the client's registration."""
-    uris: list[object] = (login.client or {}).get("redirect_uris") or []
+    uris: list[object] = (login.client or {}).get("redirect_uris") or [""]
     try:
-        return urlsplit(str(uris[0])).port if uris else None
-    except ValueError:
-        return None
+        registered = urlsplit(str(uris[0])).port or 0
+        socket.create_server((_HOST, registered)).close()
+    except (OSError, ValueError):
+        return 0
+    return registered
 
 
 async def open_browser(address: str) -> None:
@@ -215,25 +213,6 @@ class Loopback:
         if not self._result.done():
             self._result.set_result(result)
         return "200 OK", "Signed in", "You can close this page and go back to your program."
-
-
-def _is_free(port: int) -> bool:
-    try:
-        _bind(port).close()
-    except OSError:
-        return False
-    return True
-
-
-def _bind(port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((_HOST, port))
-    except BaseException:
-        listener.close()
-        raise
-    return listener
 
 
 def state_in(address: str) -> str | None:

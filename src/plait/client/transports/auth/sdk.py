@@ -10,13 +10,13 @@ import contextlib
 import logging
 import time
 import warnings
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 from uuid import uuid4
 
 import httpx2
@@ -26,7 +26,14 @@ from mcp.client.auth.extensions.client_credentials import (
     ClientCredentialsOAuthProvider,
     PrivateKeyJWTOAuthProvider,
 )
-from mcp.client.auth.utils import issuers_match
+from mcp.client.auth.utils import (
+    build_oauth_authorization_server_metadata_discovery_urls as metadata_addresses,
+)
+from mcp.client.auth.utils import (
+    create_oauth_metadata_request,
+    handle_auth_metadata_response,
+    issuers_match,
+)
 from mcp.shared.auth import (
     AuthorizationCodeResult,
     OAuthClientInformationFull,
@@ -40,8 +47,11 @@ from pydantic import AnyUrl, BaseModel
 
 from plait._support.threads import in_thread
 from plait.client.config.oauth import OAuth
-from plait.client.transports.auth.discovery import Send, best_server_first
 from plait.client.transports.auth.stores import Login
+from plait.errors import ConnectError
+
+Send = Callable[[httpx2.Request], Awaitable[httpx2.Response]]
+"""Sends a request to an authorization server; raises `ConnectError` if it is unreachable."""
 
 Save = Callable[[Login], Awaitable[None]]
 
@@ -171,12 +181,20 @@ class Negotiation:
         finally:
             await flow.aclose()
 
-    async def _best_first(self, answer: httpx2.Response, send: Send) -> httpx2.Response:
-        """Put the best authorization server first, since the SDK uses the first."""
+    async def _best_first(self, response: httpx2.Response, send: Send) -> httpx2.Response:
+        """Put the best of several authorization servers first in the metadata of a resource.
+
+        The SDK uses the first. The best is one that is known, else the first that responds.
+        """
+        issuers = await _issuers_in(response)
+        if len(issuers) <= 1:
+            return response
         registered: object = (self.login.client or {}).get("issuer")
         known = (self._settings.issuer, self.login.issuer, registered)
         preferred = [issuer for issuer in known if isinstance(issuer, str)]
-        return await best_server_first(answer, self._url, preferred, send)
+        best = await _best_of(issuers, self._url, preferred, send)
+        body = {**cast("dict[str, Any]", response.json()), "authorization_servers": [best]}
+        return httpx2.Response(response.status_code, json=body, request=response.request)
 
     async def get_tokens(self) -> OAuthToken | None:
         """Pass the SDK the current tokens."""
@@ -334,3 +352,45 @@ def _quiet_sdk() -> Generator[None]:
         yield
     finally:
         _within.reset(token)
+
+
+async def metadata_of(issuer: str | None, url: str, send: Send) -> OAuthMetadata | None:
+    """Fetch the metadata of an authorization server; `None` if there is none.
+
+    Without an issuer, the server at `url` is its own authorization server.
+
+    Raises:
+        ConnectError: The authorization server is unreachable.
+    """
+    for address in metadata_addresses(issuer, url):
+        response = await send(create_oauth_metadata_request(address))
+        _, metadata = await handle_auth_metadata_response(response)
+        if metadata is not None:
+            return metadata
+    return None
+
+
+async def _best_of(issuers: Sequence[str], url: str, preferred: Sequence[str], send: Send) -> str:
+    for preference in preferred:
+        for issuer in issuers:
+            if issuers_match(issuer, preference):
+                return issuer
+    for issuer in issuers:
+        with contextlib.suppress(ConnectError):
+            metadata = await metadata_of(issuer, url, send)
+            if metadata is not None and issuers_match(str(metadata.issuer), issuer):
+                return issuer
+    return issuers[0]
+
+
+async def _issuers_in(response: httpx2.Response) -> list[str]:
+    if response.status_code != HTTPStatus.OK or response.request.method != "GET":
+        return []
+    await response.aread()
+    with contextlib.suppress(ValueError, RecursionError):
+        match response.json():
+            case {"authorization_servers": [*issuers]}:
+                return [issuer for issuer in issuers if isinstance(issuer, str)]
+            case _:
+                pass
+    return []

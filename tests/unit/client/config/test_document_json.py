@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.client.config.jsonc import JsonSyntaxError, decode_text, parse_jsonc
+from plait.client.config.document import JsonSyntaxError, decode_text, parse_jsonc
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from plait.client.config.locate import config_places, find_config
+from plait.client.config.document import config_places, find_config
 from plait.errors import ConfigError
 
 

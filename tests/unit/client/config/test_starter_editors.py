@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from plait.client.config.editors import discover_editor_configs
+from plait.client.config.starter import discover_editor_configs
 
 
 def write(path: Path, value: object) -> Path:

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait._support.encodings import encoded_forms
-from plait._support.redact import HIDDEN, Redactor
+from plait._support.redact import HIDDEN, Redactor, encoded_forms
 
 ODD = 'c4n4ry "Zx\'81"/+ä&<é=\\%'
 
