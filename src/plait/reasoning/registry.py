@@ -11,7 +11,6 @@ from plait.reasoning.call_context import Run
 from plait.reasoning.fields import Params
 from plait.reasoning.modes import (
     auto,
-    backtracking,
     checkpoints,
     divergent,
     got_graph,
@@ -84,7 +83,7 @@ _TOOLS: Final = (
     ),
     Tool(reflection.reflection_evaluate, "Evaluate a session", read_only=True),
     Tool(
-        backtracking.backtrack,
+        checkpoints.backtrack,
         "Backtrack",
         "Bring a session back to a checkpoint (thoughts, branches, active branch and "
         "graph) and set out another way. What came after is kept on an abandoned branch.",

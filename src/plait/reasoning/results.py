@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -19,6 +19,12 @@ class ResultPart(BaseModel):
     OMIT_IF_NONE: ClassVar[frozenset[str]] = frozenset()
     """Fields that are omitted when they are `None`."""
 
+    @classmethod
+    def of(cls, source: object, **fields: Any) -> Self:
+        """Return a part with these fields, and with the others from the attributes of a source."""
+        same = {name for name in cls.model_fields if name not in fields and hasattr(source, name)}
+        return cls(**fields, **{name: getattr(source, name) for name in same})
+
 
 class Move(ResultPart):
     """A call that would make sense next."""
@@ -28,8 +34,10 @@ class Move(ResultPart):
     why: str
 
 
-def move(tool: str, why: str, **arguments: Any) -> Move:
+def move(tool: str, why: str, session_id: str | None = None, /, **arguments: Any) -> Move:
     """Suggest a call of a tool, which is named without `reasoning_`."""
+    if session_id is not None:
+        arguments = {"session_id": session_id, **arguments}
     return Move(tool=f"reasoning_{tool}", arguments=arguments, why=why)
 
 

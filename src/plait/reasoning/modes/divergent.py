@@ -10,7 +10,7 @@ from plait.reasoning.context import as_lines, recent_context
 from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
 from plait.reasoning.model_replies import DivergentReply, PerspectiveReply
 from plait.reasoning.prompts import PROMPTS
-from plait.reasoning.results import Move, Result, ResultPart, move
+from plait.reasoning.results import Result, ResultPart, move
 from plait.reasoning.values import Changes, Session, Thought
 
 _CHALLENGE = (
@@ -86,10 +86,8 @@ async def divergent(params: DivergentParams, call: CallContext) -> Outcome[Diver
             view.thought,
             (view.novelty + view.viability) / 2,
             parent=main,
-            novelty=view.novelty,
-            viability=view.viability,
             perspective_index=index,
-            assumptions_challenged=view.assumptions_challenged,
+            **view.model_dump(include={"novelty", "viability", "assumptions_challenged"}),
         )
         for index, view in enumerate(views)
     ]
@@ -107,13 +105,7 @@ async def divergent(params: DivergentParams, call: CallContext) -> Outcome[Diver
         session_id=session.id,
         thought_id=main.id,
         perspectives=[
-            PerspectiveInfo(
-                thought_id=thought.id,
-                content=view.thought,
-                novelty=view.novelty,
-                viability=view.viability,
-                assumptions_challenged=view.assumptions_challenged,
-            )
+            PerspectiveInfo.of(view, thought_id=thought.id, content=view.thought)
             for view, thought in zip(views, thoughts, strict=True)
         ],
         synthesis=reply.synthesis,
@@ -122,22 +114,15 @@ async def divergent(params: DivergentParams, call: CallContext) -> Outcome[Diver
         most_viable_perspective=best,
         most_novel_perspective=max(range(len(views)), key=lambda index: views[index].novelty),
         branch_id=params.branch_id,
-        next=_next_moves(session, synthesis, thoughts[best]),
+        next=[
+            move("tree", "work out the most viable view", session.id, content=views[best].thought),
+            move(
+                "reflection", "examine what they show together", session.id, thought_id=synthesis.id
+            ),
+        ],
     )
     changes = Changes(session=touched(session), thoughts=(main, *thoughts, synthesis))
     return Outcome(result=result, changes=changes)
-
-
-def _next_moves(session: Session, synthesis: Thought, best: Thought) -> list[Move]:
-    return [
-        move("tree", "work out the most viable view", session_id=session.id, content=best.content),
-        move(
-            "reflection",
-            "examine what they show together",
-            session_id=session.id,
-            thought_id=synthesis.id,
-        ),
-    ]
 
 
 def _thought(

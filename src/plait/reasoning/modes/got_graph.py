@@ -228,8 +228,8 @@ async def got_init(params: InitParams, call: CallContext) -> Outcome[InitResult]
         graph_id=graph.id,
         root_node_id=root.id,
         content=params.content,
-        config=ConfigInfo(**asdict(limits)),
-        next=[move("got_generate", "grow the graph", session_id=session.id, graph_id=graph.id)],
+        config=ConfigInfo.of(limits),
+        next=[move("got_generate", "grow the graph", session.id, graph_id=graph.id)],
     )
     changes = Changes(session=touched(session), graphs=(graph,), nodes=(root,))
     return Outcome(result=result, changes=changes)
@@ -275,19 +275,8 @@ async def got_finalize(params: FinalizeParams, call: CallContext) -> Outcome[Fin
     result = FinalizeResult(
         session_id=opened.session.id,
         terminal_count=len(ended),
-        conclusions=[
-            ConclusionInfo(
-                node_id=node.id, content=node.content, score=node.score, depth=node.depth
-            )
-            for node in ended
-        ],
-        next=[
-            move(
-                "session_conclude",
-                "close the session with what was found",
-                session_id=opened.session.id,
-            )
-        ],
+        conclusions=[ConclusionInfo.of(node, node_id=node.id) for node in ended],
+        next=[move("session_conclude", "close the session with what was found", opened.session.id)],
     )
     changes = Changes(session=touched(opened.session), nodes=(*ended,))
     return Outcome(result=result, changes=changes)

@@ -109,18 +109,13 @@ async def reflection(params: ReflectionParams, call: CallContext) -> Outcome[Ref
         metadata={**lists, "quality_score": reply.quality, "iterations": finding.rounds},
     )
     improved = _improved(params, session, original, analysis, finding)
-    result = ReflectionResult(
+    result = ReflectionResult.of(
+        reply,
         session_id=session.id,
         reflection_thought_id=analysis.id,
         original_thought_id=original.id if original else None,
-        analysis=reply.analysis,
-        **lists,
         quality_score=reply.quality,
-        improved_thought=ImprovedThought(
-            thought_id=improved.id, content=improved.content, confidence=improved.confidence
-        )
-        if improved
-        else None,
+        improved_thought=ImprovedThought.of(improved, thought_id=improved.id) if improved else None,
         iterations_performed=finding.rounds,
         quality_improved=finding.best > (original.confidence if original else 0.5),
         branch_id=params.branch_id,
@@ -221,12 +216,12 @@ def _next_moves(
     if reply.quality < threshold and improved is not None:
         why = f"the quality, {reply.quality:.2f}, is below {threshold:g}: examine the better text"
         return [
-            move("reflection", why, session_id=session.id, thought_id=improved.id),
-            move("tree", "look for another way", session_id=session.id),
+            move("reflection", why, session.id, thought_id=improved.id),
+            move("tree", "look for another way", session.id),
         ]
     return [
-        move("linear", "go on from here", session_id=session.id),
-        move("session_conclude", "if the question is answered", session_id=session.id),
+        move("linear", "go on from here", session.id),
+        move("session_conclude", "if the question is answered", session.id),
     ]
 
 
@@ -276,15 +271,11 @@ def coherence_of(thoughts: Sequence[Thought]) -> float:
 
 def _advice(average: float, coherence: float, weakest: Thought) -> tuple[str, Move]:
     session = weakest.session_id
-    look = move(
-        "reflection",
-        f"the weakest thought has a confidence of {weakest.confidence:.2f}",
-        session_id=session,
-        thought_id=weakest.id,
-    )
+    why = f"the weakest thought has a confidence of {weakest.confidence:.2f}"
+    look = move("reflection", why, session, thought_id=weakest.id)
     if average < LOW_CONFIDENCE:
         return "Review the thoughts of low confidence, and strengthen or drop them.", look
     if coherence < 0.5:
         return "There may be logical gaps between thoughts: use reflection to close them.", look
-    done = move("session_conclude", "if the question is answered", session_id=session)
+    done = move("session_conclude", "if the question is answered", session)
     return "The quality of the reasoning is acceptable.", done

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from plait.reasoning import values
 from plait.reasoning.arguments import SessionParams, invalid_argument, session_error
 from plait.reasoning.call_context import CallContext, Outcome, touched
 from plait.reasoning.context import as_lines, recent_context
@@ -16,17 +17,7 @@ from plait.reasoning.graphs import leads_to
 from plait.reasoning.model_replies import BranchReply, TreeReply
 from plait.reasoning.prompts import PROMPTS
 from plait.reasoning.results import ListResult, Move, Result, ResultPart, SessionResult, move
-from plait.reasoning.values import (
-    Branch,
-    BranchState,
-    Changes,
-    CrossRef,
-    RefType,
-    Session,
-    Thought,
-    now,
-    public_data,
-)
+from plait.reasoning.values import Branch, Changes, CrossRef, Session, Thought, now
 
 
 def _lower(value: object) -> object:
@@ -37,7 +28,7 @@ class CrossRefParam(Params):
     """How the branch relates to another."""
 
     to_branch: Id = Field(description="The id of the other branch.")
-    type: Annotated[RefType, BeforeValidator(_lower)]
+    type: Annotated[values.RefType, BeforeValidator(_lower)]
     reason: AnyText | None = None
     strength: Number = clamped(0, 1, "How strongly.", default=1.0)
 
@@ -113,7 +104,7 @@ class BranchInfo(ResultPart):
     parent_branch_id: str | None
     priority: float
     confidence: float
-    state: BranchState
+    state: values.BranchState
     created_at: str
     updated_at: str
     metadata: dict[str, Any] | None
@@ -162,22 +153,25 @@ async def tree(params: TreeParams, call: CallContext) -> Outcome[TreeResult]:
         )
         for way, child in zip(ways, children, strict=True)
     ]
-    result = TreeResult(
-        session_id=session.id,
-        branch_id=branch.id,
+    follow = f"follow the recommended way, {children[best].name!r}"
+    result = TreeResult.of(
+        thought,
         thought_id=thought.id,
-        content=params.content,
-        confidence=params.confidence,
         child_branches=[
-            ChildBranch(
-                id=child.id, name=child.name, confidence=way.confidence, rationale=way.rationale
-            )
+            ChildBranch.of(way, id=child.id, name=child.name)
             for way, child in zip(ways, children, strict=True)
         ],
         recommended_branch_index=best,
         parent_branch=branch.parent_branch_id,
         cross_refs_created=len(refs),
-        next=_next_moves(session.id, children, best),
+        next=[
+            move("tree_focus", follow, session.id, branch_id=children[best].id),
+            move(
+                "checkpoint_create",
+                "before you follow one way, to be able to come back",
+                session.id,
+            ),
+        ],
     )
     changes = Changes(
         session=replace(touched(session), active_branch_id=session.active_branch_id or branch.id),
@@ -268,23 +262,6 @@ def _label(text: str) -> str:
     return folded if len(folded) <= 30 else folded[:27] + "..."
 
 
-def _next_moves(session_id: str, children: Sequence[Branch], best: int) -> list[Move]:
-    chosen = children[best]
-    return [
-        move(
-            "tree_focus",
-            f"follow the recommended way, {chosen.name!r}",
-            session_id=session_id,
-            branch_id=chosen.id,
-        ),
-        move(
-            "checkpoint_create",
-            "before you follow one way, to be able to come back",
-            session_id=session_id,
-        ),
-    ]
-
-
 def _open_branches(session: Session, branches: Sequence[Branch], excluded: str) -> list[Move]:
     """Suggest the best branch that is still open."""
     parents = {branch.parent_branch_id for branch in branches}
@@ -294,10 +271,10 @@ def _open_branches(session: Session, branches: Sequence[Branch], excluded: str) 
         if branch.state == "active" and branch.id != excluded and branch.id not in parents
     ]
     if not ends:
-        return [move("session_conclude", "no way is open any more", session_id=session.id)]
+        return [move("session_conclude", "no way is open any more", session.id)]
     best = max(ends, key=lambda branch: (branch.priority, branch.confidence))
     why = f"{len(ends)} ways are open; the best is {best.name!r}"
-    return [move("tree_focus", why, session_id=session.id, branch_id=best.id)]
+    return [move("tree_focus", why, session.id, branch_id=best.id)]
 
 
 async def tree_focus(params: FocusParams, call: CallContext) -> Outcome[BranchResult]:
@@ -305,20 +282,18 @@ async def tree_focus(params: FocusParams, call: CallContext) -> Outcome[BranchRe
     session = await call.open_session(params.session_id)
     branch = await call.branch_of(session, params.branch_id)
     steps = [
-        move("tree", "branch out from here", session_id=session.id),
+        move("tree", "branch out from here", session.id),
         move("tree_complete", "when this way has ended", branch_id=branch.id),
     ]
     changes = Changes(session=replace(touched(session), active_branch_id=branch.id))
-    return Outcome(result=BranchResult(**public_data(branch), next=steps), changes=changes)
+    return Outcome(result=BranchResult.of(branch, next=steps), changes=changes)
 
 
 async def tree_list(params: SessionParams, call: CallContext) -> Outcome[BranchList]:
     """List all branches of a session with their states."""
     session = await call.existing_session(params.session_id)
     branches = await call.store.get_session_branches(session.id)
-    return Outcome(
-        result=BranchList(branches=[BranchInfo(**public_data(branch)) for branch in branches])
-    )
+    return Outcome(result=BranchList(branches=[BranchInfo.of(branch) for branch in branches]))
 
 
 async def tree_complete(params: CompleteParams, call: CallContext) -> Outcome[BranchResult]:
@@ -333,4 +308,4 @@ async def tree_complete(params: CompleteParams, call: CallContext) -> Outcome[Br
     branches = await call.store.get_session_branches(session.id)
     steps = _open_branches(session, branches, excluded=branch.id)
     changes = Changes(session=touched(session), branches=(ended,))
-    return Outcome(result=BranchResult(**public_data(ended), next=steps), changes=changes)
+    return Outcome(result=BranchResult.of(ended, next=steps), changes=changes)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 import logging
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
+from pydantic import BaseModel
 from sqlalchemy.exc import SQLAlchemyError
 
 from plait._support.redact import Redactor
@@ -18,7 +19,6 @@ from plait.reasoning.backends.client_model import SamplingCompleter
 from plait.reasoning.backends.port import Completer
 from plait.reasoning.registry import TOOLS
 from plait.reasoning.results import result_data, result_text
-from plait.reasoning.schemas import input_schema, output_schema
 from plait.reasoning.serving.sampling import (
     ClientSampler,
     Round,
@@ -109,3 +109,43 @@ def _completer(
 
 def _failed(message: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(text=message)], is_error=True)
+
+
+Schema = dict[str, Any]
+
+
+def input_schema(model: type[BaseModel]) -> Schema:
+    """Return the schema of a tool's arguments."""
+    return _tidy(model.model_json_schema(), keep_nulls=False)
+
+
+def output_schema(model: type[BaseModel]) -> Schema:
+    """Return the schema of a tool's result."""
+    return _tidy(model.model_json_schema(mode="serialization"), keep_nulls=True)
+
+
+def _tidy(schema: Schema, *, keep_nulls: bool) -> Schema:
+    definitions = schema.pop("$defs", {})
+
+    def inlined(schema: Schema) -> Schema:
+        if "$ref" in schema:
+            definition: Schema = definitions[schema["$ref"].rpartition("/")[2]]
+            schema = {**definition, **{key: schema[key] for key in schema if key != "$ref"}}
+        tidy: Schema = {}
+        for key, value in schema.items():
+            if key == "properties":
+                tidy[key] = {name: inlined(part) for name, part in value.items()}
+            elif key != "title" and not (key == "default" and value is None):
+                tidy[key] = inlined_part(value)
+        choices: list[Schema] = tidy.get("anyOf", [])
+        kept = [choice for choice in choices if keep_nulls or choice != {"type": "null"}]
+        if not keep_nulls and len(kept) == 1:
+            return {**kept[0], **{key: value for key, value in tidy.items() if key != "anyOf"}}
+        return {**tidy, "anyOf": kept} if kept else tidy
+
+    def inlined_part(value: object) -> object:
+        if isinstance(value, list):
+            return [inlined_part(item) for item in cast("list[object]", value)]
+        return inlined(cast("Schema", value)) if isinstance(value, dict) else value
+
+    return {key: value for key, value in inlined(schema).items() if key != "description"}
