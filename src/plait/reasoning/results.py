@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -68,32 +67,14 @@ class ListResult(ResultPart):
 
 def result_data(result: ResultPart) -> dict[str, Any]:
     """Return a result as plain data."""
-    data: dict[str, Any] = {}
+    data = result.model_dump(mode="json")
+    omitted = {"adjusted", *result.OMIT_IF_NONE}
     # Fields that every result has come last.
-    names = sorted(type(result).model_fields, key=lambda name: name in Result.model_fields)
-    for name in names:
-        value = getattr(result, name)
-        if value is None and (name in result.OMIT_IF_NONE or name == "adjusted"):
-            continue
-        data[name] = _plain(value)
-    return data
+    names = sorted(data, key=lambda name: name in Result.model_fields)
+    return {name: data[name] for name in names if data[name] is not None or name not in omitted}
 
 
 def result_text(result: ResultPart) -> str:
     """Return a result as the text that a model reads."""
     data = result.items() if isinstance(result, ListResult) else result_data(result)
     return json.dumps(data, indent=2, ensure_ascii=False)
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case ResultPart():
-            return result_data(value)
-        case BaseModel():
-            return value.model_dump(mode="json")
-        case Mapping():
-            return {str(key): _plain(item) for key, item in value.items()}  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        case list() | tuple():
-            return [_plain(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
-        case _:
-            return value

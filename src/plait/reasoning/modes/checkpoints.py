@@ -130,7 +130,9 @@ class BacktrackResult(Result):
 
 
 async def backtrack(params: BacktrackParams, call: CallContext) -> Outcome[BacktrackResult]:
-    """Restore a checkpoint; later thoughts are kept on an abandoned branch."""
+    """Bring a session back to a checkpoint (thoughts, branches, active branch and graph) and set
+    out another way. What came after is kept on an abandoned branch.
+    """  # noqa: D205 - a model reads the sentence as it is
     checkpoint = await call.store.get_checkpoint(params.checkpoint_id)
     if checkpoint is None:
         raise invalid_argument("checkpoint_id", f"Checkpoint not found: {params.checkpoint_id}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from pydantic import Field
 
 from plait.reasoning.arguments import invalid_argument
@@ -72,33 +74,35 @@ class DivergentResult(Result):
 
 
 async def divergent(params: DivergentParams, call: CallContext) -> Outcome[DivergentResult]:
-    """Look at a matter from several perspectives."""
+    """Look at a matter from 2 to 5 points of view that differ in kind, and say what they show
+    together. Use it when the usual answers do not do.
+    """  # noqa: D205 - a model reads the sentence as it is
     session = await call.new_or_open_session(params.session_id, "divergent")
     if params.branch_id is not None:
         await call.branch_of(session, params.branch_id)
     reply = await _perspectives(params, call, session)
     views = reply.perspectives[: params.num_perspectives]
-    main = _thought(session, params, params.content, params.confidence)
+    new = partial(Thought, session_id=session.id, mode="divergent", branch_id=params.branch_id)
+    main = new(content=params.content, confidence=params.confidence)
     thoughts = [
-        _thought(
-            session,
-            params,
-            view.thought,
-            (view.novelty + view.viability) / 2,
-            parent=main,
-            perspective_index=index,
-            **view.model_dump(include={"novelty", "viability", "assumptions_challenged"}),
+        new(
+            content=view.thought,
+            confidence=(view.novelty + view.viability) / 2,
+            parent_id=main.id,
+            metadata={
+                "novelty": view.novelty,
+                "viability": view.viability,
+                "perspective_index": index,
+                "assumptions_challenged": view.assumptions_challenged,
+            },
         )
         for index, view in enumerate(views)
     ]
-    synthesis = _thought(
-        session,
-        params,
-        reply.synthesis,
-        sum(thought.confidence for thought in thoughts) / len(thoughts),
-        parent=main,
-        is_synthesis=True,
-        source_perspectives=len(thoughts),
+    synthesis = new(
+        content=reply.synthesis,
+        confidence=sum(thought.confidence for thought in thoughts) / len(thoughts),
+        parent_id=main.id,
+        metadata={"is_synthesis": True, "source_perspectives": len(thoughts)},
     )
     best = max(range(len(views)), key=lambda index: views[index].viability)
     result = DivergentResult(
@@ -123,26 +127,6 @@ async def divergent(params: DivergentParams, call: CallContext) -> Outcome[Diver
     )
     changes = Changes(session=touched(session), thoughts=(main, *thoughts, synthesis))
     return Outcome(result=result, changes=changes)
-
-
-def _thought(
-    session: Session,
-    params: DivergentParams,
-    content: str,
-    confidence: float,
-    *,
-    parent: Thought | None = None,
-    **metadata: object,
-) -> Thought:
-    return Thought(
-        session_id=session.id,
-        content=content,
-        confidence=confidence,
-        mode="divergent",
-        parent_id=parent.id if parent else None,
-        branch_id=params.branch_id,
-        metadata=metadata or None,
-    )
 
 
 async def _perspectives(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 from pydantic import Field
@@ -83,7 +84,9 @@ class _Finding:
 
 
 async def reflection(params: ReflectionParams, call: CallContext) -> Outcome[ReflectionResult]:
-    """Analyse a thought or a text."""
+    """Examine a thought or a text, name strengths and weaknesses, and improve it until it is
+    good enough.
+    """  # noqa: D205 - a model reads the sentence as it is
     if params.thought_id is None and params.content is None:
         raise invalid_argument(
             "thought_id or content", "Either thought_id or content must be provided"
@@ -99,21 +102,31 @@ async def reflection(params: ReflectionParams, call: CallContext) -> Outcome[Ref
     finding = await _examine(params, call, session, original, text)
     reply = finding.reply
     lists = reply.model_dump(include={"strengths", "weaknesses", "recommendations"})
-    analysis = Thought(
+    original_id = original.id if original else None
+    new = partial(
+        Thought,
         session_id=session.id,
-        content=reply.analysis,
         confidence=reply.confidence,
         mode="reflection",
-        parent_id=original.id if original else None,
         branch_id=params.branch_id,
+    )
+    analysis = new(
+        content=reply.analysis,
+        parent_id=original_id,
         metadata={**lists, "quality_score": reply.quality, "iterations": finding.rounds},
     )
-    improved = _improved(params, session, original, analysis, finding)
+    improved = None
+    if finding.improved is not None:
+        improved = new(
+            content=finding.improved,
+            parent_id=analysis.id,
+            metadata={"is_improved_version": True, "original_thought_id": original_id},
+        )
     result = ReflectionResult.of(
         reply,
         session_id=session.id,
         reflection_thought_id=analysis.id,
-        original_thought_id=original.id if original else None,
+        original_thought_id=original_id,
         quality_score=reply.quality,
         improved_thought=ImprovedThought.of(improved, thought_id=improved.id) if improved else None,
         iterations_performed=finding.rounds,
@@ -132,27 +145,6 @@ async def _original(params: ReflectionParams, call: CallContext) -> Thought | No
     if thought is None:
         raise invalid_argument("thought_id", f"Thought not found: {params.thought_id}")
     return thought
-
-
-def _improved(
-    params: ReflectionParams,
-    session: Session,
-    original: Thought | None,
-    analysis: Thought,
-    finding: _Finding,
-) -> Thought | None:
-    if finding.improved is None:
-        return None
-    source = original.id if original else None
-    return Thought(
-        session_id=session.id,
-        content=finding.improved,
-        confidence=finding.reply.confidence,
-        mode="reflection",
-        parent_id=analysis.id,
-        branch_id=params.branch_id,
-        metadata={"is_improved_version": True, "original_thought_id": source},
-    )
 
 
 async def _examine(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
@@ -133,20 +134,13 @@ async def tree(params: TreeParams, call: CallContext) -> Outcome[TreeResult]:
     best = reply.recommended_branch
     if not 0 <= best < len(ways):
         best = max(range(len(ways)), key=lambda index: ways[index].confidence)
-    thought = Thought(
-        session_id=session.id,
-        content=params.content,
-        confidence=params.confidence,
-        mode="tree",
-        branch_id=branch.id,
-    )
+    new = partial(Thought, session_id=session.id, mode="tree")
+    thought = new(content=params.content, confidence=params.confidence, branch_id=branch.id)
     children = [_child(branch, index, way, best=index == best) for index, way in enumerate(ways)]
     steps = [
-        Thought(
-            session_id=session.id,
+        new(
             content=way.thought,
             confidence=way.confidence,
-            mode="tree",
             parent_id=thought.id,
             branch_id=child.id,
             metadata={"rationale": way.rationale},

@@ -19,15 +19,7 @@ from plait.reasoning.backends.client_model import SamplingCompleter
 from plait.reasoning.backends.port import Completer
 from plait.reasoning.registry import TOOLS
 from plait.reasoning.results import result_data, result_text
-from plait.reasoning.serving.sampling import (
-    ClientSampler,
-    Round,
-    SamplingNeededError,
-    delete_answers,
-    input_required,
-    offers_sampling,
-    start_round,
-)
+from plait.reasoning.serving.sampling import ClientSampler, SamplingNeededError, offers_sampling
 from plait.reasoning.serving.service import Service
 
 logger = logging.getLogger(__name__)
@@ -71,16 +63,16 @@ async def call_tool(
     async def report(message: str) -> None:
         await ctx.session.report_progress(next(counter), None, message)
 
-    this_round = await start_round(params, service.store)
+    sampler = await ClientSampler.start(ctx, params, service.store)
     try:
         result = await service.reasoner.call(
             params.name,
             params.arguments,
-            completer=_completer(service, ctx, params.name, this_round),
+            completer=_completer(service, sampler, params.name),
             report=report,
         )
     except SamplingNeededError as needed:
-        return input_required(needed, this_round)
+        return needed.result
     except RefusedError as error:
         return _failed(str(error))
     except PlaitError as error:
@@ -89,22 +81,20 @@ async def call_tool(
     except SQLAlchemyError as error:
         logger.exception("the database failed during %s", params.name)
         return _failed(f"The database failed: {Redactor().excerpt(str(error.args[0]))}")
-    await delete_answers(this_round, service.store)
+    await sampler.finish(service.store)
     text = types.TextContent(text=result_text(result))
     return types.CallToolResult(content=[text], structured_content=result_data(result))
 
 
-def _completer(
-    service: Service, ctx: ServerRequestContext[Any, Any], name: str, this_round: Round
-) -> Completer | None:
+def _completer(service: Service, sampler: ClientSampler, name: str) -> Completer | None:
     """Return the completer for this request; `None` is the one that was chosen at the start."""
     tool = TOOLS.get(name)
     if not service.may_sample or tool is None or not tool.uses_model:
         return None
-    choice = choose(service.settings, service.available, sampling=offers_sampling(ctx))
+    choice = choose(service.settings, service.available, sampling=offers_sampling(sampler.ctx))
     if choice.backend != "sampling":
         return None
-    return SamplingCompleter(ClientSampler(ctx, this_round).sample)
+    return SamplingCompleter(sampler.sample)
 
 
 def _failed(message: str) -> types.CallToolResult:
