@@ -25,7 +25,7 @@ ReplyT = TypeVar("ReplyT", bound=BaseModel)
 ResultT_co = TypeVar("ResultT_co", bound=ResultPart, covariant=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Outcome(Generic[ResultT_co]):
     """The result of a call, and the changes to write before it is returned."""
 

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Any, Final, cast
 
 from plait._support.clock import Clock
-from plait._support.exception_groups import first_cause
+from plait._support.gather import gather_or_cancel
 from plait.reasoning.backends.http import HttpCompleter, RetryPolicy, completion_with
 from plait.reasoning.backends.pipes import Pipe
 from plait.reasoning.backends.port import Completion, Prompt
@@ -52,12 +52,7 @@ class LangbaseCompleter(HttpCompleter):
             BackendError: Langbase cannot be reached, or refuses the key or a pipe.
         """
         limit = asyncio.Semaphore(_MAX_CONCURRENT)
-        try:
-            async with asyncio.TaskGroup() as group:
-                for pipe in self._pipes:
-                    group.create_task(self._ensure(pipe, limit))
-        except ExceptionGroup as failures:
-            raise first_cause(failures) from None
+        await gather_or_cancel(self._ensure(pipe, limit) for pipe in self._pipes)
 
     async def complete(self, prompt: Prompt) -> Completion:
         """Run the pipe of the prompt."""

@@ -126,7 +126,7 @@ async def auto(params: AutoParams, call: CallContext) -> Outcome[AutoResult]:
     if changes is None and params.session_id is not None:
         session = await call.new_or_open_session(params.session_id, "auto")
         changes = Changes(session=session) if session.version == 0 else None
-    return Outcome(result=result, changes=changes)
+    return Outcome(result, changes)
 
 
 async def _recommended(params: AutoParams, call: CallContext) -> AutoResult:

@@ -73,14 +73,14 @@ async def checkpoint_create(
         move("backtrack", "to come back here and try another way", checkpoint_id=checkpoint.id)
     ]
     changes = Changes(session=touched(session), checkpoints=(checkpoint,))
-    return Outcome(result=CheckpointResult.of(checkpoint, next=steps), changes=changes)
+    return Outcome(CheckpointResult.of(checkpoint, next=steps), changes)
 
 
 async def checkpoint_list(params: SessionParams, call: CallContext) -> Outcome[CheckpointList]:
     """List the checkpoints of a session, newest first."""
     session = await call.existing_session(params.session_id)
     stored = await call.store.get_session_checkpoints(session.id)
-    return Outcome(result=CheckpointList(checkpoints=[*map(CheckpointInfo.of, stored)]))
+    return Outcome(CheckpointList(checkpoints=[*map(CheckpointInfo.of, stored)]))
 
 
 async def state_of(call: CallContext, session: Session) -> dict[str, Any]:
@@ -170,7 +170,7 @@ async def backtrack(params: BacktrackParams, call: CallContext) -> Outcome[Backt
         ],
     )
     changes = replace(changes, snapshots=(snapshot,), thoughts=(*changes.thoughts, thought))
-    return Outcome(result=result, changes=changes)
+    return Outcome(result, changes)
 
 
 def _last_on_branch(checkpoint: Checkpoint) -> str | None:

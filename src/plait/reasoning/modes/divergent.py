@@ -12,7 +12,7 @@ from plait.reasoning.context import as_lines, recent_context
 from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
 from plait.reasoning.model_replies import DivergentReply, PerspectiveReply
 from plait.reasoning.prompts import PROMPTS
-from plait.reasoning.results import Result, ResultPart, move
+from plait.reasoning.results import ResultPart, SessionResult, move
 from plait.reasoning.values import Changes, Session, Thought
 
 _CHALLENGE = (
@@ -57,12 +57,11 @@ class PerspectiveInfo(ResultPart):
     assumptions_challenged: list[str]
 
 
-class DivergentResult(Result):
+class DivergentResult(SessionResult):
     """The points of view, and what they show together."""
 
     OMIT_IF_NONE = frozenset({"branch_id"})
 
-    session_id: str
     thought_id: str
     perspectives: list[PerspectiveInfo]
     synthesis: str
@@ -125,8 +124,7 @@ async def divergent(params: DivergentParams, call: CallContext) -> Outcome[Diver
             ),
         ],
     )
-    changes = Changes(session=touched(session), thoughts=(main, *thoughts, synthesis))
-    return Outcome(result=result, changes=changes)
+    return Outcome(result, Changes(session=touched(session), thoughts=(main, *thoughts, synthesis)))
 
 
 async def _perspectives(

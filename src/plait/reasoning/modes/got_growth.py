@@ -358,4 +358,4 @@ def _outcome(
     kept = [new.pop(node.id, node) for node in opened.nodes]
     moves = next_in(opened, [*kept, *new.values()])
     changes = Changes(session=touched(opened.session), nodes=(*nodes,), edges=(*edges,))
-    return Outcome(result=result.model_copy(update={"next": moves}), changes=changes)
+    return Outcome(result.model_copy(update={"next": moves}), changes)

@@ -61,8 +61,7 @@ async def linear(params: LinearParams, call: CallContext) -> Outcome[LinearResul
         previous_thought=previous.id if previous else None,
         next=_next_moves(thought, repeated),
     )
-    changes = Changes(session=touched(session), thoughts=(thought,))
-    return Outcome(result=result, changes=changes)
+    return Outcome(result, Changes(session=touched(session), thoughts=(thought,)))
 
 
 def _next_moves(thought: Thought, repeated: Thought | None) -> list[Move]:

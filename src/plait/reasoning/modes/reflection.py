@@ -16,7 +16,7 @@ from plait.reasoning.context import truncated
 from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
 from plait.reasoning.model_replies import ReflectionReply
 from plait.reasoning.prompts import PROMPTS
-from plait.reasoning.results import Move, Result, ResultPart, SessionResult, move
+from plait.reasoning.results import Move, ResultPart, SessionResult, move
 from plait.reasoning.values import LOW_CONFIDENCE, Changes, Session, Thought
 
 _MAX_ANCESTORS = 10
@@ -54,12 +54,11 @@ class ImprovedThought(ResultPart):
     confidence: float
 
 
-class ReflectionResult(Result):
+class ReflectionResult(SessionResult):
     """The findings about a thought, and its improved version."""
 
     OMIT_IF_NONE = frozenset({"branch_id"})
 
-    session_id: str
     reflection_thought_id: str
     original_thought_id: str | None
     analysis: str
@@ -135,7 +134,7 @@ async def reflection(params: ReflectionParams, call: CallContext) -> Outcome[Ref
         next=_next_moves(session, reply, improved, params.quality_threshold),
     )
     thoughts = (analysis, improved) if improved else (analysis,)
-    return Outcome(result=result, changes=Changes(session=touched(session), thoughts=thoughts))
+    return Outcome(result, Changes(session=touched(session), thoughts=thoughts))
 
 
 async def _original(params: ReflectionParams, call: CallContext) -> Thought | None:
@@ -249,7 +248,7 @@ async def reflection_evaluate(params: SessionParams, call: CallContext) -> Outco
         recommendation=text,
         next=[step],
     )
-    return Outcome(result=result)
+    return Outcome(result)
 
 
 def coherence_of(thoughts: Sequence[Thought]) -> float:

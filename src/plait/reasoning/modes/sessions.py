@@ -154,7 +154,7 @@ async def session_list(params: SessionsParams, call: CallContext) -> Outcome[Ses
     )
     steps = [move("session_get", "read the newest", line.session.id) for line in lines[:1]]
     sessions = [session_info(line) for line in lines]
-    return Outcome(result=SessionsResult(sessions=sessions, count=len(sessions), next=steps))
+    return Outcome(SessionsResult(sessions=sessions, count=len(sessions), next=steps))
 
 
 def session_info(line: SessionLine) -> SessionInfo:
@@ -185,7 +185,7 @@ async def session_get(params: GetParams, call: CallContext) -> Outcome[GetResult
         tokens=await _tokens(call, session),
         next=[_go_on(session)],
     )
-    return Outcome(result=result)
+    return Outcome(result)
 
 
 def _go_on(session: Session) -> Move:
@@ -221,7 +221,7 @@ async def session_search(params: SearchParams, call: CallContext) -> Outcome[Sea
         }
         for value in thoughts
     ]
-    return Outcome(result=SearchResult(matches=matches, count=len(matches)))
+    return Outcome(SearchResult(matches=matches, count=len(matches)))
 
 
 async def session_export(params: ExportParams, call: CallContext) -> Outcome[ExportResult]:
@@ -229,14 +229,14 @@ async def session_export(params: ExportParams, call: CallContext) -> Outcome[Exp
     session = await call.existing_session(params.session_id)
     exported: Exported = EXPORTERS[params.format](await read_document(call.store, session))
     result = ExportResult.of(exported, session_id=session.id, format=params.format)
-    return Outcome(result=result)
+    return Outcome(result)
 
 
 async def session_delete(params: SessionParams, call: CallContext) -> Outcome[DeleteResult]:
     """Throw a session away with everything in it."""
     session = await call.existing_session(params.session_id)
     deleted = await call.store.delete_session(session.id)
-    return Outcome(result=DeleteResult(session_id=session.id, deleted=deleted))
+    return Outcome(DeleteResult(session_id=session.id, deleted=deleted))
 
 
 async def session_fork(params: ForkParams, call: CallContext) -> Outcome[ForkResult]:
@@ -256,7 +256,7 @@ async def session_fork(params: ForkParams, call: CallContext) -> Outcome[ForkRes
         nodes=len(changes.nodes),
         next=[move("linear", "go on in the copy", copy.id)],
     )
-    return Outcome(result=result, changes=changes)
+    return Outcome(result, changes)
 
 
 async def session_conclude(params: ConcludeParams, call: CallContext) -> Outcome[ConcludeResult]:
@@ -280,7 +280,7 @@ async def session_conclude(params: ConcludeParams, call: CallContext) -> Outcome
     }
     closed = replace(touched(session), status="concluded", conclusion=conclusion)
     result = ConcludeResult(session_id=session.id, status="concluded", conclusion=conclusion)
-    return Outcome(result=result, changes=Changes(session=closed))
+    return Outcome(result, Changes(session=closed))
 
 
 async def session_reopen(params: ReopenParams, call: CallContext) -> Outcome[ReopenResult]:
@@ -298,7 +298,7 @@ async def session_reopen(params: ReopenParams, call: CallContext) -> Outcome[Reo
     result = ReopenResult(
         session_id=session.id, status="open", former_conclusion=former, next=[_go_on(opened)]
     )
-    return Outcome(result=result, changes=Changes(session=opened))
+    return Outcome(result, Changes(session=opened))
 
 
 class _NewIds(dict[str, str]):

@@ -173,7 +173,7 @@ async def tree(params: TreeParams, call: CallContext) -> Outcome[TreeResult]:
         cross_refs=(*refs,),
         thoughts=(thought, *steps),
     )
-    return Outcome(result=result, changes=changes)
+    return Outcome(result, changes)
 
 
 async def _branch_for(call: CallContext, session: Session, key: str | None) -> tuple[Branch, bool]:
@@ -280,14 +280,14 @@ async def tree_focus(params: FocusParams, call: CallContext) -> Outcome[BranchRe
         move("tree_complete", "when this way has ended", branch_id=branch.id),
     ]
     changes = Changes(session=replace(touched(session), active_branch_id=branch.id))
-    return Outcome(result=BranchResult.of(branch, next=steps), changes=changes)
+    return Outcome(BranchResult.of(branch, next=steps), changes)
 
 
 async def tree_list(params: SessionParams, call: CallContext) -> Outcome[BranchList]:
     """List all branches of a session with their states."""
     session = await call.existing_session(params.session_id)
     branches = await call.store.get_session_branches(session.id)
-    return Outcome(result=BranchList(branches=[BranchInfo.of(branch) for branch in branches]))
+    return Outcome(BranchList(branches=[BranchInfo.of(branch) for branch in branches]))
 
 
 async def tree_complete(params: CompleteParams, call: CallContext) -> Outcome[BranchResult]:
@@ -302,4 +302,4 @@ async def tree_complete(params: CompleteParams, call: CallContext) -> Outcome[Br
     branches = await call.store.get_session_branches(session.id)
     steps = _open_branches(session, branches, excluded=branch.id)
     changes = Changes(session=touched(session), branches=(ended,))
-    return Outcome(result=BranchResult.of(ended, next=steps), changes=changes)
+    return Outcome(BranchResult.of(ended, next=steps), changes)

@@ -10,9 +10,12 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import anyio
+import mcp_types as types
 from anyio.abc import TaskStatus
+from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import InMemorySubscriptionBus, ResourcesListChanged, ResourceUpdated
 from sqlalchemy import select, text
@@ -44,13 +47,19 @@ class ChangeBus(InMemorySubscriptionBus):
         self._store = store
         self._pushed: dict[str, ServerSession] = {}
 
-    def push(self, uri: str, session: ServerSession) -> None:
+    async def push(
+        self, ctx: ServerRequestContext[Any, Any], params: types.SubscribeRequestParams
+    ) -> types.EmptyResult:
         """Send updates of a resource to the client of an older connection."""
-        self._pushed[uri] = session
+        self._pushed[params.uri] = ctx.session
+        return types.EmptyResult()
 
-    def stop_pushing(self, uri: str) -> None:
+    async def stop_pushing(
+        self, _ctx: object, params: types.UnsubscribeRequestParams
+    ) -> types.EmptyResult:
         """Stop sending updates of a resource."""
-        self._pushed.pop(uri, None)
+        self._pushed.pop(params.uri, None)
+        return types.EmptyResult()
 
     async def session_changed(self, session_id: str) -> None:
         """Notify subscribers in this and other processes that a session changed."""

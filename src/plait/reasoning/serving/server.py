@@ -50,8 +50,8 @@ def build_server(service: Service, *, one_client: bool = False) -> Server[Any]:
         on_list_resources=partial(list_resources, service),
         on_list_resource_templates=list_templates,
         on_read_resource=partial(read_resource, service),
-        on_subscribe_resource=partial(_subscribe, service) if one_client else None,
-        on_unsubscribe_resource=partial(_unsubscribe, service) if one_client else None,
+        on_subscribe_resource=service.changes.push if one_client else None,
+        on_unsubscribe_resource=service.changes.stop_pushing if one_client else None,
         on_subscriptions_listen=ListenHandler(service.changes),
         on_list_prompts=prompts.list_prompts,
         on_get_prompt=prompts.get_prompt,
@@ -81,20 +81,6 @@ async def _exit_on_signal(service: Service) -> None:
                 await service.reasoner.completer.aclose()
                 await service.store.aclose()
             os._exit(128 + number)
-
-
-async def _subscribe(
-    service: Service, ctx: Context, params: types.SubscribeRequestParams
-) -> types.EmptyResult:
-    service.changes.push(params.uri, ctx.session)
-    return types.EmptyResult()
-
-
-async def _unsubscribe(
-    service: Service, _ctx: Context, params: types.UnsubscribeRequestParams
-) -> types.EmptyResult:
-    service.changes.stop_pushing(params.uri)
-    return types.EmptyResult()
 
 
 def _instructions(service: Service) -> str:
