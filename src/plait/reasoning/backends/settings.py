@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
@@ -93,22 +93,23 @@ class ReasoningSettings:
         return replace(self.retry, timeout_seconds=self.timeout_seconds or default_timeout_seconds)
 
 
-_PREFERENCES: Final = {
-    "backend": "PLAIT_REASONING_BACKEND",
-    "model": "PLAIT_REASONING_MODEL",
-    "base_url": "PLAIT_REASONING_BASE_URL",
-    "key": "PLAIT_REASONING_API_KEY",
-    "script": "PLAIT_REASONING_SCRIPT",
-}
-"""The variables of `BackendPreference`, by field."""
-
-
 class _Variables(BaseModel):
-    """The environment variables that are no plain texts; fields have their names."""
+    """The environment variables that are read; fields have the names of variables."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     PLAIT_REASONING_BACKEND: Annotated[BackendName, BeforeValidator(str.lower)] | None = None
+    PLAIT_REASONING_MODEL: str | None = None
+    PLAIT_REASONING_BASE_URL: str | None = None
+    PLAIT_REASONING_API_KEY: str | None = None
+    PLAIT_REASONING_SCRIPT: str | None = None
+    LANGBASE_API_KEY: str | None = None
+    LANGBASE_BASE_URL: str = BASE_URL
+    ANTHROPIC_API_KEY: str | None = None
+    OPENAI_API_KEY: str | None = None
+    OPENAI_BASE_URL: str | None = None
+    OLLAMA_HOST: str | None = None
+    PLAIT_NO_OLLAMA: str = "0"
     REQUEST_TIMEOUT_MS: Annotated[int, Field(ge=1, le=_DAY_MS)] | None = None
     MAX_RETRIES: int = Field(default=3, ge=0, le=20)
     RETRY_DELAY_MS: int = Field(default=1000, ge=0, le=_DAY_MS)
@@ -116,6 +117,7 @@ class _Variables(BaseModel):
     GOT_MAX_DEPTH: int = Field(default=10, ge=1, le=20)
     GOT_DEFAULT_K: int = Field(default=3, ge=1, le=10)
     GOT_PRUNE_THRESHOLD: float = Field(default=0.3, ge=0, le=1)
+    DATABASE_PATH: str | None = None
     DATABASE_MAX_CONNECTIONS: int = Field(default=5, ge=1, le=1000)
     LOG_LEVEL: Annotated[LogLevel, BeforeValidator(str.lower)] = "info"
     LOG_FORMAT: Annotated[LogFormat, BeforeValidator(str.lower)] = "pretty"
@@ -135,29 +137,41 @@ def read_settings(
         ConfigError: A value is invalid; the text names the variable and does not quote the value.
     """
     values = {**_dotenv(dotenv), **environ}
-    for name, variable in _PREFERENCES.items():
-        values[variable] = getattr(preference, name, None) or values.get(variable, "")
+    for name, value in asdict(preference or BackendPreference()).items():
+        variable = "PLAIT_REASONING_API_KEY" if name == "key" else f"PLAIT_REASONING_{name.upper()}"
+        values[variable] = value or values.get(variable, "")
     # A blank value counts as unset.
     values = {name: text for name, value in values.items() if (text := value.strip())}
     variables = _validated(values)
-    named: dict[str, Any] = {name: values.get(variable) for name, variable in _PREFERENCES.items()}
-    named["backend"] = variables.PLAIT_REASONING_BACKEND
-    keys = {key.name: values.get(f"{key.name.upper()}_API_KEY") for key in fields(ApiKeys)}
-    got = {part.name: getattr(variables, f"GOT_{part.name.upper()}") for part in fields(GotLimits)}
     return ReasoningSettings(
-        preference=BackendPreference(**named),
-        keys=ApiKeys(**keys),
-        langbase_url=values.get("LANGBASE_BASE_URL", BASE_URL).rstrip("/"),
-        openai_url=values.get("OPENAI_BASE_URL", "").rstrip("/") or None,
-        ollama_host=values.get("OLLAMA_HOST"),
-        detect_ollama=values.get("PLAIT_NO_OLLAMA", "0") == "0",
+        preference=BackendPreference(
+            backend=variables.PLAIT_REASONING_BACKEND,
+            model=variables.PLAIT_REASONING_MODEL,
+            base_url=variables.PLAIT_REASONING_BASE_URL,
+            key=variables.PLAIT_REASONING_API_KEY,
+            script=variables.PLAIT_REASONING_SCRIPT,
+        ),
+        keys=ApiKeys(
+            langbase=variables.LANGBASE_API_KEY,
+            anthropic=variables.ANTHROPIC_API_KEY,
+            openai=variables.OPENAI_API_KEY,
+        ),
+        langbase_url=variables.LANGBASE_BASE_URL.rstrip("/"),
+        openai_url=variables.OPENAI_BASE_URL and variables.OPENAI_BASE_URL.rstrip("/"),
+        ollama_host=variables.OLLAMA_HOST,
+        detect_ollama=variables.PLAIT_NO_OLLAMA == "0",
         timeout_seconds=variables.REQUEST_TIMEOUT_MS and variables.REQUEST_TIMEOUT_MS / 1000,
         retry=RetryPolicy(
             max_retries=variables.MAX_RETRIES, first_delay_seconds=variables.RETRY_DELAY_MS / 1000
         ),
         pipes=_pipe_names(values),
-        got=GotLimits(**got),
-        database=values.get("DATABASE_PATH"),
+        got=GotLimits(
+            max_nodes=variables.GOT_MAX_NODES,
+            max_depth=variables.GOT_MAX_DEPTH,
+            default_k=variables.GOT_DEFAULT_K,
+            prune_threshold=variables.GOT_PRUNE_THRESHOLD,
+        ),
+        database=variables.DATABASE_PATH,
         database_connections=variables.DATABASE_MAX_CONNECTIONS,
         log_level=variables.LOG_LEVEL,
         log_format=variables.LOG_FORMAT,
