@@ -21,8 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from plait.reasoning.backends.build import completer_for
-from plait.reasoning.backends.choose import choose, detect_models
+from plait.reasoning.backends.choose import choose, completer_for, detect_models
 from plait.reasoning.backends.port import Completer, Completion, Prompt
 from plait.reasoning.backends.scripted import ScriptedCompleter
 from plait.reasoning.backends.settings import BackendPreference, read_settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
@@ -25,7 +25,7 @@ ReplyT = TypeVar("ReplyT", bound=BaseModel)
 ResultT_co = TypeVar("ResultT_co", bound=ResultPart, covariant=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Outcome(Generic[ResultT_co]):
     """The result of a call, and the changes to write before it is returned."""
 
@@ -83,13 +83,11 @@ class CallContext:
             return reply_type.model_validate(own)
         if self.is_host and parameter is not None:
             raise input_needed(parameter, shape)
-        settings = PIPE_SETTINGS[mode]
         prompt = Prompt(
             pipe=getattr(self.pipes, mode),
             system=system or PROMPTS[mode],
             user=user,
-            temperature=settings.temperature,
-            max_tokens=settings.max_tokens,
+            **asdict(PIPE_SETTINGS[mode]),
         )
         await self.report(f"asking {self.completer.name} ({prompt.pipe})")
         started = time.monotonic()

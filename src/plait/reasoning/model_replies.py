@@ -42,11 +42,9 @@ class LinearReply(Reply):
     confidence: Fraction = 0.8
 
 
-class BranchReply(Reply):
+class BranchReply(LinearReply):
     """One way to go on."""
 
-    thought: FilledText
-    confidence: Fraction = 0.8
     rationale: str = ""
 
 
@@ -96,11 +94,9 @@ class ReflectionReply(Reply):
         return text or None
 
 
-class BacktrackReply(Reply):
+class BacktrackReply(LinearReply):
     """The first step of another way."""
 
-    thought: FilledText
-    confidence: Fraction = 0.8
     context_restored: bool = True
     branch_from: str | None = None
     new_direction: str | None = None

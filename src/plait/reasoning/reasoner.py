@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
+from weakref import WeakValueDictionary
 
 import anyio
 
@@ -50,14 +52,6 @@ class _CachingCompleter(Completer):
         return self._completions[key]
 
 
-@dataclass(slots=True)
-class _SessionLock:
-    """The lock of a session, and how many calls use it."""
-
-    lock: anyio.Lock = field(default_factory=anyio.Lock)
-    users: int = 0
-
-
 class Reasoner:
     """Runs the tools over one store; `completer` is used unless a call has its own."""
 
@@ -75,7 +69,8 @@ class Reasoner:
         self._limits = limits or GotLimits()
         self._pipes = pipes or PipeNames()
         self._on_change = on_change
-        self._locks: dict[str, _SessionLock] = {}
+        self._locks = WeakValueDictionary[str, asyncio.Lock]()
+        """The locks of sessions that have calls."""
 
     async def call(
         self,
@@ -104,7 +99,9 @@ class Reasoner:
             report=report,
         )
         key = await self._session_of(params)
-        async with self._locked(key):
+        # A new session has no other calls to wait for.
+        lock = self._locks.setdefault(key, asyncio.Lock()) if key else nullcontext()
+        async with lock:
             outcome = await self._run(tool, params, call)
         if not tool.read_only:
             await self._notify(tool, outcome, key)
@@ -174,22 +171,6 @@ class Reasoner:
             if value is not None:
                 return value.session_id
         return None
-
-    @asynccontextmanager
-    async def _locked(self, key: str | None) -> AsyncGenerator[None]:
-        """Wait until earlier calls of the session are finished."""
-        if key is None:
-            yield
-            return
-        session = self._locks.setdefault(key, _SessionLock())
-        session.users += 1
-        try:
-            async with session.lock:
-                yield
-        finally:
-            session.users -= 1
-            if session.users == 0:
-                del self._locks[key]
 
 
 def _completed(

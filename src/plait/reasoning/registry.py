@@ -11,7 +11,6 @@ from plait.reasoning.call_context import Run
 from plait.reasoning.fields import Params
 from plait.reasoning.modes import (
     auto,
-    backtracking,
     checkpoints,
     divergent,
     got_graph,
@@ -30,8 +29,6 @@ class Tool:
 
     run: Run
     title: str
-    text: str = ""
-    """The description, if it is another one than the docstring of `run`."""
     _: KW_ONLY
     uses_model: bool = False
     """Whether it may send a request to a model."""
@@ -49,7 +46,7 @@ class Tool:
     @property
     def description(self) -> str:
         """The description that a model reads."""
-        return self.text or " ".join((self.run.__doc__ or "").split())
+        return " ".join((self.run.__doc__ or "").split())
 
     @cached_property
     def params(self) -> type[Params]:
@@ -68,28 +65,10 @@ _TOOLS: Final = (
     Tool(tree.tree_focus, "Follow a branch", idempotent=True),
     Tool(tree.tree_list, "List branches", read_only=True),
     Tool(tree.tree_complete, "End a branch", idempotent=True),
-    Tool(
-        divergent.divergent,
-        "Other points of view",
-        "Look at a matter from 2 to 5 points of view that differ in kind, and say "
-        "what they show together. Use it when the usual answers do not do.",
-        uses_model=True,
-    ),
-    Tool(
-        reflection.reflection,
-        "Reflect",
-        "Examine a thought or a text, name strengths and weaknesses, and improve it "
-        "until it is good enough.",
-        uses_model=True,
-    ),
+    Tool(divergent.divergent, "Other points of view", uses_model=True),
+    Tool(reflection.reflection, "Reflect", uses_model=True),
     Tool(reflection.reflection_evaluate, "Evaluate a session", read_only=True),
-    Tool(
-        backtracking.backtrack,
-        "Backtrack",
-        "Bring a session back to a checkpoint (thoughts, branches, active branch and "
-        "graph) and set out another way. What came after is kept on an abandoned branch.",
-        uses_model=True,
-    ),
+    Tool(checkpoints.backtrack, "Backtrack", uses_model=True),
     Tool(checkpoints.checkpoint_create, "Make a checkpoint"),
     Tool(checkpoints.checkpoint_list, "List checkpoints", read_only=True),
     Tool(auto.auto, "Choose a mode", uses_model=True),

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -19,6 +18,12 @@ class ResultPart(BaseModel):
     OMIT_IF_NONE: ClassVar[frozenset[str]] = frozenset()
     """Fields that are omitted when they are `None`."""
 
+    @classmethod
+    def of(cls, source: object, **fields: Any) -> Self:
+        """Return a part with these fields, and with the others from the attributes of a source."""
+        same = {name for name in cls.model_fields if name not in fields and hasattr(source, name)}
+        return cls(**fields, **{name: getattr(source, name) for name in same})
+
 
 class Move(ResultPart):
     """A call that would make sense next."""
@@ -28,8 +33,10 @@ class Move(ResultPart):
     why: str
 
 
-def move(tool: str, why: str, **arguments: Any) -> Move:
+def move(tool: str, why: str, session_id: str | None = None, /, **arguments: Any) -> Move:
     """Suggest a call of a tool, which is named without `reasoning_`."""
+    if session_id is not None:
+        arguments = {"session_id": session_id, **arguments}
     return Move(tool=f"reasoning_{tool}", arguments=arguments, why=why)
 
 
@@ -60,32 +67,14 @@ class ListResult(ResultPart):
 
 def result_data(result: ResultPart) -> dict[str, Any]:
     """Return a result as plain data."""
-    data: dict[str, Any] = {}
+    data = result.model_dump(mode="json")
+    omitted = {"adjusted", *result.OMIT_IF_NONE}
     # Fields that every result has come last.
-    names = sorted(type(result).model_fields, key=lambda name: name in Result.model_fields)
-    for name in names:
-        value = getattr(result, name)
-        if value is None and (name in result.OMIT_IF_NONE or name == "adjusted"):
-            continue
-        data[name] = _plain(value)
-    return data
+    names = sorted(data, key=lambda name: name in Result.model_fields)
+    return {name: data[name] for name in names if data[name] is not None or name not in omitted}
 
 
 def result_text(result: ResultPart) -> str:
     """Return a result as the text that a model reads."""
     data = result.items() if isinstance(result, ListResult) else result_data(result)
     return json.dumps(data, indent=2, ensure_ascii=False)
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case ResultPart():
-            return result_data(value)
-        case BaseModel():
-            return value.model_dump(mode="json")
-        case Mapping():
-            return {str(key): _plain(item) for key, item in value.items()}  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        case list() | tuple():
-            return [_plain(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
-        case _:
-            return value

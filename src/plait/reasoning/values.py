@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 BranchState = Literal["active", "completed", "abandoned"]
 SessionStatus = Literal["open", "concluded"]
@@ -45,10 +45,19 @@ def fingerprint(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
-    """A reasoning session."""
+class Value:
+    """Something that is stored under an id."""
 
     id: str = field(default_factory=new_id)
+
+
+ValueT = TypeVar("ValueT", bound=Value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session(Value):
+    """A reasoning session."""
+
     mode: str
     created_at: str = field(default_factory=now)
     updated_at: str = field(default_factory=now)
@@ -62,10 +71,9 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Thought:
+class Thought(Value):
     """One step of reasoning."""
 
-    id: str = field(default_factory=new_id)
     session_id: str
     content: str
     confidence: float = 0.8
@@ -81,10 +89,9 @@ class Thought:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Branch:
+class Branch(Value):
     """One path through a tree of thoughts."""
 
-    id: str = field(default_factory=new_id)
     session_id: str
     name: str
     parent_branch_id: str | None = None
@@ -99,10 +106,9 @@ class Branch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CrossRef:
+class CrossRef(Value):
     """How one branch relates to another."""
 
-    id: str = field(default_factory=new_id)
     from_branch_id: str
     to_branch_id: str
     ref_type: RefType
@@ -112,10 +118,9 @@ class CrossRef:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
+class Checkpoint(Value):
     """A named state of a session that a backtrack can restore."""
 
-    id: str = field(default_factory=new_id)
     session_id: str
     branch_id: str | None = None
     name: str
@@ -125,10 +130,9 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StateSnapshot:
+class StateSnapshot(Value):
     """A state that was restored or captured."""
 
-    id: str = field(default_factory=new_id)
     session_id: str
     parent_snapshot_id: str | None = None
     snapshot_type: SnapshotType
@@ -138,10 +142,9 @@ class StateSnapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Graph:
+class Graph(Value):
     """A graph of thoughts; a session may hold several."""
 
-    id: str = field(default_factory=new_id)
     session_id: str
     problem: str | None = None
     config: Json
@@ -149,10 +152,9 @@ class Graph:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GraphNode:
+class GraphNode(Value):
     """One thought in a graph."""
 
-    id: str = field(default_factory=new_id)
     graph_id: str
     session_id: str
     content: str
@@ -171,10 +173,9 @@ class GraphNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GraphEdge:
+class GraphEdge(Value):
     """How one node came from another."""
 
-    id: str = field(default_factory=new_id)
     graph_id: str
     session_id: str
     from_node: str
@@ -187,10 +188,9 @@ class GraphEdge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Invocation:
+class Invocation(Value):
     """The record of a request to a model, or of a tool call that sent none."""
 
-    id: str = field(default_factory=new_id)
     session_id: str | None = None
     tool_name: str
     input: Json

@@ -145,6 +145,10 @@ async def test_the_migrations_make_the_tables_that_are_used(address: str) -> Non
         return {
             name: {column["name"] for column in found.get_columns(name)}
             | {str(index["name"]) for index in found.get_indexes(name)}
+            | {
+                f"{key['constrained_columns']} -> {key['referred_table']}"
+                for key in found.get_foreign_keys(name)
+            }
             for name in names
         }
 
@@ -155,6 +159,7 @@ async def test_the_migrations_make_the_tables_that_are_used(address: str) -> Non
     assert there == {
         name: {column.name for column in table.columns}
         | {str(index.name) for index in table.indexes}
+        | {f"{[key.parent.name]} -> {key.column.table.name}" for key in table.foreign_keys}
         for name, table in metadata.tables.items()
     }
 

@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from plait.reasoning.registry import TOOLS
 from plait.reasoning.results import result_data, result_text
-from plait.reasoning.schemas import input_schema, output_schema
+from plait.reasoning.serving.calls import input_schema, output_schema
 from plait.reasoning.storage import tables
 from plait.reasoning.values import Invocation, StateSnapshot
 from tests.unit.reasoning.conftest import Desk

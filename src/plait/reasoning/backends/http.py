@@ -1,4 +1,4 @@
-"""A provider's JSON API over HTTP: retries, and `BackendError` for every failure."""
+"""Completers at a provider's JSON API: retries, and `BackendError` for every failure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from plait._support.http import HttpReply, send_request, with_retries
 from plait._support.redact import Redactor
 from plait.errors import BackendError, PlaitError
 from plait.models.endpoints import is_loopback, origin_of
-from plait.reasoning.backends.port import Completion
+from plait.reasoning.backends.port import Completer, Completion
 
 MAX_RETRY_AFTER_SECONDS: Final = 60.0
 """A provider that asks for a longer pause is not tried again: the caller would time out first."""
@@ -49,19 +49,18 @@ class JsonReply:
     body: Mapping[str, Any]
 
 
-class JsonApi:
+class HttpCompleter(Completer):
     """Sends JSON to one provider; 429, 5xx, timeouts and network failures are retried."""
 
     def __init__(
         self,
-        backend: str,
         base_url: str,
         *,
         key: str | None = None,
         retry: RetryPolicy | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._backend = backend
+        self._where = origin_of(base_url)
         self._base_url = base_url.rstrip("/")
         self._retry = retry or RetryPolicy()
         self._clock = clock or SystemClock()
@@ -72,7 +71,7 @@ class JsonApi:
             trust_env=not is_loopback(base_url),  # no proxy to this machine
         )
 
-    async def send(
+    async def _send(
         self, path: str, body: Mapping[str, Any] | None = None, *, allowed: Collection[int] = ()
     ) -> JsonReply:
         """Post an object, or get one; a status in `allowed` is returned like a success.
@@ -96,7 +95,7 @@ class JsonApi:
         """Close every connection."""
         await self._http.aclose()
 
-    def unusable(self, reply: JsonReply) -> BackendError:
+    def _unusable(self, reply: JsonReply) -> BackendError:
         """Return the error for a reply that has no completion."""
         text = _message_in(reply.body) or json.dumps(reply.body, ensure_ascii=False)
         return self._error(
@@ -115,9 +114,9 @@ class JsonApi:
             raise self._error(f"sent what cannot be decoded: {error}") from error
         except httpx2.RequestError as error:
             text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            origin = origin_of(self._base_url)
             raise self._error(
-                f"could not be reached at {origin}: {self._redact.excerpt(text)}", retryable=True
+                f"could not be reached at {self._where}: {self._redact.excerpt(text)}",
+                retryable=True,
             ) from error
 
     def _read(self, reply: HttpReply, allowed: Collection[int]) -> JsonReply:
@@ -142,14 +141,14 @@ class JsonApi:
     def _with_attempts(self, error: PlaitError, attempts: int) -> BackendError:
         return backend_error(
             f"{error.message} (after {attempts} attempts)",
-            self._backend,
+            self.name,
             status=error.status,
             retryable=error.retryable,
             retry_after=error.retry_after,
         )
 
     def _error(self, text: str, **details: Any) -> BackendError:
-        return backend_error(f"{self._backend} {text}", self._backend, **details)
+        return backend_error(f"{self.name} {text}", self.name, **details)
 
 
 def backend_error(

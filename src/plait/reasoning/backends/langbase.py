@@ -8,9 +8,8 @@ from http import HTTPStatus
 from typing import Any, Final, cast
 
 from plait._support.clock import Clock
-from plait._support.exception_groups import first_cause
-from plait.models.endpoints import origin_of
-from plait.reasoning.backends.http import JsonApi, RetryPolicy, completion_with
+from plait._support.gather import gather_or_cancel
+from plait.reasoning.backends.http import HttpCompleter, RetryPolicy, completion_with
 from plait.reasoning.backends.pipes import Pipe
 from plait.reasoning.backends.port import Completion, Prompt
 
@@ -22,7 +21,7 @@ PIPE_MODEL: Final = "openai:gpt-4o-mini"
 _MAX_CONCURRENT: Final = 4
 
 
-class LangbaseCompleter:
+class LangbaseCompleter(HttpCompleter):
     """Runs a pipe for each prompt; `open` creates the pipes.
 
     Langbase keeps no conversations: each prompt is complete.
@@ -39,9 +38,8 @@ class LangbaseCompleter:
         retry: RetryPolicy | None = None,
         clock: Clock | None = None,
     ) -> None:
+        super().__init__(base_url, key=key, retry=retry, clock=clock)
         self._pipes = tuple(pipes)
-        self._where = origin_of(base_url)
-        self._api = JsonApi(self.name, base_url, key=key, retry=retry, clock=clock)
 
     def describe(self) -> str:
         """Return where the pipes run."""
@@ -54,29 +52,19 @@ class LangbaseCompleter:
             BackendError: Langbase cannot be reached, or refuses the key or a pipe.
         """
         limit = asyncio.Semaphore(_MAX_CONCURRENT)
-        try:
-            async with asyncio.TaskGroup() as group:
-                for pipe in self._pipes:
-                    group.create_task(self._ensure(pipe, limit))
-        except ExceptionGroup as failures:
-            raise first_cause(failures) from None
+        await gather_or_cancel(self._ensure(pipe, limit) for pipe in self._pipes)
 
     async def complete(self, prompt: Prompt) -> Completion:
         """Run the pipe of the prompt."""
-        reply = await self._api.send("/v1/pipes/run", run_body(prompt))
-        completion = completion_from_run(reply.body)
-        if completion is None:
-            raise self._api.unusable(reply)
+        reply = await self._send("/v1/pipes/run", run_body(prompt))
+        if (completion := completion_from_run(reply.body)) is None:
+            raise self._unusable(reply)
         return completion
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._api.aclose()
 
     async def _ensure(self, pipe: Pipe, limit: asyncio.Semaphore) -> None:
         async with limit:
             # A pipe that exists and may not be changed can be used.
-            await self._api.send("/v1/pipes", pipe_body(pipe), allowed=(HTTPStatus.CONFLICT,))
+            await self._send("/v1/pipes", pipe_body(pipe), allowed=(HTTPStatus.CONFLICT,))
 
 
 def pipe_body(pipe: Pipe) -> dict[str, Any]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any, Protocol, cast
+from typing import Any, TypeAlias, cast
 
 from langchain_core.exceptions import (
     ModelAuthenticationError,
@@ -32,12 +33,8 @@ _STATUS: dict[type[ModelError], HTTPStatus] = {
 """The HTTP status that corresponds to each of LangChain's error classes."""
 
 
-class MakeChatModel(Protocol):
-    """Creates a chat model from its name, as LangChain's `init_chat_model` does."""
-
-    def __call__(self, model: str, /, **settings: Any) -> BaseChatModel:
-        """Create the model."""
-        ...
+MakeChatModel: TypeAlias = Callable[..., BaseChatModel]
+"""Creates a chat model from its name and settings, as LangChain's `init_chat_model` does."""
 
 
 class LangChainCompleter:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal
 
 from plait._support.clock import Clock
 from plait.errors import BackendError
-from plait.models.endpoints import origin_of, texts_at, with_version, writing_models
-from plait.reasoning.backends.http import JsonApi, RetryPolicy, completion_with
+from plait.models.endpoints import texts_at, with_version, writing_models
+from plait.reasoning.backends.http import HttpCompleter, RetryPolicy, completion_with
 from plait.reasoning.backends.port import Completion, Prompt
 
 _REJECTED: Final = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
@@ -40,7 +40,7 @@ class RequestSettings:
                 return None
 
 
-class OpenAICompatibleCompleter:
+class OpenAICompatibleCompleter(HttpCompleter):
     """Completes prompts at one endpoint; without a model name, with its first model."""
 
     name = "openai"
@@ -54,10 +54,9 @@ class OpenAICompatibleCompleter:
         retry: RetryPolicy | None = None,
         clock: Clock | None = None,
     ) -> None:
+        super().__init__(with_version(base_url), key=key, retry=retry, clock=clock)
         self._model = model
-        self._where = origin_of(base_url)
         self._settings = RequestSettings()
-        self._api = JsonApi(self.name, with_version(base_url), key=key, retry=retry, clock=clock)
 
     def describe(self) -> str:
         """Return the model and the endpoint."""
@@ -71,7 +70,7 @@ class OpenAICompatibleCompleter:
         """
         if self._model is not None:
             return
-        reply = await self._api.send("/models")
+        reply = await self._send("/models")
         models = writing_models(texts_at(reply.body.get("data"), "id"))
         if not models:
             raise BackendError(
@@ -85,19 +84,15 @@ class OpenAICompatibleCompleter:
         settings: RequestSettings | None = self._settings
         while True:
             body = chat_body(prompt, self._model or "", settings)
-            reply = await self._api.send("/chat/completions", body, allowed=_REJECTED)
+            reply = await self._send("/chat/completions", body, allowed=_REJECTED)
             if reply.status not in _REJECTED:
                 self._settings = settings
                 if (completion := completion_from_chat(reply.body)) is None:
-                    raise self._api.unusable(reply)
+                    raise self._unusable(reply)
                 return completion
             settings = settings.without(_rejected_param(reply.body))
             if settings is None or chat_body(prompt, self._model or "", settings) == body:
-                raise self._api.unusable(reply)
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._api.aclose()
+                raise self._unusable(reply)
 
 
 def chat_body(prompt: Prompt, model: str, settings: RequestSettings) -> dict[str, Any]:
@@ -121,21 +116,12 @@ def chat_body(prompt: Prompt, model: str, settings: RequestSettings) -> dict[str
 def completion_from_chat(body: Mapping[str, Any]) -> Completion | None:
     """Return the completion of a chat; `None` if there is none. A refusal is an empty text."""
     match body.get("choices"):
-        case [{"message": {"content": content}}, *_]:
-            text = _text_of(cast("object", content))
-        case _:
-            return None
-    return None if text is None else completion_with(text, body)
-
-
-def _text_of(content: object) -> str | None:
-    match content:
-        case str():
-            return content
-        case None:
-            return ""
-        case list():
-            return "".join(texts_at(cast("list[object]", content), "text"))
+        case [{"message": {"content": str() as text}}, *_]:
+            return completion_with(text, body)
+        case [{"message": {"content": None}}, *_]:
+            return completion_with("", body)
+        case [{"message": {"content": [*parts]}}, *_]:
+            return completion_with("".join(texts_at(parts, "text")), body)
         case _:
             return None
 

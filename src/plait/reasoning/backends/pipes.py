@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Final
 
 
@@ -47,12 +47,10 @@ PIPE_SETTINGS: Final[Mapping[str, PipeSettings]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pipe:
+class Pipe(PipeSettings):
     """A pipe to create at Langbase."""
 
     name: str
-    temperature: float
-    max_tokens: int
     system: str | None = None
     """Its default system prompt; every request has one too."""
 
@@ -66,14 +64,6 @@ def pipes_of(names: PipeNames, prompts: Mapping[str, str]) -> tuple[Pipe, ...]:
     pipes: dict[str, Pipe] = {}
     for mode, name in modes.items():
         shared = list(modes.values()).count(name) > 1
-        settings = PIPE_SETTINGS[mode]
-        pipes.setdefault(
-            name,
-            Pipe(
-                name=name,
-                temperature=settings.temperature,
-                max_tokens=settings.max_tokens,
-                system=None if shared else prompts.get(mode),
-            ),
-        )
+        system = None if shared else prompts.get(mode)
+        pipes.setdefault(name, Pipe(name=name, system=system, **asdict(PIPE_SETTINGS[mode])))
     return tuple(pipes.values())

@@ -126,29 +126,36 @@ async def auto(params: AutoParams, call: CallContext) -> Outcome[AutoResult]:
     if changes is None and params.session_id is not None:
         session = await call.new_or_open_session(params.session_id, "auto")
         changes = Changes(session=session) if session.version == 0 else None
-    return Outcome(result=result, changes=changes)
+    return Outcome(result, changes)
 
 
 async def _recommended(params: AutoParams, call: CallContext) -> AutoResult:
-    if (result := _by_keywords(params.content)) is not None:
-        return result
+    content = params.content
+    if len(content.encode()) < _SHORT_BYTES:
+        why = "The task is short: one step after the other suffices."
+        return _result("linear", 0.9, 0.2, why, [])
+    for words, route, alternative in _KEYWORDS:
+        if any(word in content.lower() for word in words):
+            return _result(*route, [alternative])
     if call.is_host:
         complexity, why = params.complexity, "By the complexity you gave."
         if complexity is None:
-            complexity = _estimated_complexity(params.content)
+            complexity = _estimated_complexity(content)
             why = (
                 "No model can be asked: the complexity is estimated from the length and the parts."
             )
-        mode = "linear" if complexity < 0.3 else "got" if complexity > 0.7 else "tree"
-        return _result(mode, 0.6, complexity, why, _alternatives(mode, complexity))
+        fitting = _fitting(complexity)
+        return _result(fitting[0][0], 0.6, complexity, why, fitting)
     hints = "".join(f"\n- {hint}" for hint in params.hints)
-    user = params.content + (f"\n\nHints:{hints}" if hints else "")
+    user = content + (f"\n\nHints:{hints}" if hints else "")
     reply = await call.ask("auto", user, RouterReply)
     mode = reply.recommended_mode.strip().lower()
-    unknown = None if mode in _FIRST_STEPS else reply.recommended_mode
-    mode = mode if unknown is None else "linear"
-    others = _alternatives(mode, reply.complexity)
-    return _result(mode, reply.confidence, reply.complexity, reply.rationale, others, unknown)
+    known = mode in _FIRST_STEPS
+    fitting = _fitting(reply.complexity)
+    mode = mode if known else "linear"
+    result = _result(mode, reply.confidence, reply.complexity, reply.rationale, fitting)
+    invalid = {"fallback_used": True, "original_invalid_mode": reply.recommended_mode}
+    return result if known else result.model_copy(update=invalid)
 
 
 def _result(
@@ -156,10 +163,8 @@ def _result(
     confidence: float,
     complexity: float,
     rationale: str,
-    alternatives: Sequence[Alternative] = (),
-    unknown: str | None = None,
+    alternatives: Sequence[Alternative],
 ) -> AutoResult:
-    """Return a recommendation; `unknown` is the unknown mode that the model named instead."""
     return AutoResult(
         recommended_mode=mode,
         confidence=confidence,
@@ -168,21 +173,10 @@ def _result(
         alternative_modes=[
             AlternativeMode(mode=other, confidence=share, rationale=why)
             for other, share, why in alternatives
+            if other != mode
         ],
-        fallback_used=unknown is not None,
-        original_invalid_mode=unknown,
+        fallback_used=False,
     )
-
-
-def _by_keywords(content: str) -> AutoResult | None:
-    """Return the mode that the length or a keyword of the task implies."""
-    if len(content.encode()) < _SHORT_BYTES:
-        return _result("linear", 0.9, 0.2, "The task is short: one step after the other suffices.")
-    lowered = content.lower()
-    for words, route, alternative in _KEYWORDS:
-        if any(word in lowered for word in words):
-            return _result(*route, alternatives=[alternative])
-    return None
 
 
 def _estimated_complexity(content: str) -> float:
@@ -193,15 +187,11 @@ def _estimated_complexity(content: str) -> float:
     return min(1.0, words / 200 + questions * 0.1 + parts * 0.05)
 
 
-def _alternatives(mode: str, complexity: float) -> list[Alternative]:
-    """Return other modes that fit a complexity."""
+def _fitting(complexity: float) -> list[Alternative]:
+    """Return the modes that fit a complexity, the best first."""
     if complexity < 0.3:
-        fitting = [("linear", 0.7, "The task is simple.")]
-    elif complexity > 0.7:
-        fitting = [
-            ("got", 0.6, "The task is complex."),
-            ("tree", 0.5, "The parts may be taken one by one."),
-        ]
-    else:
-        fitting = [("tree", 0.5, "There may be more than one way.")]
-    return [alternative for alternative in fitting if alternative[0] != mode]
+        return [("linear", 0.7, "The task is simple.")]
+    if complexity > 0.7:
+        partwise = ("tree", 0.5, "The parts may be taken one by one.")
+        return [("got", 0.6, "The task is complex."), partwise]
+    return [("tree", 0.5, "There may be more than one way.")]

@@ -1,16 +1,31 @@
-"""Checkpoints: named states of a session."""
+"""Checkpoints: named states of a session, and backtracking to one of them."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any, Final
 
 from pydantic import Field
 
-from plait.reasoning.arguments import SessionParams
+from plait.reasoning import values
+from plait.reasoning.arguments import SessionParams, invalid_argument
 from plait.reasoning.call_context import CallContext, Outcome, touched
-from plait.reasoning.fields import AnyText, Text
+from plait.reasoning.context import BUDGET_TOKENS, estimated_tokens, truncated
+from plait.reasoning.fields import AnyText, Id, Number, Params, Text, clamped, optional
+from plait.reasoning.model_replies import BacktrackReply
 from plait.reasoning.results import ListResult, Result, ResultPart, move
-from plait.reasoning.values import Changes, Checkpoint, Session, now, public_data
+from plait.reasoning.values import Branch, Changes, Checkpoint, Session, Thought, now, public_data
+
+_Part = Branch | Thought | values.GraphNode | values.GraphEdge
+
+_PARTS: Final[Mapping[str, type[_Part]]] = {
+    "branches": Branch,
+    "thoughts": Thought,
+    "nodes": values.GraphNode,
+    "edges": values.GraphEdge,
+}
+"""What a backtrack restores, by the fields of `Changes`."""
 
 
 class CheckpointParams(SessionParams):
@@ -58,18 +73,14 @@ async def checkpoint_create(
         move("backtrack", "to come back here and try another way", checkpoint_id=checkpoint.id)
     ]
     changes = Changes(session=touched(session), checkpoints=(checkpoint,))
-    return Outcome(result=CheckpointResult(**public_data(checkpoint), next=steps), changes=changes)
+    return Outcome(CheckpointResult.of(checkpoint, next=steps), changes)
 
 
 async def checkpoint_list(params: SessionParams, call: CallContext) -> Outcome[CheckpointList]:
     """List the checkpoints of a session, newest first."""
     session = await call.existing_session(params.session_id)
     stored = await call.store.get_session_checkpoints(session.id)
-    return Outcome(
-        result=CheckpointList(
-            checkpoints=[CheckpointInfo(**public_data(value)) for value in stored]
-        )
-    )
+    return Outcome(CheckpointList(checkpoints=[*map(CheckpointInfo.of, stored)]))
 
 
 async def state_of(call: CallContext, session: Session) -> dict[str, Any]:
@@ -89,3 +100,192 @@ async def state_of(call: CallContext, session: Session) -> dict[str, Any]:
         },
         "created_at": now(),
     }
+
+
+class BacktrackParams(Params):
+    """Arguments of `reasoning_backtrack`."""
+
+    checkpoint_id: Id = Field(description="The state to come back to.")
+    new_direction: Text | None = optional("Where to go instead.")
+    session_id: Id | None = optional("The session of the checkpoint.")
+    confidence: Number = clamped(0, 1, "How sure you are of the new way.", default=0.8)
+    thought: Text | None = optional("The first step of the new way; then no model is asked.")
+
+
+class BacktrackResult(Result):
+    """The state that was restored, and the first step from it."""
+
+    OMIT_IF_NONE = frozenset({"abandoned_branch_id"})
+
+    thought_id: str
+    session_id: str
+    checkpoint_restored: str
+    content: str
+    confidence: float
+    new_branch_id: str | None
+    snapshot_id: str
+    abandoned_branch_id: str | None = Field(
+        default=None, description="The branch that holds what came after the checkpoint."
+    )
+
+
+async def backtrack(params: BacktrackParams, call: CallContext) -> Outcome[BacktrackResult]:
+    """Bring a session back to a checkpoint (thoughts, branches, active branch and graph) and set
+    out another way. What came after is kept on an abandoned branch.
+    """  # noqa: D205 - a model reads the sentence as it is
+    checkpoint = await call.store.get_checkpoint(params.checkpoint_id)
+    if checkpoint is None:
+        raise invalid_argument("checkpoint_id", f"Checkpoint not found: {params.checkpoint_id}")
+    if params.session_id is not None and params.session_id != checkpoint.session_id:
+        raise invalid_argument("session_id", "Session ID does not match checkpoint")
+    session = await call.open_session(checkpoint.session_id)
+    reply = await _first_step(params, call, session, checkpoint)
+    snapshot = values.StateSnapshot(
+        session_id=session.id,
+        snapshot_type="branch",
+        description=f"Backtrack to checkpoint: {checkpoint.name}",
+        state_data=checkpoint.snapshot,
+    )
+    changes, abandoned = await _restore(call, session, checkpoint, by=snapshot.id)
+    thought = Thought(
+        session_id=session.id,
+        content=reply.thought,
+        confidence=max(reply.confidence, params.confidence),
+        mode="backtracking",
+        parent_id=_last_on_branch(checkpoint),
+        branch_id=checkpoint.branch_id,
+        metadata={"checkpoint_id": checkpoint.id, "new_direction": params.new_direction},
+    )
+    result = BacktrackResult.of(
+        thought,
+        thought_id=thought.id,
+        checkpoint_restored=checkpoint.id,
+        confidence=reply.confidence,
+        new_branch_id=checkpoint.branch_id,
+        snapshot_id=snapshot.id,
+        abandoned_branch_id=abandoned.id if abandoned else None,
+        next=[
+            move("linear", "go on the new way", session.id),
+            move("tree", "branch out from here", session.id),
+        ],
+    )
+    changes = replace(changes, snapshots=(snapshot,), thoughts=(*changes.thoughts, thought))
+    return Outcome(result, changes)
+
+
+def _last_on_branch(checkpoint: Checkpoint) -> str | None:
+    """Return the thought after which the new direction starts."""
+    thoughts: Sequence[Mapping[str, Any]] = checkpoint.snapshot.get("thoughts", ())
+    ids = [thought["id"] for thought in thoughts if thought["branch_id"] == checkpoint.branch_id]
+    return ids[-1] if ids else None
+
+
+async def _first_step(
+    params: BacktrackParams, call: CallContext, session: Session, checkpoint: Checkpoint
+) -> BacktrackReply:
+    own = params.thought or (params.new_direction if call.is_host else None)
+    if own is not None:
+        return BacktrackReply(thought=own, confidence=params.confidence)
+    about = f"\nDescription: {checkpoint.description}" if checkpoint.description else ""
+    direction = params.new_direction or "Explore an alternative to what was done after it."
+    return await call.ask(
+        "backtracking",
+        f"Checkpoint: {checkpoint.name}{about}\nIts state:\n{_state_text(checkpoint)}\n\n"
+        f"New direction: {direction}",
+        BacktrackReply,
+        session=session,
+        parameter="thought",
+        shape='"the first step of the new way"',
+    )
+
+
+def _state_text(checkpoint: Checkpoint) -> str:
+    """Describe the state for a model: its last thoughts and active branches, within a budget."""
+    lines: list[str] = []
+    left = BUDGET_TOKENS
+    for thought in reversed(checkpoint.snapshot.get("thoughts", ())):
+        line = f"- [{thought['mode']}] {truncated(thought['content'], BUDGET_TOKENS // 4)}"
+        left -= estimated_tokens(line)
+        if left < 0:
+            lines.append("- (earlier thoughts are left out)")
+            break
+        lines.append(line)
+    branches = [
+        f"- branch {branch['name']} ({branch['state']})"
+        for branch in checkpoint.snapshot.get("branches", ())
+        if branch["state"] == "active"
+    ]
+    return "\n".join([*reversed(lines), *branches[:20]]) or "(nothing yet)"
+
+
+async def _restore(
+    call: CallContext, session: Session, checkpoint: Checkpoint, *, by: str
+) -> tuple[Changes, Branch | None]:
+    """Return the changes that restore a checkpoint, and the branch of what they abandon, if any.
+
+    Nothing is deleted: what came later is marked as abandoned and put on an abandoned branch.
+    `by` is the id of the snapshot that records the backtrack.
+    """
+    # Older snapshots have no graph and no active branch.
+    snapshot = {**checkpoint.snapshot, **checkpoint.snapshot.get("graph", {})}
+    kept = {name: {part["id"]: part for part in snapshot.get(name, ())} for name in _PARTS}
+    abandoned = Branch(
+        session_id=session.id,
+        name=f"Abandoned after {checkpoint.name}",
+        parent_branch_id=snapshot.get("active_branch_id"),
+        state="abandoned",
+        metadata={"checkpoint_id": checkpoint.id, "snapshot_id": by},
+    )
+
+    def moved(branch_id: str | None) -> str | None:
+        """Return the branch of a later part; it must leave one that the checkpoint kept."""
+        return abandoned.id if branch_id is None or branch_id in kept["branches"] else branch_id
+
+    def left(part: _Part) -> _Part:
+        match part:
+            case Branch():
+                parent = moved(part.parent_branch_id)
+                return replace(part, state="abandoned", updated_at=now(), parent_branch_id=parent)
+            case Thought():
+                return replace(part, abandoned_by=by, branch_id=moved(part.branch_id))
+            case values.GraphNode():
+                return replace(part, abandoned_by=by, is_active=False)
+            case values.GraphEdge():
+                return replace(part, abandoned_by=by)
+
+    anything = False
+    rows: dict[str, tuple[Any, ...]] = {}
+    for name, kind in _PARTS.items():
+        present = await call.store.find(kind, session_id=session.id)
+        later = [part for part in present if part.id not in kept[name] and not _is_left(part)]
+        anything = anything or (bool(later) and kind is not values.GraphEdge)
+        rows[name] = (*map(left, later), *_restored(kind, present, kept[name]))
+    if anything:
+        rows["branches"] = (abandoned, *rows["branches"])
+    active = snapshot.get("active_branch_id")
+    changes = Changes(session=replace(touched(session), active_branch_id=active), **rows)
+    return changes, abandoned if anything else None
+
+
+def _is_left(part: _Part) -> bool:
+    if isinstance(part, Branch):
+        return part.state == "abandoned"
+    return part.abandoned_by is not None
+
+
+def _restored(
+    kind: type[_Part], present: Sequence[_Part], kept: Mapping[str, Mapping[str, Any]]
+) -> list[_Part]:
+    """Return the values that differ from the checkpoint, deleted ones included."""
+    current = {part.id: part for part in present}
+    names = {field.name for field in fields(kind)}
+    restored: list[_Part] = []
+    for key, data in kept.items():
+        state = {name: value for name, value in data.items() if name in names}
+        if "abandoned_by" in names:
+            state["abandoned_by"] = None
+        before = current.get(key)
+        after = kind(**state) if before is None else replace(before, **state)
+        if after != before:
+            restored.append(after)
+    return restored

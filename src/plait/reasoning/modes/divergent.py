@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from pydantic import Field
 
 from plait.reasoning.arguments import invalid_argument
@@ -10,7 +12,7 @@ from plait.reasoning.context import as_lines, recent_context
 from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
 from plait.reasoning.model_replies import DivergentReply, PerspectiveReply
 from plait.reasoning.prompts import PROMPTS
-from plait.reasoning.results import Move, Result, ResultPart, move
+from plait.reasoning.results import ResultPart, SessionResult, move
 from plait.reasoning.values import Changes, Session, Thought
 
 _CHALLENGE = (
@@ -55,12 +57,11 @@ class PerspectiveInfo(ResultPart):
     assumptions_challenged: list[str]
 
 
-class DivergentResult(Result):
+class DivergentResult(SessionResult):
     """The points of view, and what they show together."""
 
     OMIT_IF_NONE = frozenset({"branch_id"})
 
-    session_id: str
     thought_id: str
     perspectives: list[PerspectiveInfo]
     synthesis: str
@@ -72,48 +73,42 @@ class DivergentResult(Result):
 
 
 async def divergent(params: DivergentParams, call: CallContext) -> Outcome[DivergentResult]:
-    """Look at a matter from several perspectives."""
+    """Look at a matter from 2 to 5 points of view that differ in kind, and say what they show
+    together. Use it when the usual answers do not do.
+    """  # noqa: D205 - a model reads the sentence as it is
     session = await call.new_or_open_session(params.session_id, "divergent")
     if params.branch_id is not None:
         await call.branch_of(session, params.branch_id)
     reply = await _perspectives(params, call, session)
     views = reply.perspectives[: params.num_perspectives]
-    main = _thought(session, params, params.content, params.confidence)
+    new = partial(Thought, session_id=session.id, mode="divergent", branch_id=params.branch_id)
+    main = new(content=params.content, confidence=params.confidence)
     thoughts = [
-        _thought(
-            session,
-            params,
-            view.thought,
-            (view.novelty + view.viability) / 2,
-            parent=main,
-            novelty=view.novelty,
-            viability=view.viability,
-            perspective_index=index,
-            assumptions_challenged=view.assumptions_challenged,
+        new(
+            content=view.thought,
+            confidence=(view.novelty + view.viability) / 2,
+            parent_id=main.id,
+            metadata={
+                "novelty": view.novelty,
+                "viability": view.viability,
+                "perspective_index": index,
+                "assumptions_challenged": view.assumptions_challenged,
+            },
         )
         for index, view in enumerate(views)
     ]
-    synthesis = _thought(
-        session,
-        params,
-        reply.synthesis,
-        sum(thought.confidence for thought in thoughts) / len(thoughts),
-        parent=main,
-        is_synthesis=True,
-        source_perspectives=len(thoughts),
+    synthesis = new(
+        content=reply.synthesis,
+        confidence=sum(thought.confidence for thought in thoughts) / len(thoughts),
+        parent_id=main.id,
+        metadata={"is_synthesis": True, "source_perspectives": len(thoughts)},
     )
     best = max(range(len(views)), key=lambda index: views[index].viability)
     result = DivergentResult(
         session_id=session.id,
         thought_id=main.id,
         perspectives=[
-            PerspectiveInfo(
-                thought_id=thought.id,
-                content=view.thought,
-                novelty=view.novelty,
-                viability=view.viability,
-                assumptions_challenged=view.assumptions_challenged,
-            )
+            PerspectiveInfo.of(view, thought_id=thought.id, content=view.thought)
             for view, thought in zip(views, thoughts, strict=True)
         ],
         synthesis=reply.synthesis,
@@ -122,42 +117,14 @@ async def divergent(params: DivergentParams, call: CallContext) -> Outcome[Diver
         most_viable_perspective=best,
         most_novel_perspective=max(range(len(views)), key=lambda index: views[index].novelty),
         branch_id=params.branch_id,
-        next=_next_moves(session, synthesis, thoughts[best]),
+        next=[
+            move("tree", "work out the most viable view", session.id, content=views[best].thought),
+            move(
+                "reflection", "examine what they show together", session.id, thought_id=synthesis.id
+            ),
+        ],
     )
-    changes = Changes(session=touched(session), thoughts=(main, *thoughts, synthesis))
-    return Outcome(result=result, changes=changes)
-
-
-def _next_moves(session: Session, synthesis: Thought, best: Thought) -> list[Move]:
-    return [
-        move("tree", "work out the most viable view", session_id=session.id, content=best.content),
-        move(
-            "reflection",
-            "examine what they show together",
-            session_id=session.id,
-            thought_id=synthesis.id,
-        ),
-    ]
-
-
-def _thought(
-    session: Session,
-    params: DivergentParams,
-    content: str,
-    confidence: float,
-    *,
-    parent: Thought | None = None,
-    **metadata: object,
-) -> Thought:
-    return Thought(
-        session_id=session.id,
-        content=content,
-        confidence=confidence,
-        mode="divergent",
-        parent_id=parent.id if parent else None,
-        branch_id=params.branch_id,
-        metadata=metadata or None,
-    )
+    return Outcome(result, Changes(session=touched(session), thoughts=(main, *thoughts, synthesis)))
 
 
 async def _perspectives(

@@ -228,11 +228,10 @@ async def got_init(params: InitParams, call: CallContext) -> Outcome[InitResult]
         graph_id=graph.id,
         root_node_id=root.id,
         content=params.content,
-        config=ConfigInfo(**asdict(limits)),
-        next=[move("got_generate", "grow the graph", session_id=session.id, graph_id=graph.id)],
+        config=ConfigInfo.of(limits),
+        next=[move("got_generate", "grow the graph", session.id, graph_id=graph.id)],
     )
-    changes = Changes(session=touched(session), graphs=(graph,), nodes=(root,))
-    return Outcome(result=result, changes=changes)
+    return Outcome(result, Changes(session=touched(session), graphs=(graph,), nodes=(root,)))
 
 
 async def got_prune(params: PruneParams, call: CallContext) -> Outcome[PruneResult]:
@@ -250,9 +249,8 @@ async def got_prune(params: PruneParams, call: CallContext) -> Outcome[PruneResu
         next=next_in(opened, kept),
     )
     if not cut:
-        return Outcome(result=result)
-    changes = Changes(session=touched(opened.session), removed_nodes=(*cut,))
-    return Outcome(result=result, changes=changes)
+        return Outcome(result)
+    return Outcome(result, Changes(session=touched(opened.session), removed_nodes=(*cut,)))
 
 
 async def got_finalize(params: FinalizeParams, call: CallContext) -> Outcome[FinalizeResult]:
@@ -275,22 +273,10 @@ async def got_finalize(params: FinalizeParams, call: CallContext) -> Outcome[Fin
     result = FinalizeResult(
         session_id=opened.session.id,
         terminal_count=len(ended),
-        conclusions=[
-            ConclusionInfo(
-                node_id=node.id, content=node.content, score=node.score, depth=node.depth
-            )
-            for node in ended
-        ],
-        next=[
-            move(
-                "session_conclude",
-                "close the session with what was found",
-                session_id=opened.session.id,
-            )
-        ],
+        conclusions=[ConclusionInfo.of(node, node_id=node.id) for node in ended],
+        next=[move("session_conclude", "close the session with what was found", opened.session.id)],
     )
-    changes = Changes(session=touched(opened.session), nodes=(*ended,))
-    return Outcome(result=result, changes=changes)
+    return Outcome(result, Changes(session=touched(opened.session), nodes=(*ended,)))
 
 
 async def got_state(params: GraphParams, call: CallContext) -> Outcome[StateResult]:
@@ -315,4 +301,4 @@ async def got_state(params: GraphParams, call: CallContext) -> Outcome[StateResu
         terminal_node_ids=[node.id for node in ends],
         next=next_in(opened, opened.nodes),
     )
-    return Outcome(result=result)
+    return Outcome(result)

@@ -190,13 +190,7 @@ async def got_generate(params: GenerateParams, call: CallContext) -> Outcome[Gen
         session_id=opened.session.id,
         source_node_id=source.id,
         continuations=[
-            ContinuationInfo(
-                node_id=node.id,
-                content=reply.thought,
-                confidence=reply.confidence,
-                novelty=reply.novelty,
-                rationale=reply.rationale,
-            )
+            ContinuationInfo.of(reply, node_id=node.id, content=reply.thought)
             for node, reply in zip(nodes, replies, strict=True)
         ],
         count=len(nodes),
@@ -247,13 +241,11 @@ async def got_score(params: ScoreParams, call: CallContext) -> Outcome[ScoreResu
         f'"rationale": "…"}} (of the thought "{truncated(node.content, 100)}")',
     )
     scored = replace(node, score=reply.overall_score)
-    result = ScoreResult(
+    result = ScoreResult.of(
+        reply,
         session_id=opened.session.id,
         node_id=node.id,
-        overall_score=reply.overall_score,
-        breakdown=BreakdownInfo(**reply.breakdown.model_dump(exclude={"metadata"})),
-        is_terminal_candidate=reply.is_terminal_candidate,
-        rationale=reply.rationale,
+        breakdown=BreakdownInfo.of(reply.breakdown),
     )
     return _outcome(opened, result, (scored,))
 
@@ -286,14 +278,12 @@ async def got_aggregate(params: AggregateParams, call: CallContext) -> Outcome[A
         reply.aggregated_thought, node_type="aggregation", score=reply.confidence, depth=deepest + 1
     )
     used = [replace(node, is_active=False) for node in sources]
-    result = AggregateResult(
+    result = AggregateResult.of(
+        reply,
         session_id=opened.session.id,
         aggregated_node_id=aggregated.id,
         content=aggregated.content,
-        confidence=reply.confidence,
         source_nodes=keys,
-        synthesis_approach=reply.synthesis_approach,
-        conflicts_resolved=reply.conflicts_resolved,
     )
     edges = [_edge(node, aggregated, "aggregates", 1.0) for node in sources]
     return _outcome(opened, result, (*used, aggregated), edges)
@@ -319,14 +309,12 @@ async def got_refine(params: RefineParams, call: CallContext) -> Outcome[RefineR
         reply.refined_thought, node_type="refinement", score=reply.confidence, depth=node.depth
     )
     used = replace(node, is_active=False)
-    result = RefineResult(
+    result = RefineResult.of(
+        reply,
         session_id=opened.session.id,
         original_node_id=node.id,
         refined_node_id=refined.id,
         content=refined.content,
-        confidence=reply.confidence,
-        improvements_made=reply.improvements_made,
-        quality_delta=reply.quality_delta,
     )
     edges = [_edge(node, refined, "refines", reply.confidence)]
     return _outcome(opened, result, (used, refined), edges)
@@ -370,4 +358,4 @@ def _outcome(
     kept = [new.pop(node.id, node) for node in opened.nodes]
     moves = next_in(opened, [*kept, *new.values()])
     changes = Changes(session=touched(opened.session), nodes=(*nodes,), edges=(*edges,))
-    return Outcome(result=result.model_copy(update={"next": moves}), changes=changes)
+    return Outcome(result.model_copy(update={"next": moves}), changes)

@@ -54,16 +54,14 @@ async def linear(params: LinearParams, call: CallContext) -> Outcome[LinearResul
         metadata=reply.metadata or None,
     )
     repeated = await call.store.get_same_thought(session.id, thought.content)
-    result = LinearResult(
+    result = LinearResult.of(
+        thought,
         thought_id=thought.id,
-        session_id=session.id,
-        content=thought.content,
         confidence=reply.confidence,
         previous_thought=previous.id if previous else None,
         next=_next_moves(thought, repeated),
     )
-    changes = Changes(session=touched(session), thoughts=(thought,))
-    return Outcome(result=result, changes=changes)
+    return Outcome(result, Changes(session=touched(session), thoughts=(thought,)))
 
 
 def _next_moves(thought: Thought, repeated: Thought | None) -> list[Move]:
@@ -72,22 +70,11 @@ def _next_moves(thought: Thought, repeated: Thought | None) -> list[Move]:
     moves: list[Move] = []
     if repeated is not None:
         earlier = f"thought {repeated.position}" if repeated.position else "an earlier thought"
-        moves.append(
-            move(
-                "tree",
-                f"this says the same as {earlier} ({repeated.id}): look for other ways",
-                session_id=session,
-            )
-        )
+        why = f"this says the same as {earlier} ({repeated.id}): look for other ways"
+        moves.append(move("tree", why, session))
     if thought.confidence < LOW_CONFIDENCE:
-        moves.append(
-            move(
-                "reflection",
-                f"the confidence is only {thought.confidence:.2f}: find out what is weak",
-                session_id=session,
-                thought_id=thought.id,
-            )
-        )
-    moves.append(move("linear", "take the next step", session_id=session))
-    moves.append(move("session_conclude", "if the question is answered", session_id=session))
+        why = f"the confidence is only {thought.confidence:.2f}: find out what is weak"
+        moves.append(move("reflection", why, session, thought_id=thought.id))
+    moves.append(move("linear", "take the next step", session))
+    moves.append(move("session_conclude", "if the question is answered", session))
     return moves

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 from pydantic import Field
@@ -15,7 +16,7 @@ from plait.reasoning.context import truncated
 from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
 from plait.reasoning.model_replies import ReflectionReply
 from plait.reasoning.prompts import PROMPTS
-from plait.reasoning.results import Move, Result, ResultPart, SessionResult, move
+from plait.reasoning.results import Move, ResultPart, SessionResult, move
 from plait.reasoning.values import LOW_CONFIDENCE, Changes, Session, Thought
 
 _MAX_ANCESTORS = 10
@@ -53,12 +54,11 @@ class ImprovedThought(ResultPart):
     confidence: float
 
 
-class ReflectionResult(Result):
+class ReflectionResult(SessionResult):
     """The findings about a thought, and its improved version."""
 
     OMIT_IF_NONE = frozenset({"branch_id"})
 
-    session_id: str
     reflection_thought_id: str
     original_thought_id: str | None
     analysis: str
@@ -83,7 +83,9 @@ class _Finding:
 
 
 async def reflection(params: ReflectionParams, call: CallContext) -> Outcome[ReflectionResult]:
-    """Analyse a thought or a text."""
+    """Examine a thought or a text, name strengths and weaknesses, and improve it until it is
+    good enough.
+    """  # noqa: D205 - a model reads the sentence as it is
     if params.thought_id is None and params.content is None:
         raise invalid_argument(
             "thought_id or content", "Either thought_id or content must be provided"
@@ -99,35 +101,40 @@ async def reflection(params: ReflectionParams, call: CallContext) -> Outcome[Ref
     finding = await _examine(params, call, session, original, text)
     reply = finding.reply
     lists = reply.model_dump(include={"strengths", "weaknesses", "recommendations"})
-    analysis = Thought(
+    original_id = original.id if original else None
+    new = partial(
+        Thought,
         session_id=session.id,
-        content=reply.analysis,
         confidence=reply.confidence,
         mode="reflection",
-        parent_id=original.id if original else None,
         branch_id=params.branch_id,
+    )
+    analysis = new(
+        content=reply.analysis,
+        parent_id=original_id,
         metadata={**lists, "quality_score": reply.quality, "iterations": finding.rounds},
     )
-    improved = _improved(params, session, original, analysis, finding)
-    result = ReflectionResult(
+    improved = None
+    if finding.improved is not None:
+        improved = new(
+            content=finding.improved,
+            parent_id=analysis.id,
+            metadata={"is_improved_version": True, "original_thought_id": original_id},
+        )
+    result = ReflectionResult.of(
+        reply,
         session_id=session.id,
         reflection_thought_id=analysis.id,
-        original_thought_id=original.id if original else None,
-        analysis=reply.analysis,
-        **lists,
+        original_thought_id=original_id,
         quality_score=reply.quality,
-        improved_thought=ImprovedThought(
-            thought_id=improved.id, content=improved.content, confidence=improved.confidence
-        )
-        if improved
-        else None,
+        improved_thought=ImprovedThought.of(improved, thought_id=improved.id) if improved else None,
         iterations_performed=finding.rounds,
         quality_improved=finding.best > (original.confidence if original else 0.5),
         branch_id=params.branch_id,
         next=_next_moves(session, reply, improved, params.quality_threshold),
     )
     thoughts = (analysis, improved) if improved else (analysis,)
-    return Outcome(result=result, changes=Changes(session=touched(session), thoughts=thoughts))
+    return Outcome(result, Changes(session=touched(session), thoughts=thoughts))
 
 
 async def _original(params: ReflectionParams, call: CallContext) -> Thought | None:
@@ -137,27 +144,6 @@ async def _original(params: ReflectionParams, call: CallContext) -> Thought | No
     if thought is None:
         raise invalid_argument("thought_id", f"Thought not found: {params.thought_id}")
     return thought
-
-
-def _improved(
-    params: ReflectionParams,
-    session: Session,
-    original: Thought | None,
-    analysis: Thought,
-    finding: _Finding,
-) -> Thought | None:
-    if finding.improved is None:
-        return None
-    source = original.id if original else None
-    return Thought(
-        session_id=session.id,
-        content=finding.improved,
-        confidence=finding.reply.confidence,
-        mode="reflection",
-        parent_id=analysis.id,
-        branch_id=params.branch_id,
-        metadata={"is_improved_version": True, "original_thought_id": source},
-    )
 
 
 async def _examine(
@@ -221,12 +207,12 @@ def _next_moves(
     if reply.quality < threshold and improved is not None:
         why = f"the quality, {reply.quality:.2f}, is below {threshold:g}: examine the better text"
         return [
-            move("reflection", why, session_id=session.id, thought_id=improved.id),
-            move("tree", "look for another way", session_id=session.id),
+            move("reflection", why, session.id, thought_id=improved.id),
+            move("tree", "look for another way", session.id),
         ]
     return [
-        move("linear", "go on from here", session_id=session.id),
-        move("session_conclude", "if the question is answered", session_id=session.id),
+        move("linear", "go on from here", session.id),
+        move("session_conclude", "if the question is answered", session.id),
     ]
 
 
@@ -262,7 +248,7 @@ async def reflection_evaluate(params: SessionParams, call: CallContext) -> Outco
         recommendation=text,
         next=[step],
     )
-    return Outcome(result=result)
+    return Outcome(result)
 
 
 def coherence_of(thoughts: Sequence[Thought]) -> float:
@@ -276,15 +262,11 @@ def coherence_of(thoughts: Sequence[Thought]) -> float:
 
 def _advice(average: float, coherence: float, weakest: Thought) -> tuple[str, Move]:
     session = weakest.session_id
-    look = move(
-        "reflection",
-        f"the weakest thought has a confidence of {weakest.confidence:.2f}",
-        session_id=session,
-        thought_id=weakest.id,
-    )
+    why = f"the weakest thought has a confidence of {weakest.confidence:.2f}"
+    look = move("reflection", why, session, thought_id=weakest.id)
     if average < LOW_CONFIDENCE:
         return "Review the thoughts of low confidence, and strengthen or drop them.", look
     if coherence < 0.5:
         return "There may be logical gaps between thoughts: use reflection to close them.", look
-    done = move("session_conclude", "if the question is answered", session_id=session)
+    done = move("session_conclude", "if the question is answered", session)
     return "The quality of the reasoning is acceptable.", done

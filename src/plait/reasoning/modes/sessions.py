@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -12,10 +13,9 @@ from plait.reasoning.call_context import CallContext, Outcome, touched
 from plait.reasoning.export.document import read_document
 from plait.reasoning.export.formats import EXPORTERS, Exported, Format
 from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
-from plait.reasoning.fork import fork_changes
 from plait.reasoning.results import Move, Result, ResultPart, SessionResult, move
-from plait.reasoning.storage.port import SessionLine
-from plait.reasoning.values import Changes, Session, now, public_data
+from plait.reasoning.storage.port import SessionLine, Storage
+from plait.reasoning.values import Branch, Changes, Session, ValueT, new_id, now, public_data
 
 
 class SessionsParams(Params):
@@ -152,24 +152,15 @@ async def session_list(params: SessionsParams, call: CallContext) -> Outcome[Ses
     lines = await call.store.list_sessions(
         limit=params.limit, offset=params.offset, status=params.status
     )
-    steps = [
-        move("session_get", "read the newest", session_id=line.session.id) for line in lines[:1]
-    ]
+    steps = [move("session_get", "read the newest", line.session.id) for line in lines[:1]]
     sessions = [session_info(line) for line in lines]
-    return Outcome(result=SessionsResult(sessions=sessions, count=len(sessions), next=steps))
+    return Outcome(SessionsResult(sessions=sessions, count=len(sessions), next=steps))
 
 
 def session_info(line: SessionLine) -> SessionInfo:
     """Return a session as lists show it."""
-    return SessionInfo(
-        session_id=line.session.id,
-        title=line.title,
-        mode=line.session.mode,
-        status=line.session.status,
-        thoughts=line.thoughts,
-        created_at=line.session.created_at,
-        updated_at=line.session.updated_at,
-    )
+    session = line.session
+    return SessionInfo.of(session, session_id=session.id, title=line.title, thoughts=line.thoughts)
 
 
 async def session_get(params: GetParams, call: CallContext) -> Outcome[GetResult]:
@@ -177,14 +168,9 @@ async def session_get(params: GetParams, call: CallContext) -> Outcome[GetResult
     session = await call.existing_session(params.session_id)
     store = call.store
     page = await store.get_session_thoughts(session.id, limit=params.limit, offset=params.offset)
-    result = GetResult(
+    result = GetResult.of(
+        session,
         session_id=session.id,
-        mode=session.mode,
-        status=session.status,
-        created_at=session.created_at,
-        updated_at=session.updated_at,
-        active_branch_id=session.active_branch_id,
-        conclusion=dict(session.conclusion) if session.conclusion else None,
         total_thoughts=await store.count_session_thoughts(session.id),
         thoughts=[public_data(value) for value in page],
         branches=[public_data(value) for value in await store.get_session_branches(session.id)],
@@ -199,12 +185,12 @@ async def session_get(params: GetParams, call: CallContext) -> Outcome[GetResult
         tokens=await _tokens(call, session),
         next=[_go_on(session)],
     )
-    return Outcome(result=result)
+    return Outcome(result)
 
 
 def _go_on(session: Session) -> Move:
     tool = "session_reopen" if session.status == "concluded" else "linear"
-    return move(tool, "to go on with it", session_id=session.id)
+    return move(tool, "to go on with it", session.id)
 
 
 async def _tokens(call: CallContext, session: Session) -> dict[str, int]:
@@ -235,27 +221,22 @@ async def session_search(params: SearchParams, call: CallContext) -> Outcome[Sea
         }
         for value in thoughts
     ]
-    return Outcome(result=SearchResult(matches=matches, count=len(matches)))
+    return Outcome(SearchResult(matches=matches, count=len(matches)))
 
 
 async def session_export(params: ExportParams, call: CallContext) -> Outcome[ExportResult]:
     """Write a session as JSON, Markdown, Mermaid, DOT or SVG."""
     session = await call.existing_session(params.session_id)
     exported: Exported = EXPORTERS[params.format](await read_document(call.store, session))
-    result = ExportResult(
-        session_id=session.id,
-        format=params.format,
-        mime_type=exported.mime_type,
-        content=exported.content,
-    )
-    return Outcome(result=result)
+    result = ExportResult.of(exported, session_id=session.id, format=params.format)
+    return Outcome(result)
 
 
 async def session_delete(params: SessionParams, call: CallContext) -> Outcome[DeleteResult]:
     """Throw a session away with everything in it."""
     session = await call.existing_session(params.session_id)
     deleted = await call.store.delete_session(session.id)
-    return Outcome(result=DeleteResult(session_id=session.id, deleted=deleted))
+    return Outcome(DeleteResult(session_id=session.id, deleted=deleted))
 
 
 async def session_fork(params: ForkParams, call: CallContext) -> Outcome[ForkResult]:
@@ -263,7 +244,7 @@ async def session_fork(params: ForkParams, call: CallContext) -> Outcome[ForkRes
     session = await call.existing_session(params.session_id)
     if params.new_session_id and await call.store.get_session(params.new_session_id):
         raise invalid_argument("new_session_id", "There is a session with this id already")
-    changes = await fork_changes(call.store, session, key=params.new_session_id)
+    changes = await _fork(call.store, session, key=params.new_session_id)
     copy = changes.session
     if copy is None:
         raise session_error(f"Session not found: {session.id}")
@@ -273,9 +254,9 @@ async def session_fork(params: ForkParams, call: CallContext) -> Outcome[ForkRes
         thoughts=len(changes.thoughts),
         branches=len(changes.branches),
         nodes=len(changes.nodes),
-        next=[move("linear", "go on in the copy", session_id=copy.id)],
+        next=[move("linear", "go on in the copy", copy.id)],
     )
-    return Outcome(result=result, changes=changes)
+    return Outcome(result, changes)
 
 
 async def session_conclude(params: ConcludeParams, call: CallContext) -> Outcome[ConcludeResult]:
@@ -299,7 +280,7 @@ async def session_conclude(params: ConcludeParams, call: CallContext) -> Outcome
     }
     closed = replace(touched(session), status="concluded", conclusion=conclusion)
     result = ConcludeResult(session_id=session.id, status="concluded", conclusion=conclusion)
-    return Outcome(result=result, changes=Changes(session=closed))
+    return Outcome(result, Changes(session=closed))
 
 
 async def session_reopen(params: ReopenParams, call: CallContext) -> Outcome[ReopenResult]:
@@ -317,4 +298,73 @@ async def session_reopen(params: ReopenParams, call: CallContext) -> Outcome[Reo
     result = ReopenResult(
         session_id=session.id, status="open", former_conclusion=former, next=[_go_on(opened)]
     )
-    return Outcome(result=result, changes=Changes(session=opened))
+    return Outcome(result, Changes(session=opened))
+
+
+class _NewIds(dict[str, str]):
+    """A new id for each old one."""
+
+    def __missing__(self, key: str) -> str:
+        self[key] = new_id()
+        return self[key]
+
+    def copies(self, values: Iterable[ValueT], *references: str, **fields: Any) -> list[ValueT]:
+        """Copy values with new ids, also in the fields that refer to others."""
+        return [
+            replace(
+                value,
+                id=self[value.id],
+                **{name: (key := getattr(value, name)) and self[key] for name in references},
+                **fields,
+            )
+            for value in values
+        ]
+
+
+async def _fork(store: Storage, session: Session, *, key: str | None) -> Changes:
+    """Return the changes that copy a session; checkpoints and abandoned parts are not copied."""
+    ids = _NewIds()
+    active = session.active_branch_id
+    copy = Session(
+        id=key or new_id(),
+        mode=session.mode,
+        metadata={**(session.metadata or {}), "forked_from": session.id, "forked_at": now()},
+        active_branch_id=active and ids[active],
+    )
+    own = {"session_id": copy.id, "position": None}
+    thoughts = await store.get_session_thoughts(session.id)
+    kept = {thought.id for thought in thoughts}
+    rooted = [one if one.parent_id in kept else replace(one, parent_id=None) for one in thoughts]
+    branches = _parents_first(await store.get_session_branches(session.id))
+    refs = await store.get_session_cross_refs(session.id)
+    graphs = await store.get_session_graphs(session.id)
+    nodes = await store.get_session_graph_nodes(session.id)
+    edges = await store.get_session_edges(session.id)
+    links = ("graph_id", "from_node", "to_node")
+    return Changes(
+        session=copy,
+        branches=(*ids.copies(branches, "parent_branch_id", **own),),
+        cross_refs=(*ids.copies(refs, "from_branch_id", "to_branch_id"),),
+        thoughts=(*ids.copies(rooted, "parent_id", "branch_id", **own),),
+        graphs=(*ids.copies(graphs, session_id=copy.id),),
+        nodes=(*ids.copies(nodes, "graph_id", **own),),
+        edges=(*ids.copies(edges, *links, session_id=copy.id),),
+    )
+
+
+def _parents_first(branches: Sequence[Branch]) -> list[Branch]:
+    """Sort branches after their parents; a backtrack can make a newer branch the parent."""
+    waiting = {branch.id: branch for branch in branches}
+    ordered: list[Branch] = []
+
+    def take(branch: Branch) -> None:
+        if waiting.pop(branch.id, None) is None:
+            return
+        parent = waiting.get(branch.parent_branch_id or "")
+        if parent is not None:
+            take(parent)
+        ordered.append(branch)
+
+    for branch in branches:
+        take(branch)
+    return ordered

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from plait.reasoning import values
 from plait.reasoning.arguments import SessionParams, invalid_argument, session_error
 from plait.reasoning.call_context import CallContext, Outcome, touched
 from plait.reasoning.context import as_lines, recent_context
@@ -16,17 +18,7 @@ from plait.reasoning.graphs import leads_to
 from plait.reasoning.model_replies import BranchReply, TreeReply
 from plait.reasoning.prompts import PROMPTS
 from plait.reasoning.results import ListResult, Move, Result, ResultPart, SessionResult, move
-from plait.reasoning.values import (
-    Branch,
-    BranchState,
-    Changes,
-    CrossRef,
-    RefType,
-    Session,
-    Thought,
-    now,
-    public_data,
-)
+from plait.reasoning.values import Branch, Changes, CrossRef, Session, Thought, now
 
 
 def _lower(value: object) -> object:
@@ -37,7 +29,7 @@ class CrossRefParam(Params):
     """How the branch relates to another."""
 
     to_branch: Id = Field(description="The id of the other branch.")
-    type: Annotated[RefType, BeforeValidator(_lower)]
+    type: Annotated[values.RefType, BeforeValidator(_lower)]
     reason: AnyText | None = None
     strength: Number = clamped(0, 1, "How strongly.", default=1.0)
 
@@ -113,7 +105,7 @@ class BranchInfo(ResultPart):
     parent_branch_id: str | None
     priority: float
     confidence: float
-    state: BranchState
+    state: values.BranchState
     created_at: str
     updated_at: str
     metadata: dict[str, Any] | None
@@ -142,42 +134,38 @@ async def tree(params: TreeParams, call: CallContext) -> Outcome[TreeResult]:
     best = reply.recommended_branch
     if not 0 <= best < len(ways):
         best = max(range(len(ways)), key=lambda index: ways[index].confidence)
-    thought = Thought(
-        session_id=session.id,
-        content=params.content,
-        confidence=params.confidence,
-        mode="tree",
-        branch_id=branch.id,
-    )
+    new = partial(Thought, session_id=session.id, mode="tree")
+    thought = new(content=params.content, confidence=params.confidence, branch_id=branch.id)
     children = [_child(branch, index, way, best=index == best) for index, way in enumerate(ways)]
     steps = [
-        Thought(
-            session_id=session.id,
+        new(
             content=way.thought,
             confidence=way.confidence,
-            mode="tree",
             parent_id=thought.id,
             branch_id=child.id,
             metadata={"rationale": way.rationale},
         )
         for way, child in zip(ways, children, strict=True)
     ]
-    result = TreeResult(
-        session_id=session.id,
-        branch_id=branch.id,
+    follow = f"follow the recommended way, {children[best].name!r}"
+    result = TreeResult.of(
+        thought,
         thought_id=thought.id,
-        content=params.content,
-        confidence=params.confidence,
         child_branches=[
-            ChildBranch(
-                id=child.id, name=child.name, confidence=way.confidence, rationale=way.rationale
-            )
+            ChildBranch.of(way, id=child.id, name=child.name)
             for way, child in zip(ways, children, strict=True)
         ],
         recommended_branch_index=best,
         parent_branch=branch.parent_branch_id,
         cross_refs_created=len(refs),
-        next=_next_moves(session.id, children, best),
+        next=[
+            move("tree_focus", follow, session.id, branch_id=children[best].id),
+            move(
+                "checkpoint_create",
+                "before you follow one way, to be able to come back",
+                session.id,
+            ),
+        ],
     )
     changes = Changes(
         session=replace(touched(session), active_branch_id=session.active_branch_id or branch.id),
@@ -185,7 +173,7 @@ async def tree(params: TreeParams, call: CallContext) -> Outcome[TreeResult]:
         cross_refs=(*refs,),
         thoughts=(thought, *steps),
     )
-    return Outcome(result=result, changes=changes)
+    return Outcome(result, changes)
 
 
 async def _branch_for(call: CallContext, session: Session, key: str | None) -> tuple[Branch, bool]:
@@ -268,23 +256,6 @@ def _label(text: str) -> str:
     return folded if len(folded) <= 30 else folded[:27] + "..."
 
 
-def _next_moves(session_id: str, children: Sequence[Branch], best: int) -> list[Move]:
-    chosen = children[best]
-    return [
-        move(
-            "tree_focus",
-            f"follow the recommended way, {chosen.name!r}",
-            session_id=session_id,
-            branch_id=chosen.id,
-        ),
-        move(
-            "checkpoint_create",
-            "before you follow one way, to be able to come back",
-            session_id=session_id,
-        ),
-    ]
-
-
 def _open_branches(session: Session, branches: Sequence[Branch], excluded: str) -> list[Move]:
     """Suggest the best branch that is still open."""
     parents = {branch.parent_branch_id for branch in branches}
@@ -294,10 +265,10 @@ def _open_branches(session: Session, branches: Sequence[Branch], excluded: str) 
         if branch.state == "active" and branch.id != excluded and branch.id not in parents
     ]
     if not ends:
-        return [move("session_conclude", "no way is open any more", session_id=session.id)]
+        return [move("session_conclude", "no way is open any more", session.id)]
     best = max(ends, key=lambda branch: (branch.priority, branch.confidence))
     why = f"{len(ends)} ways are open; the best is {best.name!r}"
-    return [move("tree_focus", why, session_id=session.id, branch_id=best.id)]
+    return [move("tree_focus", why, session.id, branch_id=best.id)]
 
 
 async def tree_focus(params: FocusParams, call: CallContext) -> Outcome[BranchResult]:
@@ -305,20 +276,18 @@ async def tree_focus(params: FocusParams, call: CallContext) -> Outcome[BranchRe
     session = await call.open_session(params.session_id)
     branch = await call.branch_of(session, params.branch_id)
     steps = [
-        move("tree", "branch out from here", session_id=session.id),
+        move("tree", "branch out from here", session.id),
         move("tree_complete", "when this way has ended", branch_id=branch.id),
     ]
     changes = Changes(session=replace(touched(session), active_branch_id=branch.id))
-    return Outcome(result=BranchResult(**public_data(branch), next=steps), changes=changes)
+    return Outcome(BranchResult.of(branch, next=steps), changes)
 
 
 async def tree_list(params: SessionParams, call: CallContext) -> Outcome[BranchList]:
     """List all branches of a session with their states."""
     session = await call.existing_session(params.session_id)
     branches = await call.store.get_session_branches(session.id)
-    return Outcome(
-        result=BranchList(branches=[BranchInfo(**public_data(branch)) for branch in branches])
-    )
+    return Outcome(BranchList(branches=[BranchInfo.of(branch) for branch in branches]))
 
 
 async def tree_complete(params: CompleteParams, call: CallContext) -> Outcome[BranchResult]:
@@ -333,4 +302,4 @@ async def tree_complete(params: CompleteParams, call: CallContext) -> Outcome[Br
     branches = await call.store.get_session_branches(session.id)
     steps = _open_branches(session, branches, excluded=branch.id)
     changes = Changes(session=touched(session), branches=(ended,))
-    return Outcome(result=BranchResult(**public_data(ended), next=steps), changes=changes)
+    return Outcome(BranchResult.of(ended, next=steps), changes)

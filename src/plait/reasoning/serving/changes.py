@@ -7,19 +7,17 @@ process; it is polled once a second.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import anyio
+import mcp_types as types
 from anyio.abc import TaskStatus
+from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
-from mcp.server.subscriptions import (
-    InMemorySubscriptionBus,
-    ResourcesListChanged,
-    ResourceUpdated,
-    ServerEvent,
-)
+from mcp.server.subscriptions import InMemorySubscriptionBus, ResourcesListChanged, ResourceUpdated
 from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -41,41 +39,27 @@ def session_uri(session_id: str) -> str:
     return f"reasoning://sessions/{session_id}"
 
 
-class ChangeBus:
+class ChangeBus(InMemorySubscriptionBus):
     """Publishes changes to the subscribed streams and clients."""
 
     def __init__(self, store: SqlStorage) -> None:
+        super().__init__()
         self._store = store
-        self._local = InMemorySubscriptionBus()
-        self._listeners = 0
         self._pushed: dict[str, ServerSession] = {}
 
-    async def publish(self, event: ServerEvent) -> None:
-        """Publish an event to the subscribers in this process."""
-        await self._local.publish(event)
-
-    def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
-        """Add a listener; call the returned function to remove it."""
-        self._listeners += 1
-        inner = self._local.subscribe(listener)
-        removed = False
-
-        def unsubscribe() -> None:
-            nonlocal removed
-            if not removed:
-                removed = True
-                self._listeners -= 1
-                inner()
-
-        return unsubscribe
-
-    def push(self, uri: str, session: ServerSession) -> None:
+    async def push(
+        self, ctx: ServerRequestContext[Any, Any], params: types.SubscribeRequestParams
+    ) -> types.EmptyResult:
         """Send updates of a resource to the client of an older connection."""
-        self._pushed[uri] = session
+        self._pushed[params.uri] = ctx.session
+        return types.EmptyResult()
 
-    def stop_pushing(self, uri: str) -> None:
+    async def stop_pushing(
+        self, _ctx: object, params: types.UnsubscribeRequestParams
+    ) -> types.EmptyResult:
         """Stop sending updates of a resource."""
-        self._pushed.pop(uri, None)
+        self._pushed.pop(params.uri, None)
+        return types.EmptyResult()
 
     async def session_changed(self, session_id: str) -> None:
         """Notify subscribers in this and other processes that a session changed."""
@@ -112,15 +96,11 @@ class ChangeBus:
                 if version == known:
                     continue
                 known, checked_at = version, datetime.now(UTC)
-                if self._listeners or self._pushed:
-                    for key in await self._changed_since(since.isoformat(timespec="microseconds")):
-                        await self._notify(key)
-
-    async def _changed_since(self, time: str) -> list[str]:
-        table = sessions
-        async with self._store.engine.connect() as connection:
-            rows = await connection.execute(select(table.c.id).where(table.c.updated_at >= time))
-            return [row.id for row in rows]
+                recent = sessions.c.updated_at >= since.isoformat(timespec="microseconds")
+                changed = (await connection.scalars(select(sessions.c.id).where(recent))).all()
+                await connection.rollback()
+                for session_id in changed:
+                    await self._notify(session_id)
 
     async def _watch_channel(self, *, task_status: TaskStatus[None]) -> None:
         session_ids: asyncio.Queue[str] = asyncio.Queue()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from plait._version import __version__
 from plait.errors import ConfigError
+from plait.models.endpoints import is_loopback
 from plait.reasoning.serving.server import build_server
 from plait.reasoning.serving.service import Service
 
@@ -52,7 +52,7 @@ def http_options_from_text(
     host = host.strip("[]") or "127.0.0.1"
     if not port.isdecimal() or not 0 <= int(port) <= 65535:
         raise ConfigError(f"{address!r} is no address to listen on: write HOST:PORT")
-    if not _is_loopback(host):
+    if not is_loopback(f"//{_in_url(host)}"):
         if token is None:
             raise ConfigError(
                 f"{host} can be reached by others: set PLAIT_REASONING_TOKEN, the bearer token "
@@ -65,11 +65,8 @@ def http_options_from_text(
     return HttpOptions(host=host, port=int(port), token=token, allowed_hosts=allowed_hosts)
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def build_app(service: Service, options: HttpOptions) -> ASGIApp:
@@ -141,7 +138,7 @@ def listener_for(options: HttpOptions) -> socket.socket:
 def mcp_url(listener: socket.socket) -> str:
     """Return the URL of the MCP endpoint."""
     host, port = listener.getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}"
+    return f"http://{_in_url(host)}:{port}{PATH}"
 
 
 async def serve_http(service: Service, options: HttpOptions, listener: socket.socket) -> None:

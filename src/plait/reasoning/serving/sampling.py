@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
@@ -32,18 +32,10 @@ _KEPT = timedelta(days=1)
 class SamplingNeededError(Exception):
     """The call can continue after the client has answered a sampling request."""
 
-    def __init__(self, key: str, prompt: Prompt) -> None:
-        super().__init__(key)
-        self.key = key
-        self.prompt = prompt
-
-
-@dataclass(slots=True)
-class Round:
-    """One round of a call that may need several."""
-
-    run_id: str = field(default_factory=new_id)
-    answers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    def __init__(self, result: types.InputRequiredResult) -> None:
+        super().__init__(result.request_state)
+        self.result = result
+        """Asks the client for the answer."""
 
 
 def offers_sampling(ctx: ServerRequestContext[Any, Any]) -> bool:
@@ -58,29 +50,35 @@ def _is_modern(ctx: ServerRequestContext[Any, Any]) -> bool:
     return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
-async def start_round(params: types.CallToolRequestParams, store: Storage) -> Round:
-    """Return the client's answers of this round and of earlier ones."""
-    if params.request_state is None:
-        return Round()
-    run_id = params.request_state
-    for key, answer in (params.input_responses or {}).items():
-        await store.save_answer(run_id, key, answer.model_dump(mode="json", by_alias=True))
-    return Round(run_id=run_id, answers=await store.get_answers(run_id))
-
-
-async def delete_answers(finished: Round, store: Storage) -> None:
-    """Delete the answers of a finished call, and expired ones."""
-    if finished.answers:
-        before = (datetime.now(UTC) - _KEPT).isoformat(timespec="microseconds")
-        await store.delete_answers(finished.run_id, before=before)
-
-
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSampler:
-    """Sends sampling requests to the client of one request."""
+    """Sends sampling requests to the client of one request, which is a round of a call."""
 
-    def __init__(self, ctx: ServerRequestContext[Any, Any], now: Round) -> None:
-        self._ctx = ctx
-        self._round = now
+    ctx: ServerRequestContext[Any, Any]
+    run_id: str = field(default_factory=new_id)
+    answers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    """The client's answers of this round and of earlier ones."""
+
+    @classmethod
+    async def start(
+        cls,
+        ctx: ServerRequestContext[Any, Any],
+        params: types.CallToolRequestParams,
+        store: Storage,
+    ) -> Self:
+        """Begin a call, or its next round."""
+        run_id = params.request_state
+        if run_id is None:
+            return cls(ctx=ctx)
+        for key, answer in (params.input_responses or {}).items():
+            await store.save_answer(run_id, key, answer.model_dump(mode="json", by_alias=True))
+        return cls(ctx=ctx, run_id=run_id, answers=await store.get_answers(run_id))
+
+    async def finish(self, store: Storage) -> None:
+        """Delete the answers of a finished call, and expired ones."""
+        if self.answers:
+            before = (datetime.now(UTC) - _KEPT).isoformat(timespec="microseconds")
+            await store.delete_answers(self.run_id, before=before)
 
     async def sample(self, prompt: Prompt) -> Completion:
         """Return the client's answer to a prompt.
@@ -89,21 +87,26 @@ class ClientSampler:
             SamplingNeededError: The call has to end with a request for the answer.
             BackendError: The client refused, or its answer is not text.
         """
-        if not _is_modern(self._ctx):
+        if not _is_modern(self.ctx):
             return await self._request(prompt)
-        key = _key_of(prompt)
-        answer = self._round.answers.get(key)
+        # The answer to a prompt is found again by this key.
+        text = "\0".join((prompt.pipe, prompt.system, prompt.user))
+        key = hashlib.sha256(text.encode()).hexdigest()[:32]
+        answer = self.answers.get(key)
         if answer is None:
-            raise SamplingNeededError(key, prompt)
+            requests: Any = {key: request_for(prompt)}
+            raise SamplingNeededError(
+                types.InputRequiredResult(input_requests=requests, request_state=self.run_id)
+            )
         try:
             return _completion(types.CreateMessageResult.model_validate(answer))
         except ValidationError:
             raise BackendError("the client answered with no message", backend="sampling") from None
 
     async def _request(self, prompt: Prompt) -> Completion:
-        related = ServerMessageMetadata(related_request_id=self._ctx.request_id)
+        related = ServerMessageMetadata(related_request_id=self.ctx.request_id)
         try:
-            result = await self._ctx.session.send_request(
+            result = await self.ctx.session.send_request(
                 request_for(prompt), types.CreateMessageResult, metadata=related
             )
         except (MCPError, ValidationError) as error:
@@ -124,19 +127,6 @@ def request_for(prompt: Prompt) -> types.CreateMessageRequest:
             max_tokens=prompt.max_tokens,
         )
     )
-
-
-def input_required(needed: SamplingNeededError, now: Round) -> types.InputRequiredResult:
-    """Return the result that asks the client for an answer."""
-    return types.InputRequiredResult(
-        input_requests={needed.key: request_for(needed.prompt)}, request_state=now.run_id
-    )
-
-
-def _key_of(prompt: Prompt) -> str:
-    """Return a key by which the answer to a prompt is found again."""
-    text = "\0".join((prompt.pipe, prompt.system, prompt.user))
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _completion(result: types.CreateMessageResult) -> Completion:

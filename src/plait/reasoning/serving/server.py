@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from functools import partial
 from typing import Any
@@ -15,9 +16,14 @@ from mcp.server.lowlevel.server import Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import ListenHandler
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from plait._version import __version__
-from plait.reasoning.serving import calls, prompts, resources
+from plait.reasoning.export.document import read_document
+from plait.reasoning.export.formats import EXPORTERS
+from plait.reasoning.serving import calls, prompts
+from plait.reasoning.serving.changes import session_uri
 from plait.reasoning.serving.service import Service
 
 NAME = "plait-reasoning"
@@ -41,11 +47,11 @@ def build_server(service: Service, *, one_client: bool = False) -> Server[Any]:
         get_tool_input_schema=schemas.get,
         on_list_tools=calls.list_tools,
         on_call_tool=partial(calls.call_tool, service),
-        on_list_resources=partial(resources.list_resources, service),
-        on_list_resource_templates=resources.list_templates,
-        on_read_resource=partial(resources.read_resource, service),
-        on_subscribe_resource=partial(_subscribe, service) if one_client else None,
-        on_unsubscribe_resource=partial(_unsubscribe, service) if one_client else None,
+        on_list_resources=partial(list_resources, service),
+        on_list_resource_templates=list_templates,
+        on_read_resource=partial(read_resource, service),
+        on_subscribe_resource=service.changes.push if one_client else None,
+        on_unsubscribe_resource=service.changes.stop_pushing if one_client else None,
         on_subscriptions_listen=ListenHandler(service.changes),
         on_list_prompts=prompts.list_prompts,
         on_get_prompt=prompts.get_prompt,
@@ -77,20 +83,6 @@ async def _exit_on_signal(service: Service) -> None:
             os._exit(128 + number)
 
 
-async def _subscribe(
-    service: Service, ctx: Context, params: types.SubscribeRequestParams
-) -> types.EmptyResult:
-    service.changes.push(params.uri, ctx.session)
-    return types.EmptyResult()
-
-
-async def _unsubscribe(
-    service: Service, _ctx: Context, params: types.UnsubscribeRequestParams
-) -> types.EmptyResult:
-    service.changes.stop_pushing(params.uri)
-    return types.EmptyResult()
-
-
 def _instructions(service: Service) -> str:
     writer = (
         "No model is connected, so you write the thoughts yourself: a tool that needs more than "
@@ -114,7 +106,7 @@ async def _complete(
         case "session_id":
             values = [line.session.id for line in await service.store.list_sessions(limit=200)]
         case "format":
-            values = [*resources.EXPORTERS]
+            values = [*EXPORTERS]
         case _:
             values = []
     values = [value for value in values if value.startswith(params.argument.value)]
@@ -122,3 +114,77 @@ async def _complete(
         values=values[:100], total=len(values), has_more=len(values) > 100
     )
     return types.CompleteResult(completion=completion)
+
+
+_PAGE = 100
+_URI = re.compile(r"reasoning://sessions/(?P<key>[^/]+)(?:/(?P<format>[a-z]+))?")
+_OLD_NOT_FOUND = -32002
+"""The error code of the older protocol era."""
+
+TEMPLATES = (
+    types.ResourceTemplate(
+        name="session",
+        title="A reasoning session",
+        uri_template="reasoning://sessions/{session_id}",
+        description="A session with its thoughts, branches, checkpoints and graphs.",
+        mime_type="application/json",
+    ),
+    types.ResourceTemplate(
+        name="session-document",
+        title="A reasoning session as a document",
+        uri_template="reasoning://sessions/{session_id}/{format}",
+        description="A session as json, markdown, mermaid, dot or svg.",
+    ),
+)
+
+
+async def list_templates(
+    _ctx: object, _params: types.PaginatedRequestParams | None
+) -> types.ListResourceTemplatesResult:
+    """List the resource templates."""
+    return types.ListResourceTemplatesResult(resource_templates=[*TEMPLATES])
+
+
+async def list_resources(
+    service: Service, _ctx: object, params: types.PaginatedRequestParams | None
+) -> types.ListResourcesResult:
+    """List sessions, the most recently changed first."""
+    cursor = params.cursor if params else None
+    if cursor is not None and not cursor.isdecimal():
+        raise MCPError(types.INVALID_PARAMS, "Invalid cursor")
+    offset = int(cursor or 0)
+    lines = await service.store.list_sessions(limit=_PAGE + 1, offset=offset)
+    return types.ListResourcesResult(
+        resources=[
+            types.Resource(
+                uri=session_uri(line.session.id),
+                name=line.session.id,
+                title=line.title or line.session.id,
+                description=f"{line.session.mode}, {line.session.status}, {line.thoughts} thoughts",
+                mime_type="application/json",
+            )
+            for line in lines[:_PAGE]
+        ],
+        next_cursor=str(offset + _PAGE) if len(lines) > _PAGE else None,
+    )
+
+
+async def read_resource(
+    service: Service, ctx: ServerRequestContext[Any, Any], params: types.ReadResourceRequestParams
+) -> types.ReadResourceResult:
+    """Read a session as a document; without a format, as JSON."""
+    match = _URI.fullmatch(params.uri)
+    session = await service.store.get_session(match["key"]) if match else None
+    exporter = EXPORTERS.get(match["format"] or "json") if match else None
+    if session is None or exporter is None:
+        modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+        code = types.INVALID_PARAMS if modern else _OLD_NOT_FOUND
+        raise MCPError(code, f"Resource not found: {params.uri}", {"uri": params.uri})
+    exported = exporter(await read_document(service.store, session))
+    return types.ReadResourceResult(
+        contents=[
+            types.TextResourceContents(
+                uri=params.uri, mime_type=exported.mime_type, text=exported.content
+            )
+        ]
+    )

@@ -7,8 +7,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from plait.reasoning.backends.build import completer_for
-from plait.reasoning.backends.choose import AvailableModels, BackendChoice, choose, detect_models
+from plait.reasoning.backends.choose import (
+    AvailableModels,
+    BackendChoice,
+    choose,
+    completer_for,
+    detect_models,
+)
 from plait.reasoning.backends.client_model import HostCompleter
 from plait.reasoning.backends.port import Completer
 from plait.reasoning.backends.settings import ReasoningSettings

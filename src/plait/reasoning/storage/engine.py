@@ -76,7 +76,9 @@ def make_engine(database: Database, *, connections: int = 5) -> AsyncEngine:
             ) from error
     path = Path(str(database.url.database))
     try:
-        _create_file(path)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # Before SQLite does: it copies the mode to its journal files.
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     except OSError as error:
         raise ConfigError(f"the database {path} cannot be made: {error.strerror}") from error
     engine = create_async_engine(
@@ -85,12 +87,6 @@ def make_engine(database: Database, *, connections: int = 5) -> AsyncEngine:
     event.listen(engine.sync_engine, "connect", _configure)
     event.listen(engine.sync_engine, "begin", _begin)
     return engine
-
-
-def _create_file(path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # Before SQLite does: it copies the mode to its journal files.
-    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
 
 
 def _configure(connection: Any, _record: object) -> None:

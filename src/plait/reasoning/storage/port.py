@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from plait.reasoning import values
+from plait.reasoning.values import ValueT
 
 
 class ConflictError(Exception):
@@ -69,10 +70,32 @@ class Storage(Protocol):
         """
         ...
 
+    async def get(self, kind: type[ValueT], key: str) -> ValueT | None:
+        """Return the value of a kind with this id."""
+        ...
+
+    async def find(
+        self,
+        kind: type[ValueT],
+        *,
+        abandoned: bool = True,
+        newest: bool = False,
+        limit: int | None = None,
+        offset: int | None = None,
+        **where: str,
+    ) -> Sequence[ValueT]:
+        """Return the values of a kind with these fields, in order of creation or newest first.
+
+        Without `abandoned`, abandoned ones are left out.
+        """
+        ...
+
     async def create_session(self, session: values.Session) -> None:
         await self.write(values.Changes(session=session))
 
-    async def get_session(self, key: str) -> values.Session | None: ...
+    async def get_session(self, key: str) -> values.Session | None:
+        return await self.get(values.Session, key)
+
     async def update_session(self, session: values.Session) -> None:
         await self.write(values.Changes(session=session))
 
@@ -93,17 +116,16 @@ class Storage(Protocol):
     async def create_thought(self, thought: values.Thought) -> None:
         await self.write(values.Changes(thoughts=(thought,)))
 
-    async def get_thought(self, key: str) -> values.Thought | None: ...
+    async def get_thought(self, key: str) -> values.Thought | None:
+        return await self.get(values.Thought, key)
+
     async def get_session_thoughts(
-        self,
-        session_id: str,
-        *,
-        abandoned: bool = False,
-        limit: int | None = None,
-        offset: int | None = None,
+        self, session_id: str, *, abandoned: bool = False, limit: int | None = None, offset: int = 0
     ) -> Sequence[values.Thought]:
         """Return the thoughts of a session; with `abandoned`, abandoned ones as well."""
-        ...
+        return await self.find(
+            values.Thought, abandoned=abandoned, limit=limit, offset=offset, session_id=session_id
+        )
 
     async def count_session_thoughts(self, session_id: str) -> int:
         """Count the thoughts that are not abandoned."""
@@ -111,19 +133,40 @@ class Storage(Protocol):
 
     async def get_recent_thoughts(self, session_id: str, limit: int) -> Sequence[values.Thought]:
         """Return the last thoughts, oldest first, at a cost independent of the session's size."""
-        ...
+        found = await self.find(
+            values.Thought, abandoned=False, newest=True, limit=limit, session_id=session_id
+        )
+        return found[::-1]
 
-    async def get_first_thought(self, session_id: str) -> values.Thought | None: ...
-    async def get_latest_thought(self, session_id: str) -> values.Thought | None: ...
+    async def get_first_thought(self, session_id: str) -> values.Thought | None:
+        found = await self.find(values.Thought, abandoned=False, limit=1, session_id=session_id)
+        return next(iter(found), None)
+
+    async def get_latest_thought(self, session_id: str) -> values.Thought | None:
+        return next(iter(await self.get_recent_thoughts(session_id, 1)), None)
+
     async def get_same_thought(self, session_id: str, content: str) -> values.Thought | None:
         """Return the last thought with the same text, ignoring case and spacing."""
-        ...
+        found = await self.find(
+            values.Thought,
+            abandoned=False,
+            newest=True,
+            limit=1,
+            session_id=session_id,
+            fingerprint=values.fingerprint(content),
+        )
+        return next(iter(found), None)
 
     async def get_thought_chain(
         self, thought: values.Thought, limit: int
     ) -> Sequence[values.Thought]:
         """Return at most `limit` ancestors of a thought, oldest first."""
-        ...
+        chain: list[values.Thought] = []
+        parent_id = thought.parent_id
+        while parent_id and len(chain) < limit and (parent := await self.get_thought(parent_id)):
+            chain.insert(0, parent)
+            parent_id = parent.parent_id
+        return chain
 
     async def search_thoughts(
         self, text: str, *, session_id: str | None = None, limit: int = 20
@@ -134,8 +177,12 @@ class Storage(Protocol):
     async def create_branch(self, branch: values.Branch) -> None:
         await self.write(values.Changes(branches=(branch,)))
 
-    async def get_branch(self, key: str) -> values.Branch | None: ...
-    async def get_session_branches(self, session_id: str) -> Sequence[values.Branch]: ...
+    async def get_branch(self, key: str) -> values.Branch | None:
+        return await self.get(values.Branch, key)
+
+    async def get_session_branches(self, session_id: str) -> Sequence[values.Branch]:
+        return await self.find(values.Branch, session_id=session_id)
+
     async def update_branch(self, branch: values.Branch) -> None:
         await self.write(values.Changes(branches=(branch,)))
 
@@ -144,13 +191,21 @@ class Storage(Protocol):
     async def create_checkpoint(self, checkpoint: values.Checkpoint) -> None:
         await self.write(values.Changes(checkpoints=(checkpoint,)))
 
-    async def get_checkpoint(self, key: str) -> values.Checkpoint | None: ...
-    async def get_session_checkpoints(self, session_id: str) -> Sequence[values.Checkpoint]: ...
+    async def get_checkpoint(self, key: str) -> values.Checkpoint | None:
+        return await self.get(values.Checkpoint, key)
+
+    async def get_session_checkpoints(self, session_id: str) -> Sequence[values.Checkpoint]:
+        return await self.find(values.Checkpoint, newest=True, session_id=session_id)
+
     async def create_snapshot(self, snapshot: values.StateSnapshot) -> None:
         await self.write(values.Changes(snapshots=(snapshot,)))
 
-    async def get_graph(self, key: str) -> values.Graph | None: ...
-    async def get_session_graphs(self, session_id: str) -> Sequence[values.Graph]: ...
+    async def get_graph(self, key: str) -> values.Graph | None:
+        return await self.get(values.Graph, key)
+
+    async def get_session_graphs(self, session_id: str) -> Sequence[values.Graph]:
+        return await self.find(values.Graph, session_id=session_id)
+
     async def get_latest_graph(self, session_id: str) -> values.Graph | None:
         """Return the newest graph of a session that has nodes that are not abandoned."""
         ...
@@ -158,11 +213,17 @@ class Storage(Protocol):
     async def create_graph_node(self, node: values.GraphNode) -> None:
         await self.write(values.Changes(nodes=(node,)))
 
-    async def get_graph_node(self, key: str) -> values.GraphNode | None: ...
-    async def get_graph_nodes(self, graph_id: str) -> Sequence[values.GraphNode]: ...
+    async def get_graph_node(self, key: str) -> values.GraphNode | None:
+        return await self.get(values.GraphNode, key)
+
+    async def get_graph_nodes(self, graph_id: str) -> Sequence[values.GraphNode]:
+        return await self.find(values.GraphNode, abandoned=False, graph_id=graph_id)
+
     async def get_session_graph_nodes(
         self, session_id: str, *, abandoned: bool = False
-    ) -> Sequence[values.GraphNode]: ...
+    ) -> Sequence[values.GraphNode]:
+        return await self.find(values.GraphNode, abandoned=abandoned, session_id=session_id)
+
     async def update_graph_node(self, node: values.GraphNode) -> None:
         await self.write(values.Changes(nodes=(node,)))
 
@@ -178,10 +239,13 @@ class Storage(Protocol):
         """
         ...
 
-    async def get_graph_edges(self, graph_id: str) -> Sequence[values.GraphEdge]: ...
+    async def get_graph_edges(self, graph_id: str) -> Sequence[values.GraphEdge]:
+        return await self.find(values.GraphEdge, abandoned=False, graph_id=graph_id)
+
     async def get_session_edges(
         self, session_id: str, *, abandoned: bool = False
-    ) -> Sequence[values.GraphEdge]: ...
+    ) -> Sequence[values.GraphEdge]:
+        return await self.find(values.GraphEdge, abandoned=abandoned, session_id=session_id)
 
     async def log_invocation(self, invocation: values.Invocation) -> None:
         await self.write(values.Changes(invocations=(invocation,)))

@@ -5,10 +5,22 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Float, Select, Table, and_, cast, delete, func, or_, select
+from sqlalchemy import (
+    Executable,
+    Float,
+    RowMapping,
+    Select,
+    Table,
+    and_,
+    cast,
+    delete,
+    func,
+    or_,
+    select,
+)
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -20,8 +32,14 @@ from plait.reasoning.storage import tables
 from plait.reasoning.storage.engine import WRITES, Database, make_engine
 from plait.reasoning.storage.migrate import migrate
 from plait.reasoning.storage.port import SessionLine, Storage, Usage
-from plait.reasoning.storage.rows import TABLES, Value, ValueT, value_from_row
-from plait.reasoning.storage.write_changes import Insert, insert_into, write_changes
+from plait.reasoning.storage.write_changes import (
+    TABLES,
+    Insert,
+    insert_into,
+    value_from_row,
+    write_changes,
+)
+from plait.reasoning.values import ValueT
 
 _sessions = tables.sessions
 _thoughts = tables.thoughts
@@ -55,11 +73,25 @@ class SqlStorage(Storage):
         async with self.writer.begin() as connection:
             await write_changes(connection, changes)
 
-    async def get_session(self, key: str) -> values.Session | None:
-        return await self._read_id(values.Session, key)
+    async def get(self, kind: type[ValueT], key: str) -> ValueT | None:
+        found = await self.read_all(kind, select(TABLES[kind]).filter_by(id=key))
+        return found[0] if found else None
+
+    async def find(
+        self,
+        kind: type[ValueT],
+        *,
+        abandoned: bool = True,
+        newest: bool = False,
+        limit: int | None = None,
+        offset: int | None = None,
+        **where: str,
+    ) -> list[ValueT]:
+        statement = _select(kind, abandoned=abandoned, newest=newest, **where)
+        return await self.read_all(kind, statement.limit(limit).offset(offset))
 
     async def delete_session(self, key: str) -> bool:
-        return await self._delete_sessions(_sessions.c.id == key) > 0
+        return await self._write_rows(delete(_sessions).where(_sessions.c.id == key)) > 0
 
     async def list_sessions(
         self, *, limit: int = 50, offset: int = 0, status: str | None = None
@@ -79,64 +111,22 @@ class SqlStorage(Storage):
         )
         if status is not None:
             statement = statement.where(_sessions.c.status == status)
-        async with self.engine.connect() as connection:
-            rows = (await connection.execute(statement.limit(limit).offset(offset))).mappings()
-            return [
-                SessionLine(
-                    session=value_from_row(values.Session, row),
-                    thoughts=row["count"],
-                    title=" ".join(row["title"].split())[:80],
-                )
-                for row in rows
-            ]
+        return [
+            SessionLine(
+                session=value_from_row(values.Session, row),
+                thoughts=row["count"],
+                title=" ".join(row["title"].split())[:80],
+            )
+            for row in await self._read_rows(statement.limit(limit).offset(offset))
+        ]
 
     async def delete_sessions_before(self, time: str) -> int:
-        return await self._delete_sessions(_sessions.c.updated_at < time)
-
-    async def get_thought(self, key: str) -> values.Thought | None:
-        return await self._read_id(values.Thought, key)
-
-    async def get_session_thoughts(
-        self,
-        session_id: str,
-        *,
-        abandoned: bool = False,
-        limit: int | None = None,
-        offset: int | None = None,
-    ) -> list[values.Thought]:
-        own = _select(values.Thought, abandoned=abandoned, session_id=session_id)
-        return await self.read_all(values.Thought, own.limit(limit).offset(offset))
+        return await self._write_rows(delete(_sessions).where(_sessions.c.updated_at < time))
 
     async def count_session_thoughts(self, session_id: str) -> int:
-        live = _thoughts_of(session_id).order_by(None).with_only_columns(func.count())
+        live = _select(values.Thought, abandoned=False, session_id=session_id).order_by(None)
         async with self.engine.connect() as connection:
-            return int(await connection.scalar(live) or 0)
-
-    async def get_recent_thoughts(self, session_id: str, limit: int) -> list[values.Thought]:
-        newest = _thoughts_of(session_id, newest=True).limit(limit)
-        return [*reversed(await self.read_all(values.Thought, newest))]
-
-    async def get_first_thought(self, session_id: str) -> values.Thought | None:
-        return await self._read_first(values.Thought, _thoughts_of(session_id))
-
-    async def get_latest_thought(self, session_id: str) -> values.Thought | None:
-        return await self._read_first(values.Thought, _thoughts_of(session_id, newest=True))
-
-    async def get_same_thought(self, session_id: str, content: str) -> values.Thought | None:
-        newest = _thoughts_of(session_id, newest=True)
-        same = newest.where(_thoughts.c.fingerprint == values.fingerprint(content))
-        return await self._read_first(values.Thought, same)
-
-    async def get_thought_chain(self, thought: values.Thought, limit: int) -> list[values.Thought]:
-        chain: list[values.Thought] = []
-        parent_id = thought.parent_id
-        while parent_id is not None and len(chain) < limit:
-            parent = await self.get_thought(parent_id)
-            if parent is None:
-                break
-            chain.insert(0, parent)
-            parent_id = parent.parent_id
-        return chain
+            return int(await connection.scalar(live.with_only_columns(func.count())) or 0)
 
     async def search_thoughts(
         self, text: str, *, session_id: str | None = None, limit: int = 20
@@ -148,53 +138,20 @@ class SqlStorage(Storage):
         newest = statement.order_by(_thoughts.c.created_at.desc(), _thoughts.c.position.desc())
         return await self.read_all(values.Thought, newest.limit(limit))
 
-    async def get_branch(self, key: str) -> values.Branch | None:
-        return await self._read_id(values.Branch, key)
-
-    async def get_session_branches(self, session_id: str) -> list[values.Branch]:
-        return await self.read_all(values.Branch, _select(values.Branch, session_id=session_id))
-
     async def get_session_cross_refs(self, session_id: str) -> list[values.CrossRef]:
         branches = select(_branches.c.id).where(_branches.c.session_id == session_id)
         own = _select(values.CrossRef).where(tables.cross_refs.c.from_branch_id.in_(branches))
         return await self.read_all(values.CrossRef, own)
-
-    async def get_checkpoint(self, key: str) -> values.Checkpoint | None:
-        return await self._read_id(values.Checkpoint, key)
-
-    async def get_session_checkpoints(self, session_id: str) -> list[values.Checkpoint]:
-        newest = _select(values.Checkpoint, newest=True, session_id=session_id)
-        return await self.read_all(values.Checkpoint, newest)
-
-    async def get_graph(self, key: str) -> values.Graph | None:
-        return await self._read_id(values.Graph, key)
-
-    async def get_session_graphs(self, session_id: str) -> list[values.Graph]:
-        return await self.read_all(values.Graph, _select(values.Graph, session_id=session_id))
 
     async def get_latest_graph(self, session_id: str) -> values.Graph | None:
         live = select(_nodes.c.id).where(
             _nodes.c.graph_id == tables.graphs.c.id, _nodes.c.abandoned_by.is_(None)
         )
         newest = _select(values.Graph, newest=True, session_id=session_id).where(live.exists())
-        return await self._read_first(values.Graph, newest)
-
-    async def get_graph_node(self, key: str) -> values.GraphNode | None:
-        return await self._read_id(values.GraphNode, key)
-
-    async def get_graph_nodes(self, graph_id: str) -> list[values.GraphNode]:
-        own = _select(values.GraphNode, abandoned=False, graph_id=graph_id)
-        return await self.read_all(values.GraphNode, own)
-
-    async def get_session_graph_nodes(
-        self, session_id: str, *, abandoned: bool = False
-    ) -> list[values.GraphNode]:
-        own = _select(values.GraphNode, abandoned=abandoned, session_id=session_id)
-        return await self.read_all(values.GraphNode, own)
+        return next(iter(await self.read_all(values.Graph, newest.limit(1))), None)
 
     async def delete_graph_node(self, key: str) -> bool:
-        async with self.writer.begin() as connection:
-            return (await connection.execute(delete(_nodes).where(_nodes.c.id == key))).rowcount > 0
+        return await self._write_rows(delete(_nodes).where(_nodes.c.id == key)) > 0
 
     async def create_graph_edge(self, edge: values.GraphEdge) -> None:
         async with self.writer.begin() as connection:
@@ -203,16 +160,6 @@ class SqlStorage(Storage):
             if closes_cycle([value_from_row(values.GraphEdge, row) for row in rows], edge):
                 raise ValueError(f"an edge to {edge.to_node} would close a cycle")
             await write_changes(connection, values.Changes(edges=(edge,)))
-
-    async def get_graph_edges(self, graph_id: str) -> list[values.GraphEdge]:
-        own = _select(values.GraphEdge, abandoned=False, graph_id=graph_id)
-        return await self.read_all(values.GraphEdge, own)
-
-    async def get_session_edges(
-        self, session_id: str, *, abandoned: bool = False
-    ) -> list[values.GraphEdge]:
-        own = _select(values.GraphEdge, abandoned=abandoned, session_id=session_id)
-        return await self.read_all(values.GraphEdge, own)
 
     async def get_usage(self, *, session_id: str | None = None) -> list[Usage]:
         table = _invocations
@@ -228,59 +175,47 @@ class SqlStorage(Storage):
         if session_id is not None:
             statement = statement.where(table.c.session_id == session_id)
         grouped = statement.group_by(*groups).order_by(*groups)
-        async with self.engine.connect() as connection:
-            rows = (await connection.execute(grouped)).mappings().all()
-        return [Usage(**row) for row in rows]
+        return [Usage(**row) for row in await self._read_rows(grouped)]
 
     async def save_answer(self, run_id: str, key: str, answer: Mapping[str, Any]) -> None:
         row = {"run_id": run_id, "key": key, "answer": dict(answer), "created_at": values.now()}
-        async with self.writer.begin() as connection:
-            await connection.execute(self._insert(_answers).values(row).on_conflict_do_nothing())
+        await self._write_rows(self._insert(_answers, row))
 
     async def get_answers(self, run_id: str) -> dict[str, Mapping[str, Any]]:
         statement = select(_answers.c.key, _answers.c.answer).where(_answers.c.run_id == run_id)
-        async with self.engine.connect() as connection:
-            rows = (await connection.execute(statement)).all()
-        return {row.key: row.answer for row in rows}
+        return {row["key"]: row["answer"] for row in await self._read_rows(statement)}
 
     async def delete_answers(self, run_id: str, *, before: str) -> None:
         expired = or_(_answers.c.run_id == run_id, _answers.c.created_at < before)
-        async with self.writer.begin() as connection:
-            await connection.execute(delete(_answers).where(expired))
+        await self._write_rows(delete(_answers).where(expired))
 
     async def server_key(self, name: str) -> bytes:
         row = {"name": name, "value": secrets.token_bytes(32)}
-        async with self.writer.begin() as connection:
-            await connection.execute(self._insert(_keys).values(row).on_conflict_do_nothing())
-            value = await connection.scalar(select(_keys.c.value).where(_keys.c.name == name))
-        if value is None:
-            raise LookupError(name)
-        return bytes(value)
+        await self._write_rows(self._insert(_keys, row))
+        (stored,) = await self._read_rows(select(_keys.c.value).where(_keys.c.name == name))
+        return bytes(stored["value"])
 
     async def read_all(self, kind: type[ValueT], statement: Select[Any]) -> list[ValueT]:
         """Run a statement over the table of a kind, and return its rows as values."""
+        return [value_from_row(kind, row) for row in await self._read_rows(statement)]
+
+    async def _read_rows(self, statement: Executable) -> Sequence[RowMapping]:
         async with self.engine.connect() as connection:
-            rows = (await connection.execute(statement)).mappings().all()
-        return [value_from_row(kind, row) for row in rows]
+            return (await connection.execute(statement)).mappings().all()
 
-    async def _read_first(self, kind: type[ValueT], statement: Select[Any]) -> ValueT | None:
-        values = await self.read_all(kind, statement.limit(1))
-        return values[0] if values else None
-
-    async def _read_id(self, kind: type[ValueT], key: str) -> ValueT | None:
-        table = TABLES[kind]
-        return await self._read_first(kind, select(table).where(table.c.id == key))
-
-    async def _delete_sessions(self, where: ColumnElement[bool]) -> int:
+    async def _write_rows(self, statement: Executable) -> int:
+        """Run a statement in a transaction of its own, and return how many rows it changed."""
         async with self.writer.begin() as connection:
-            return (await connection.execute(delete(_sessions).where(where))).rowcount
+            return (await connection.execute(statement)).rowcount
 
-    def _insert(self, table: Table) -> Insert:
-        return insert_into(table, self.engine.dialect.name)
+    def _insert(self, table: Table, row: Mapping[str, Any]) -> Insert:
+        """Insert a row if there is none with its key."""
+        statement = insert_into(table, self.engine.dialect.name)
+        return statement.values(row).on_conflict_do_nothing()
 
 
 def _select(
-    kind: type[Value], *, abandoned: bool = True, newest: bool = False, **where: str
+    kind: type[values.Value], *, abandoned: bool = True, newest: bool = False, **where: str
 ) -> Select[Any]:
     """Select rows by columns, in order of creation or the newest first."""
     table = TABLES[kind]
@@ -290,7 +225,3 @@ def _select(
     order = table.c.position if "position" in table.c else table.c.created_at
     statement = statement.order_by(order.desc() if newest else order)
     return statement if "position" in table.c else statement.order_by(table.c.id)
-
-
-def _thoughts_of(session_id: str, *, newest: bool = False) -> Select[Any]:
-    return _select(values.Thought, abandoned=False, newest=newest, session_id=session_id)

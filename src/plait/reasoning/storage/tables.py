@@ -1,172 +1,231 @@
-"""The tables, as the latest migration leaves them."""
+"""The tables, as the latest migration leaves them.
+
+What is younger than its table names the version that added it. Migrations create columns and
+indexes from here, so a released one never changes.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import sqlalchemy as sa
-
-from plait.reasoning.storage.columns import DATA, key, owner, reference, required
+from sqlalchemy.types import TypeEngine
 
 metadata = sa.MetaData()
+DATA = sa.JSON(none_as_null=True)
 
 
-def _table(name: str, *columns: sa.Column[Any] | sa.Index) -> sa.Table:
-    return sa.Table(name, metadata, key(), *columns)
+def _key(name: str = "id") -> sa.Column[str]:
+    return sa.Column(name, sa.String, primary_key=True)
+
+
+def _required(
+    name: str,
+    kind: type[TypeEngine[Any]] | TypeEngine[Any] = sa.String,
+    default: str | None = None,
+    *,
+    index: bool = False,
+) -> sa.Column[Any]:
+    return sa.Column(name, kind, nullable=False, server_default=default, index=index)
+
+
+def _owner(name: str, target: str, *, index: bool = True) -> sa.Column[str]:
+    """Return a reference; the row is deleted with its target."""
+    reference = sa.ForeignKey(target, ondelete="CASCADE")
+    return sa.Column(name, sa.String, reference, nullable=False, index=index)
+
+
+def _reference(name: str, target: str, /, **options: Any) -> sa.Column[str]:
+    """Return a reference that becomes null when its target is deleted."""
+    reference = sa.ForeignKey(target, ondelete="SET NULL", **options)
+    return sa.Column(name, sa.String, reference, index=True)
+
+
+def _since(
+    version: str, *items: sa.Column[Any] | sa.Index
+) -> tuple[sa.Column[Any] | sa.Index, ...]:
+    for item in items:
+        item.info["since"] = version
+    return items
+
+
+def _table(name: str, *items: sa.Column[Any] | sa.Index) -> sa.Table:
+    return sa.Table(name, metadata, _key(), *items)
 
 
 sessions = _table(
     "sessions",
-    required("mode"),
-    required("created_at"),
-    required("updated_at", index=True),
+    _required("mode"),
+    _required("created_at"),
+    _required("updated_at"),
     sa.Column("metadata", DATA),
-    sa.Column(
-        "active_branch_id",
-        sa.String,
-        sa.ForeignKey(
+    *_since(
+        "0002",
+        _reference(
+            "active_branch_id",
             "branches.id",
-            ondelete="SET NULL",
             name="fk_sessions_active_branch",
             use_alter=True,
             # A session and its first branch are written together, and refer to each other.
             deferrable=True,
             initially="DEFERRED",
         ),
-        index=True,
     ),
-    required("status", default="open"),
-    sa.Column("conclusion", DATA),
-    required("version", sa.Integer, "1"),
+    *_since(
+        "0004",
+        _required("status", default="open"),
+        sa.Column("conclusion", DATA),
+        _required("version", sa.Integer, "1"),
+        sa.Index("ix_sessions_updated_at", "updated_at"),
+    ),
 )
 
 branches = _table(
     "branches",
-    owner("session_id", "sessions.id", index=False),
-    required("name", sa.Text),
-    reference("parent_branch_id", "branches.id"),
-    required("priority", sa.Float, "1.0"),
-    required("confidence", sa.Float, "0.8"),
-    required("state", default="active", index=True),
-    required("created_at"),
-    required("updated_at"),
+    _owner("session_id", "sessions.id", index=False),
+    _required("name", sa.Text),
+    _reference("parent_branch_id", "branches.id"),
+    _required("priority", sa.Float, "1.0"),
+    _required("confidence", sa.Float, "0.8"),
+    _required("state", default="active", index=True),
+    _required("created_at"),
+    _required("updated_at"),
     sa.Column("metadata", DATA),
-    required("position", sa.Integer, "0"),
-    sa.Index("ix_branches_session_position", "session_id", "position"),
+    *_since(
+        "0004",
+        _required("position", sa.Integer, "0"),
+        sa.Index("ix_branches_session_position", "session_id", "position"),
+    ),
 )
 
 thoughts = _table(
     "thoughts",
-    owner("session_id", "sessions.id", index=False),
-    required("content", sa.Text),
-    required("confidence", sa.Float, "0.8"),
-    required("mode"),
-    reference("parent_id", "thoughts.id"),
-    required("created_at"),
+    _owner("session_id", "sessions.id", index=False),
+    _required("content", sa.Text),
+    _required("confidence", sa.Float, "0.8"),
+    _required("mode"),
+    _reference("parent_id", "thoughts.id"),
+    _required("created_at"),
     sa.Column("metadata", DATA),
-    reference("branch_id", "branches.id"),
-    required("position", sa.Integer, "0"),
-    sa.Column("abandoned_by", sa.String),
-    required("fingerprint", default=""),
-    sa.Index("ix_thoughts_session_position", "session_id", "position"),
-    sa.Index("ix_thoughts_live", "session_id", "abandoned_by", "position"),
-    sa.Index("ix_thoughts_fingerprint", "session_id", "fingerprint", "abandoned_by", "position"),
+    *_since("0002", _reference("branch_id", "branches.id")),
+    *_since(
+        "0004",
+        _required("position", sa.Integer, "0"),
+        sa.Column("abandoned_by", sa.String),
+        _required("fingerprint", default=""),
+        sa.Index("ix_thoughts_session_position", "session_id", "position"),
+        sa.Index("ix_thoughts_live", "session_id", "abandoned_by", "position"),
+        # All four columns: with fewer, SQLite scans the whole session for the last thought.
+        sa.Index(
+            "ix_thoughts_fingerprint", "session_id", "fingerprint", "abandoned_by", "position"
+        ),
+    ),
 )
 
 cross_refs = _table(
     "cross_refs",
-    owner("from_branch_id", "branches.id"),
-    owner("to_branch_id", "branches.id"),
-    required("ref_type"),
+    _owner("from_branch_id", "branches.id"),
+    _owner("to_branch_id", "branches.id"),
+    _required("ref_type"),
     sa.Column("reason", sa.Text),
-    required("strength", sa.Float, "1.0"),
-    required("created_at"),
+    _required("strength", sa.Float, "1.0"),
+    _required("created_at"),
 )
 
 checkpoints = _table(
     "checkpoints",
-    owner("session_id", "sessions.id"),
-    reference("branch_id", "branches.id"),
-    required("name", sa.Text),
+    _owner("session_id", "sessions.id"),
+    _reference("branch_id", "branches.id"),
+    _required("name", sa.Text),
     sa.Column("description", sa.Text),
-    required("snapshot", DATA),
-    required("created_at", index=True),
+    _required("snapshot", DATA),
+    _required("created_at", index=True),
 )
 
 state_snapshots = _table(
     "state_snapshots",
-    owner("session_id", "sessions.id"),
-    required("snapshot_type", index=True),
-    required("state_data", DATA),
-    reference("parent_snapshot_id", "state_snapshots.id"),
-    required("created_at"),
+    _owner("session_id", "sessions.id"),
+    _required("snapshot_type", index=True),
+    _required("state_data", DATA),
+    _reference("parent_snapshot_id", "state_snapshots.id"),
+    _required("created_at"),
     sa.Column("description", sa.Text),
 )
 
 graphs = _table(
     "graphs",
-    owner("session_id", "sessions.id", index=False),
+    _owner("session_id", "sessions.id", index=False),
     sa.Column("problem", sa.Text),
-    required("config", DATA),
-    required("created_at"),
-    sa.Index("ix_graphs_session", "session_id", "created_at"),
+    _required("config", DATA),
+    _required("created_at"),
+    *_since("0004", sa.Index("ix_graphs_session", "session_id", "created_at")),
 )
 
 graph_nodes = _table(
     "graph_nodes",
-    owner("session_id", "sessions.id"),
-    required("content", sa.Text),
-    required("node_type", default="thought", index=True),
+    _owner("session_id", "sessions.id"),
+    _required("content", sa.Text),
+    _required("node_type", default="thought", index=True),
     sa.Column("score", sa.Float),
-    required("depth", sa.Integer, "0"),
-    required("is_terminal", sa.Boolean, "0", index=True),
-    required("is_root", sa.Boolean, "0"),
-    required("is_active", sa.Boolean, "1", index=True),
-    required("created_at"),
+    _required("depth", sa.Integer, "0"),
+    _required("is_terminal", sa.Boolean, "0", index=True),
+    _required("is_root", sa.Boolean, "0"),
+    _required("is_active", sa.Boolean, "1", index=True),
+    _required("created_at"),
     sa.Column("metadata", DATA),
-    required("graph_id", default=""),
-    required("position", sa.Integer, "0"),
-    sa.Column("abandoned_by", sa.String),
-    sa.Index("ix_graph_nodes_graph", "graph_id", "position"),
+    *_since(
+        "0004",
+        _required("position", sa.Integer, "0"),
+        sa.Column("abandoned_by", sa.String),
+        _required("graph_id", default=""),
+        sa.Index("ix_graph_nodes_graph", "graph_id", "position"),
+    ),
 )
 
 graph_edges = _table(
     "graph_edges",
-    owner("session_id", "sessions.id"),
-    owner("from_node", "graph_nodes.id"),
-    owner("to_node", "graph_nodes.id"),
-    required("edge_type", default="generates", index=True),
-    required("weight", sa.Float, "1.0"),
-    required("created_at"),
+    _owner("session_id", "sessions.id"),
+    _owner("from_node", "graph_nodes.id"),
+    _owner("to_node", "graph_nodes.id"),
+    _required("edge_type", default="generates", index=True),
+    _required("weight", sa.Float, "1.0"),
+    _required("created_at"),
     sa.Column("metadata", DATA),
-    required("graph_id", default="", index=True),
-    sa.Column("abandoned_by", sa.String),
+    *_since(
+        "0004",
+        sa.Column("abandoned_by", sa.String),
+        _required("graph_id", default=""),
+        sa.Index("ix_graph_edges_graph_id", "graph_id"),
+    ),
 )
 
 invocations = _table(
     "invocations",
-    reference("session_id", "sessions.id"),
-    required("tool_name"),
-    required("input", DATA),
+    _reference("session_id", "sessions.id"),
+    _required("tool_name"),
+    _required("input", DATA),
     sa.Column("output", DATA),
     sa.Column("pipe_name", sa.String),
     sa.Column("latency_ms", sa.Integer),
-    required("success", sa.Boolean, "1"),
+    _required("success", sa.Boolean, "1"),
     sa.Column("error", sa.Text),
-    required("created_at", index=True),
-    sa.Column("model", sa.String),
-    sa.Column("input_tokens", sa.Integer),
-    sa.Column("output_tokens", sa.Integer),
-    sa.Column("backend", sa.String),
+    _required("created_at", index=True),
+    *_since(
+        "0004",
+        sa.Column("model", sa.String),
+        sa.Column("input_tokens", sa.Integer),
+        sa.Column("output_tokens", sa.Integer),
+    ),
+    *_since("0005", sa.Column("backend", sa.String)),
 )
 
 answers = sa.Table(
     "answers",
     metadata,
-    key("run_id"),
-    key("key"),
-    required("answer", DATA),
-    required("created_at", index=True),
+    _key("run_id"),
+    _key("key"),
+    _required("answer", DATA),
+    _required("created_at", index=True),
 )
 
-server_keys = sa.Table("server_keys", metadata, key("name"), required("value", sa.LargeBinary))
+server_keys = sa.Table("server_keys", metadata, _key("name"), _required("value", sa.LargeBinary))

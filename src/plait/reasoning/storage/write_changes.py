@@ -1,23 +1,55 @@
-"""Writes the changes of one call inside one transaction."""
+"""Values as rows of tables, and the changes of one call as one transaction.
+
+Columns and fields have the same names.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any, TypeAlias
 
-from sqlalchemy import Table, delete, func, select, update
+from sqlalchemy import RowMapping, Table, delete, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from plait.reasoning import values
 from plait.reasoning.storage import tables
 from plait.reasoning.storage.port import ConflictError
-from plait.reasoning.storage.rows import TABLES, Value, row_from_value
-from plait.reasoning.values import Branch, Changes, GraphNode, Session, Thought
+from plait.reasoning.values import Branch, Changes, GraphNode, Session, Thought, Value, ValueT
 
 Insert: TypeAlias = sqlite.dml.Insert | postgresql.dml.Insert
-Positioned = Branch | Thought | GraphNode
+
+TABLES: Mapping[type[Value], Table] = {
+    values.Session: tables.sessions,
+    values.Thought: tables.thoughts,
+    values.Branch: tables.branches,
+    values.CrossRef: tables.cross_refs,
+    values.Checkpoint: tables.checkpoints,
+    values.StateSnapshot: tables.state_snapshots,
+    values.Graph: tables.graphs,
+    values.GraphNode: tables.graph_nodes,
+    values.GraphEdge: tables.graph_edges,
+    values.Invocation: tables.invocations,
+}
+
+_NAMES: Mapping[type[Value], Sequence[str]] = {
+    kind: tuple(field.name for field in fields(kind)) for kind in TABLES
+}
+
+
+def row_from_value(value: Value) -> dict[str, Any]:
+    """Return a value as a row of its table."""
+    row = {name: getattr(value, name) for name in _NAMES[type(value)]}
+    if isinstance(value, Thought):
+        row["fingerprint"] = values.fingerprint(value.content)
+    return row
+
+
+def value_from_row(kind: type[ValueT], row: RowMapping) -> ValueT:
+    """Return the value that a row of the table of this kind holds."""
+    return kind(**{name: row[name] for name in _NAMES[kind]})
 
 
 async def write_changes(connection: AsyncConnection, changes: Changes) -> None:
@@ -30,15 +62,21 @@ async def write_changes(connection: AsyncConnection, changes: Changes) -> None:
         await _write_session(connection, changes.session)
     positioned = (*changes.branches, *changes.thoughts, *changes.nodes)
     await _lock_sessions(connection, {value.session_id for value in positioned})
-    await _write(connection, await _with_positions(connection, changes.branches))
-    await _write(connection, changes.cross_refs)
-    await _write(connection, changes.snapshots)
-    await _write(connection, await _with_positions(connection, changes.thoughts))
-    await _write(connection, changes.checkpoints)
-    await _write(connection, changes.graphs)
-    await _write(connection, await _with_positions(connection, changes.nodes))
-    await _write(connection, changes.edges)
-    await _write(connection, changes.invocations)
+    for rows in (
+        changes.branches,
+        changes.cross_refs,
+        changes.snapshots,
+        changes.thoughts,
+        changes.checkpoints,
+        changes.graphs,
+        changes.nodes,
+        changes.edges,
+        changes.invocations,
+    ):
+        if rows:
+            statement = _upsert(TABLES[type(rows[0])], connection.dialect.name)
+            placed = await _with_positions(connection, rows)
+            await connection.execute(statement, [row_from_value(row) for row in placed])
     if changes.removed_nodes:
         table = tables.graph_nodes
         await connection.execute(delete(table).where(table.c.id.in_(changes.removed_nodes)))
@@ -68,32 +106,21 @@ async def _lock_sessions(connection: AsyncConnection, ids: set[str]) -> None:
         await connection.execute(rows.with_for_update())
 
 
-async def _with_positions(
-    connection: AsyncConnection, values: Sequence[Positioned]
-) -> list[Positioned]:
-    """Assign each new value the next position in its session."""
+async def _with_positions(connection: AsyncConnection, rows: Sequence[Value]) -> list[Value]:
+    """Assign each new value that has a position the next one in its session."""
     next_positions: dict[str, int] = {}
-    positioned: list[Positioned] = []
-    for value in values:
-        if value.position is not None:
-            positioned.append(value)
+    placed: list[Value] = []
+    for row in rows:
+        if not isinstance(row, Branch | Thought | GraphNode) or row.position is not None:
+            placed.append(row)
             continue
-        if value.session_id not in next_positions:
-            table = TABLES[type(value)]
-            last = select(func.max(table.c.position)).where(table.c.session_id == value.session_id)
-            next_positions[value.session_id] = (await connection.scalar(last) or 0) + 1
-        positioned.append(replace(value, position=next_positions[value.session_id]))
-        next_positions[value.session_id] += 1
-    return positioned
-
-
-async def _write(connection: AsyncConnection, values: Sequence[Value]) -> None:
-    if not values:
-        return
-    table = TABLES[type(values[0])]
-    await connection.execute(
-        _upsert(table, connection.dialect.name), [*map(row_from_value, values)]
-    )
+        if row.session_id not in next_positions:
+            table = TABLES[type(row)]
+            last = select(func.max(table.c.position)).where(table.c.session_id == row.session_id)
+            next_positions[row.session_id] = (await connection.scalar(last) or 0) + 1
+        placed.append(replace(row, position=next_positions[row.session_id]))
+        next_positions[row.session_id] += 1
+    return placed
 
 
 def _upsert(table: Table, dialect: str) -> Insert:

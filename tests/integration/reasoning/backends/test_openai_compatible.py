@@ -11,8 +11,7 @@ from inline_snapshot import snapshot
 
 from plait.errors import BackendError
 from plait.models.endpoints import find_ollama
-from plait.reasoning.backends.build import completer_for
-from plait.reasoning.backends.choose import choose, detect_models
+from plait.reasoning.backends.choose import choose, completer_for, detect_models
 from plait.reasoning.backends.openai_compatible import OpenAICompatibleCompleter
 from plait.reasoning.backends.settings import read_settings
 from plait.testing import OpenAIServer, blackhole, free_port

@@ -8,8 +8,14 @@ from hypothesis import strategies as st
 
 from plait.errors import BackendError, ConfigError
 from plait.models.endpoints import Endpoint
-from plait.reasoning.backends.build import completer_for, key_for_endpoint, key_for_model
-from plait.reasoning.backends.choose import AvailableModels, BackendChoice, choose
+from plait.reasoning.backends.choose import (
+    AvailableModels,
+    BackendChoice,
+    choose,
+    completer_for,
+    key_for_endpoint,
+    key_for_model,
+)
 from plait.reasoning.backends.port import Completion, Prompt
 from plait.reasoning.backends.settings import BackendName, BackendPreference, read_settings
 

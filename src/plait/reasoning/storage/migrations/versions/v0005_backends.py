@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sqlalchemy as sa
-from alembic import op
+from plait.reasoning.storage.migrations import add_columns
 
 revision = "0005"
 down_revision = "0004"
@@ -11,4 +10,4 @@ down_revision = "0004"
 
 def upgrade() -> None:
     """Add the column; it is null in earlier rows."""
-    op.add_column("invocations", sa.Column("backend", sa.String))
+    add_columns(revision)
