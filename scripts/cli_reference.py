@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from plait.cli import arguments, main
-from plait.cli.click_classes import ExampleCommand
+from plait.cli.base import ExampleCommand
 from plait.cli.exits import Exit
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "cli.md"

@@ -26,7 +26,7 @@ SLOW = (
     "httpcore2",
     "jsonschema",
     "mcp.server",
-    "plait.cli.connecting",
+    "plait.cli.session",
     "plait.cli.doctor.diagnosis",
     "plait.client.config.read",
     "plait.client.toolbox",

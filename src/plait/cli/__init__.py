@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from plait._version import __version__
-from plait.cli.click_classes import LazyCommand, LazyGroup
+from plait.cli.base import LazyCommand, LazyGroup
 from plait.cli.terminal import colour_allowed
 
 COMMANDS = {

@@ -19,6 +19,8 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -57,7 +59,7 @@ def _parse(words: Sequence[str], schema: Mapping[str, Any], read_text: ReadText)
         if path in set_paths:
             if not (is_item and set_paths[path]):
                 raise ArgumentError(f"{'.'.join(path)} is set twice")
-            value = [*_get(arguments, path), *cast("list[Any]", value)]
+            value = [*reduce(getitem, path, arguments), *cast("list[Any]", value)]
         set_paths[path] = is_item
         _set(arguments, path, value)
     return arguments
@@ -93,13 +95,12 @@ def _pair(
         text = _read(text[1:], read_text)
     if as_json:
         return path, _json(text, key), False
-    value, is_item = _typed(text, key, schema_at(schema, path))
-    return path, value, is_item
+    return path, *_typed(text, key, schema_at(schema, path))
 
 
 def _reject(word: str, schema: Mapping[str, Any]) -> NoReturn:
-    names = [parameter.name for parameter in parameters_of(schema) if parameter.required]
-    names = names or [parameter.name for parameter in parameters_of(schema)]
+    parameters = parameters_of(schema)
+    names = [one.name for one in parameters if one.required] or [one.name for one in parameters]
     example = f"{names[0]}={word}" if len(names) == 1 else "key=value"
     raise ArgumentError(f"{word!r} is neither JSON nor a pair; write {example}")
 
@@ -138,8 +139,8 @@ def _fits(value: object, kinds: frozenset[str]) -> bool:
 
 def _json_or_text(text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_no_constant)
-    except ValueError:
+        return _json(text, "")
+    except ArgumentError:
         return text
 
 
@@ -170,13 +171,6 @@ def _read(path: str, read_text: ReadText) -> str:
 
 def _place(path: str) -> str:
     return "stdin" if path == "-" else path
-
-
-def _get(target: dict[str, Any], path: tuple[str, ...]) -> Any:
-    value: Any = target
-    for name in path:
-        value = value[name]
-    return value
 
 
 def _set(target: dict[str, Any], path: tuple[str, ...], value: Any) -> None:

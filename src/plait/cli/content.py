@@ -77,30 +77,19 @@ def _data_part(kind: str, mime_type: str | None, encoded: str) -> Part:
 
 def saved_parts(parts: Iterable[Part], folder: Path, stem: str) -> list[Part]:
     """Write every part with data to the folder, without overwriting files."""
-    safe_stem = re.sub(r"[^A-Za-z0-9_-]+", "_", stem).strip("_") or "content"
-    result: list[Part] = []
-    for part in parts:
-        if part.data is None:
-            result.append(part)
-            continue
-        folder.mkdir(parents=True, exist_ok=True)
-        result.append(replace(part, saved=_write_new(folder, safe_stem, part.suffix, part.data)))
-    return result
+    stem = re.sub(r"[^A-Za-z0-9_-]+", "_", stem).strip("_") or "content"
+    return [part if part.data is None else _saved(part, folder, stem) for part in parts]
 
 
-def _write_new(folder: Path, stem: str, suffix: str, data: bytes) -> Path:
+def _saved(part: Part, folder: Path, stem: str) -> Part:
+    folder.mkdir(parents=True, exist_ok=True)
     number = 1
     while True:
-        path = folder / f"{stem}-{number}{suffix}"
+        path = folder / f"{stem}-{number}{part.suffix}"
         try:
             with path.open("xb") as file:
-                file.write(data)
+                file.write(part.data or b"")
         except FileExistsError:
             number += 1
         else:
-            return path
-
-
-def has_text(parts: Iterable[Part]) -> bool:
-    """Return whether any part has text."""
-    return any(part.text for part in parts)
+            return replace(part, saved=path)

@@ -13,7 +13,6 @@ class ArgumentError(ValueError):
     """An argument on the command line cannot be parsed."""
 
     hint: str | None = None
-    """The parameters of the tool."""
 
 
 class Exit(IntEnum):
@@ -60,46 +59,32 @@ class Exit(IntEnum):
     TERMINATED = 143, "An agent run was stopped with SIGTERM; its servers are stopped."
 
 
+_EXITS: tuple[tuple[Exit, tuple[type[BaseException], ...]], ...] = (
+    (Exit.USAGE, (ArgumentError, errors.InvalidArgumentsError)),
+    (Exit.USAGE, (errors.RefusedError, errors.TraceFormatError)),
+    (Exit.INTERRUPTED, (KeyboardInterrupt, asyncio.CancelledError)),
+    (Exit.CONFIG, (errors.ConfigError, errors.PermissionDeniedError, errors.ManifestError)),
+    (Exit.CONFIG, (errors.OutboxError, errors.EngineUnavailableError, errors.ManualTraceError)),
+    (Exit.CONFIG, (errors.AgentServerConfigError,)),
+    (Exit.AUTH, (errors.AuthRequiredError, errors.ForbiddenError, errors.TokenError)),
+    (Exit.OUTCOME_UNKNOWN, (errors.OutcomeUnknownError,)),
+    (Exit.TOOL_FAILED, (errors.ToolFailedError,)),
+    # Before the builtin timeout: a handshake timeout means that the server is unreachable.
+    (Exit.UNREACHABLE, (errors.ConnectError,)),
+    (Exit.TIMEOUT, (TimeoutError,)),
+    (Exit.UNREACHABLE, (errors.TransportError, errors.HttpError, errors.BackendError)),
+    (Exit.UNREACHABLE, (errors.GatewayError, errors.AgentServerError)),
+    (Exit.AGENT_FAILED, (errors.AgentError,)),
+    (Exit.PROTOCOL, (errors.ProtocolError, errors.DomainError)),
+    (Exit.PROTOCOL, (errors.ContentError, errors.ReasoningError)),
+)
+"""The first line with a class of the error decides."""
+
+
 def exit_code_for(error: BaseException) -> Exit:
     """Return the exit code for an error."""
-    match error:
-        case ArgumentError() | errors.InvalidArgumentsError():
-            return Exit.USAGE
-        case errors.RefusedError() | errors.TraceFormatError():
-            return Exit.USAGE
-        case KeyboardInterrupt() | asyncio.CancelledError():
-            return Exit.INTERRUPTED
-        case errors.ConfigError() | errors.PermissionDeniedError() | errors.ManifestError():
-            return Exit.CONFIG
-        case errors.OutboxError() | errors.EngineUnavailableError() | errors.ManualTraceError():
-            return Exit.CONFIG
-        case errors.AgentServerConfigError():
-            return Exit.CONFIG
-        case errors.AuthRequiredError() | errors.ForbiddenError() | errors.TokenError():
-            return Exit.AUTH
-        case errors.OutcomeUnknownError():
-            return Exit.OUTCOME_UNKNOWN
-        case errors.ToolFailedError():
-            return Exit.TOOL_FAILED
-        # Before the builtin timeout: a handshake timeout means that the server is unreachable.
-        case errors.ConnectError():
-            return Exit.UNREACHABLE
-        case TimeoutError():
-            return Exit.TIMEOUT
-        case errors.TransportError() | errors.HttpError() | errors.BackendError():
-            return Exit.UNREACHABLE
-        case errors.GatewayError() | errors.AgentServerError():
-            return Exit.UNREACHABLE
-        case errors.AgentError():
-            return Exit.AGENT_FAILED
-        case (
-            errors.ProtocolError()
-            | errors.DomainError()
-            | errors.ContentError()
-            | errors.ReasoningError()
-        ):
-            return Exit.PROTOCOL
-        case OSError() if error.filename is not None:
-            return Exit.USAGE
-        case _:
-            return Exit.INTERNAL
+    for code, classes in _EXITS:
+        if isinstance(error, classes):
+            return code
+    names_a_file = isinstance(error, OSError) and error.filename is not None
+    return Exit.USAGE if names_a_file else Exit.INTERNAL

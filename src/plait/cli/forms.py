@@ -40,12 +40,18 @@ class FormField:
     """The values to choose from, each with its title."""
 
     schema: Mapping[str, Any]
-    """The schema of the field."""
+
+    @property
+    def needs_value(self) -> bool:
+        """Whether an empty answer is refused."""
+        return self.required and self.default is None
 
     @property
     def hint(self) -> str:
         """A short description of valid input."""
-        return ", ".join(part for part in (_expected(self), *_limits(self)) if part)
+        limits = ((hint, self.schema.get(keyword)) for keyword, (_, hint) in _LIMITS.items())
+        hints = [hint.format(limit) for hint, limit in limits if hint and limit]
+        return ", ".join(part for part in (_expected(self), *hints) if part)
 
 
 def fields_of(schema: Mapping[str, Any]) -> tuple[FormField, ...]:
@@ -63,14 +69,10 @@ def _field(name: str, schema: Mapping[str, Any], *, required: bool) -> FormField
     json_type = schema.get("type")
     choices = _choices(as_schema(schema.get("items")) if json_type == "array" else schema)
     kinds: dict[object, Kind] = {"integer": "integer", "number": "number", "boolean": "boolean"}
-    kind: Kind = kinds.get(json_type, "text")
-    if json_type == "array":
-        kind = "choices"
-    elif choices:
-        kind = "choice"
+    kind: Kind = "choice" if choices else kinds.get(json_type, "text")
     field = FormField(
         name=name,
-        kind=kind,
+        kind="choices" if json_type == "array" else kind,
         title=str(schema.get("title") or ""),
         description=str(schema.get("description") or ""),
         required=required,
@@ -97,11 +99,7 @@ def _choices(schema: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def parsed(field: FormField, text: str) -> Any:
-    """Parse the input for a field.
-
-    Raises:
-        InvalidAnswerError: It is not valid.
-    """
+    """Parse the input for a field, or raise `InvalidAnswerError`."""
     word = text.strip()
     match field.kind:
         case "boolean":
@@ -124,18 +122,14 @@ def parsed(field: FormField, text: str) -> Any:
 
 
 def checked(field: FormField, value: Any) -> Any:
-    """Return a value if it is valid for a field.
-
-    Raises:
-        InvalidAnswerError: It is not.
-    """
+    """Return a value if it is valid for a field, or raise `InvalidAnswerError`."""
     for violation in validator_for_schema(_limits_of(field)).violations(value):
-        reason = _REASONS.get(violation.keyword)
-        raise InvalidAnswerError(reason.format(violation.expected) if reason else _must(field))
+        limit = _LIMITS.get(violation.keyword)
+        raise InvalidAnswerError(limit[0].format(violation.expected) if limit else _must(field))
     if isinstance(value, float) and not math.isfinite(value):
         raise InvalidAnswerError("must be a number")
-    if isinstance(value, str) and field.kind == "text":
-        _check_format(field.schema, value)
+    if isinstance(value, str) and field.kind == "text" and not _has_format(field, value):
+        raise InvalidAnswerError(f"must be {_expected(field)}")
     return value
 
 
@@ -153,18 +147,19 @@ def _limits_of(field: FormField) -> dict[str, Any]:
             return dict(field.schema)
 
 
-_REASONS = {
-    "minimum": "must be at least {}",
-    "maximum": "must be at most {}",
-    "exclusiveMinimum": "must be more than {}",
-    "exclusiveMaximum": "must be less than {}",
-    "multipleOf": "must be a multiple of {}",
-    "pattern": "must match {}",
-    "minLength": "needs at least {} characters",
-    "maxLength": "takes at most {} characters",
-    "minItems": "needs at least {} values",
-    "maxItems": "takes at most {} values",
+_LIMITS = {
+    "minimum": ("must be at least {}", "at least {}"),
+    "maximum": ("must be at most {}", "at most {}"),
+    "exclusiveMinimum": ("must be more than {}", None),
+    "exclusiveMaximum": ("must be less than {}", None),
+    "multipleOf": ("must be a multiple of {}", None),
+    "pattern": ("must match {}", None),
+    "minLength": ("needs at least {} characters", "{} characters or more"),
+    "maxLength": ("takes at most {} characters", "{} characters or fewer"),
+    "minItems": ("needs at least {} values", "{} or more"),
+    "maxItems": ("takes at most {} values", "{} or fewer"),
 }
+"""The refusal of a value for each keyword, and the hint beforehand."""
 
 
 def _chosen(field: FormField, word: str) -> str:
@@ -179,17 +174,12 @@ def _chosen(field: FormField, word: str) -> str:
     raise InvalidAnswerError(f"type a number from 1 to {len(field.choices)}")
 
 
-def _check_format(schema: Mapping[str, Any], value: str) -> None:
-    name = str(schema.get("format"))
-    if name not in _FORMATS:
-        return
-    expected, check = _FORMATS[name]
+def _has_format(field: FormField, value: str) -> bool:
+    _, check = _FORMATS.get(str(field.schema.get("format")), ("", lambda _: True))
     try:
-        is_valid = bool(check(value))
+        return bool(check(value))
     except ValueError:
-        is_valid = False
-    if not is_valid:
-        raise InvalidAnswerError(f"must be {expected}")
+        return False
 
 
 def _is_uri(text: str) -> bool:
@@ -207,21 +197,16 @@ _FORMATS: dict[str, tuple[str, Callable[[str], object]]] = {
 
 
 def _expected(field: FormField) -> str:
-    match field.kind:
-        case "boolean":
-            return "y or n"
-        case "integer":
-            return "a whole number"
-        case "number":
-            return "a number"
-        case "choice":
-            return f"1 to {len(field.choices)}"
-        case "choices":
-            if field.choices:
-                return f"numbers from 1 to {len(field.choices)}, separated by commas"
-            return "values, separated by commas"
-        case "text":
-            return _FORMATS.get(str(field.schema.get("format")), ("",))[0]
+    count = len(field.choices)
+    values = f"numbers from 1 to {count}" if count else "values"
+    return {
+        "boolean": "y or n",
+        "integer": "a whole number",
+        "number": "a number",
+        "choice": f"1 to {count}",
+        "choices": f"{values}, separated by commas",
+        "text": _FORMATS.get(str(field.schema.get("format")), ("",))[0],
+    }[field.kind]
 
 
 def _must(field: FormField) -> str:
@@ -229,16 +214,3 @@ def _must(field: FormField) -> str:
         listed = ", ".join(value for value, _ in field.choices)
         return f"must be {'some' if field.kind == 'choices' else 'one'} of {listed}"
     return f"must be {_expected(field) or 'text'}"
-
-
-def _limits(field: FormField) -> list[str]:
-    names = {
-        "minimum": "at least {}",
-        "maximum": "at most {}",
-        "minLength": "{} characters or more",
-        "maxLength": "{} characters or fewer",
-        "minItems": "{} or more",
-        "maxItems": "{} or fewer",
-    }
-    limits = ((text, field.schema.get(key)) for key, text in names.items())
-    return [text.format(limit) for text, limit in limits if limit]

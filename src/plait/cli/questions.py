@@ -1,8 +1,9 @@
-"""Elicitation requests of servers, answered on the terminal."""
+"""Prompts on the terminal: elicitation requests of servers, and approval of calls."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 import webbrowser
 from collections.abc import Awaitable, Callable, Sequence
@@ -24,11 +25,13 @@ from plait._support.threads import in_thread
 from plait.cli.arguments import ReadText, parse_arguments
 from plait.cli.exits import ArgumentError
 from plait.cli.forms import FormField, InvalidAnswerError, checked, fields_of, parsed
-from plait.cli.terminal import is_terminal, print_aside, read_typed_line, visible
+from plait.cli.terminal import is_terminal, print_aside, read_typed_line, visible, visible_line
+from plait.client.calls.approval import Approval, ApprovalRequest
 
 ReadLine = Callable[[], Awaitable[str | None]]
 """Returns the next line of input, or `None` at its end."""
 
+NO_TERMINAL = "there is no terminal to prompt on; run it in one, or approve with --yes"
 _KEYS_HELP = "Enter skips or takes the default; !decline declines, !cancel or Ctrl-D cancels"
 
 
@@ -46,19 +49,14 @@ class Questioner:
 
     server: str
     tool: str | None = None
-    """The tool that is called; `None` if unknown."""
-
     answers: Sequence[str] | None = ()
     """Answers from the command line, as `KEY=VALUE`; `None` if the command takes none."""
 
     read_text: ReadText
-    """Reads the files that answers refer to."""
-
     read_line: ReadLine | None = None
     """Reads input of the user; `None` without a terminal."""
 
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while a request is on the terminal."""
 
     async def __call__(
         self, context: ClientRequestContext, params: ElicitRequestParams
@@ -78,13 +76,9 @@ class Questioner:
         fields = fields_of(schema)
         content = self._known_answers(fields, schema)
         # With answers from the command line, prompt only for missing required fields.
-        missing = [
-            form_field
-            for form_field in fields
-            if form_field.name not in content
-            and (form_field.required or not content)
-            and self._is_open(form_field)
-        ]
+        unanswered = [one for one in fields if one.name not in content]
+        needed = [one for one in unanswered if one.required or not content]
+        missing = [one for one in needed if self.read_line or one.needs_value]
         if missing or not content:
             if self.read_line is None:
                 self._print_declined(params.message, fields)
@@ -99,11 +93,6 @@ class Questioner:
             if form_field.default is not None:
                 content.setdefault(form_field.name, form_field.default)
         return ElicitResult(action="accept", content=content)
-
-    def _is_open(self, form_field: FormField) -> bool:
-        """Return whether a field must be prompted for, or cannot be answered."""
-        has_default = form_field.default is not None
-        return self.read_line is not None or (form_field.required and not has_default)
 
     def _known_answers(self, fields: Sequence[FormField], schema: dict[str, Any]) -> dict[str, Any]:
         """Return the answers of the command line; an invalid one cancels the request."""
@@ -125,7 +114,7 @@ class Questioner:
         while True:
             text = await self._input(f"{form_field.name}: ")
             if not text.strip():
-                if form_field.default is not None or not form_field.required:
+                if not form_field.needs_value:
                     return
                 click.echo("  a value is required", err=True)
                 continue
@@ -137,23 +126,21 @@ class Questioner:
                 return
 
     def _describe(self, form_field: FormField) -> None:
-        texts = (_line(form_field.title), _line(form_field.description))
+        texts = map(visible_line, (form_field.title, form_field.description))
         about = ": ".join(text for text in texts if text)
         facts = [form_field.hint, "" if form_field.required else "optional"]
         if form_field.default is not None:
             facts.append(f"default {_shown(form_field.default)}")
-        hint = "; ".join(_line(fact) for fact in facts if fact)
-        name = _line(form_field.name)
-        click.echo(
-            f"{name}{f' - {about}' if about else ''}{f' ({hint})' if hint else ''}", err=True
-        )
-        for number, (value, title) in enumerate(form_field.choices, 1):
-            named = f"{_line(title)} ({_line(value)})" if title else _line(value)
-            click.echo(f"  {number}) {named}", err=True)
+        hint = "; ".join(visible_line(fact) for fact in facts if fact)
+        about, hint = f" - {about}" if about else "", f" ({hint})" if hint else ""
+        click.echo(f"{visible_line(form_field.name)}{about}{hint}", err=True)
+        for number, choice in enumerate(form_field.choices, 1):
+            value, title = map(visible_line, choice)
+            click.echo(f"  {number}) {f'{title} ({value})' if title else value}", err=True)
 
     async def _confirm(self, content: dict[str, Any]) -> None:
         for name, value in content.items():
-            click.echo(f"  {_line(name)} = {_shown(value)}", err=True)
+            click.echo(f"  {visible_line(name)} = {_shown(value)}", err=True)
         answer = await self._input(f"send this to {self.server}? [Y/n] ")
         if answer.strip().lower() not in {"", "y", "yes"}:
             raise _RefusedError("decline")
@@ -219,18 +206,14 @@ def _checked_answer(form_field: FormField, value: Any) -> Any:
         raise ArgumentError(f"{form_field.name}: {error}") from error
 
 
-def _line(text: str) -> str:
-    return visible(" ".join(text.split()))
-
-
 def _shown(value: Any) -> str:
     match value:
         case bool():
             return "yes" if value else "no"
         case list():
-            return ", ".join(_line(str(one)) for one in value) or "none"  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+            return ", ".join(visible_line(str(one)) for one in value) or "none"  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
         case _:
-            return _line(str(value))
+            return visible_line(str(value))
 
 
 def _host_of(url: str) -> str | None:
@@ -250,3 +233,42 @@ def _plain_host(name: str) -> str:
     except UnicodeError:
         plain = ascii(name)
     return visible(name) if plain == name else f"{plain} (displayed as {visible(name)})"
+
+
+class TerminalApproval:
+    """Prompts on the terminal, one call at a time; remembers "always" for each tool."""
+
+    def __init__(self, *, yes: bool = False, ask: bool = True) -> None:
+        """Approve everything if `yes`; reject instead of prompting unless `ask`."""
+        self._yes = yes
+        self._ask = ask
+        self._always: set[str] = set()
+        self._turn = asyncio.Lock()
+
+    async def __call__(self, request: ApprovalRequest) -> Approval:
+        """Return the decision of the user; without a terminal, the call is rejected."""
+        if self._yes or request.where in self._always:
+            return Approval("approve")
+        if not self._ask or not sys.stdin.isatty():
+            return Approval("reject", message=NO_TERMINAL)
+        async with self._turn:
+            return await self._prompt(request)
+
+    async def _prompt(self, request: ApprovalRequest) -> Approval:
+        if request.where in self._always:  # answered while this request waited
+            return Approval("approve")
+        print_aside(
+            "policy", f"{request.where} needs your approval: {request.reason}", colour="cyan"
+        )
+        for name, value in request.arguments.items():
+            shown = json.dumps(value, ensure_ascii=False, default=str)
+            click.echo(f"  {visible(name)}: {visible(shown)}", err=True)
+        while True:
+            click.echo("Call it? [y]es, [N]o, [a]lways in this run: ", nl=False, err=True)
+            word = (await read_typed_line() or "").strip().lower()
+            if word in {"a", "always"}:
+                self._always.add(request.where)
+            if word in {"y", "yes", "a", "always"}:
+                return Approval("approve")
+            if word in {"n", "no", ""}:
+                return Approval("reject", message="the user rejected the call on the terminal")

@@ -1,36 +1,46 @@
-"""One agent run of the command line: its servers and options, and its outcome."""
+"""One agent run of the command line: its model, servers and options, and its outcome."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Literal
 
+import click
 from mcp.client import ClientRequestContext
 from mcp.client.session import ElicitationFnT
 from mcp_types import ElicitRequestParams, ElicitResult, ErrorData
 
-from plait.agents.choose_model import ModelChoice
+from plait._support.redact import Redactor
+from plait.agents.choose_model import ModelChoice, ModelRequest, choose_here
 from plait.agents.config import AgentConfig
 from plait.agents.factory import get_agent
 from plait.agents.port import AgentResult, result_from_trace
-from plait.cli.approval import TerminalApproval
+from plait.cli import session
 from plait.cli.arguments import reader_for
-from plait.cli.questions import Questioner, person_at_terminal
-from plait.cli.run_screen import RunScreen
-from plait.cli.session import error_line
+from plait.cli.base import settings_of
+from plait.cli.questions import Questioner, TerminalApproval, person_at_terminal
+from plait.cli.run_screen import RunScreen, summary_line
+from plait.cli.terminal import print_aside, print_json, print_text
 from plait.client.calls.approval import Approval, ApprovalRequest
+from plait.client.config.policy import read_policy
 from plait.client.config.read import ClientConfig, read_options
+from plait.client.config.secrets import secret_values
 from plait.client.config.servers import ServerConfig
 from plait.client.options import CLIENT_OPTIONS
 from plait.errors import AgentServerError, PlaitError
+from plait.models.endpoints import may_look_for_ollama
+from plait.models.providers import keys_in
 from plait.traces.events import Status, TraceEvent
+from plait.traces.messages.lists import messages_to_dicts
 from plait.traces.messages.message import Message
-from plait.traces.trace import Trace
+from plait.traces.recorder import hash_question
+from plait.traces.trace import NO_RESPONSE, Trace
 
 RESULT_TOKENS: Final = 20_000
 """The default budget of one tool result, in tokens."""
@@ -46,8 +56,6 @@ class RunPlan:
     """The servers and their options; `None` is a run without tools."""
 
     settings: AgentConfig
-    """The settings of the agent; tool options are added to them."""
-
     policy: object = None
     """Overrides the configured policy."""
 
@@ -55,7 +63,6 @@ class RunPlan:
     """Overrides the configured budget; `False` is no budget."""
 
     yes: bool = False
-    """Whether to approve calls without a prompt."""
 
     @property
     def servers(self) -> Mapping[str, ServerConfig]:
@@ -68,13 +75,104 @@ class RunOutcome:
     """The outcome of a run."""
 
     result: AgentResult
-    """The result, partial if the run did not complete."""
-
     trace: Trace
     status: Status
     stopped_by: Literal["SIGINT", "SIGTERM"] | None = None
     error: PlaitError | None = None
-    """The error of a failed run."""
+
+
+def plan_run(ctx: click.Context, task: str, options: Mapping[str, Any]) -> RunPlan:
+    """Choose the model, and read the configuration and the policy of a run."""
+    choice = _choose(options["model"], options["engine"], look_for_ollama=not options["no_ollama"])
+    return RunPlan(
+        task=task,
+        choice=choice,
+        config=_configuration(ctx, options["servers"], choice),
+        settings=AgentConfig(
+            max_turns=options["max_turns"],
+            system_prompt=options["system"],
+            timeout=options["timeout_seconds"],
+            question_hash=hash_question(task),
+            trace=options["trace"],
+        ),
+        policy=None if options["policy"] is None else read_policy(options["policy"]),
+        result_budget=options["result_budget"],
+        yes=options["yes"],
+    )
+
+
+def _choose(model: str | None, engine: str | None, *, look_for_ollama: bool) -> ModelChoice:
+    set_model = os.environ.get("PLAIT_MODEL", "").strip() or None
+    reason = "requested" if model else "PLAIT_MODEL is set"
+    request = ModelRequest(model=model or set_model, engine=engine, reason=reason)
+    look = look_for_ollama and may_look_for_ollama(os.environ)
+    return asyncio.run(choose_here(request, os.environ, look_for_ollama=look))
+
+
+def _configuration(
+    ctx: click.Context, servers: tuple[str, ...], choice: ModelChoice
+) -> ClientConfig | None:
+    if choice.config.interface == "manual":
+        if servers:
+            raise click.BadParameter("a recorded run calls no tools", param_hint="--server")
+        return None
+    if not servers and not session.has_configuration(ctx):
+        return None
+    return session.with_servers(session.read_configuration(ctx), servers)
+
+
+def print_head(plan: RunPlan) -> None:
+    """Print the model of a run, and whether it has no tools."""
+    choice = plan.choice
+    line = f"{choice.title} on {choice.config.interface} ({choice.reason})"
+    print_aside("model", line, colour="cyan")
+    for note in choice.notes:
+        print_aside("note", note, colour="cyan")
+    if not plan.servers and choice.config.interface != "manual":
+        why = "no configuration" if plan.config is None else "no server in the configuration"
+        print_aside("note", f"no tools: there is {why}", colour="cyan")
+
+
+def screen_for(ctx: click.Context, plan: RunPlan, *, shown: bool) -> RunScreen:
+    """Make the screen of a run, which redacts its secrets."""
+    secrets = [secret for server in plan.servers.values() for secret in secret_values(server)]
+    redact = Redactor([*secrets, *keys_in(os.environ), *plan.choice.config.secrets()])
+    # Log lines would break the spinner.
+    return RunScreen(plan.servers, redact, shown=shown, moving=settings_of(ctx).verbosity == 0)
+
+
+def print_end(plan: RunPlan, outcome: RunOutcome, screen: RunScreen, *, as_json: bool) -> None:
+    """Print the summary of a run, and its answer or JSON object."""
+    trace = plan.settings.trace
+    if outcome.trace.events:
+        screen.show(summary_line(outcome.trace, None if trace is None else str(trace)))
+    if as_json:
+        print_json(_object(plan, outcome))
+    elif outcome.error is None and outcome.result.final_response != NO_RESPONSE:
+        print_text(outcome.result.final_response)
+    elif outcome.status == "completed":
+        screen.warn("the model gave no answer")
+
+
+def _object(plan: RunPlan, outcome: RunOutcome) -> dict[str, object]:
+    result, config = outcome.result, plan.choice.config
+    fields: dict[str, object] = {
+        "final_response": result.final_response,
+        "status": outcome.status,
+        "limit_reached": result.limit_reached,
+        "timeout_reached": result.timeout_reached,
+        "turns": result.turns,
+        "usage": result.usage.to_dict(),
+        "seconds": outcome.trace.seconds,
+        "interface": config.interface,
+        "model": config.model_name,
+        "actual_model": result.actual_model,
+        "session_id": result.session_id,
+        "run": outcome.trace.run or None,
+        "trace": plan.settings.trace,
+        "trace_messages": messages_to_dicts(result.trace_messages),
+    }
+    return fields if outcome.error is None else {**fields, "error": outcome.error.to_dict()}
 
 
 def run_agent(plan: RunPlan, screen: RunScreen) -> RunOutcome:
@@ -179,6 +277,16 @@ def _callbacks(plan: RunPlan, screen: RunScreen) -> Mapping[str, Any]:
         async with screen.prompting():
             return await approval(request)
 
+    missing: set[str] = set()
+
+    def continue_without(server: str, error: PlaitError) -> None:
+        is_known = server in missing
+        missing.add(server)
+        if len(missing) == len(plan.servers):
+            raise error
+        if not is_known:
+            screen.warn(f"continuing without {session.error_line(server, error)}")
+
     callbacks = {
         "on_approval": approve,
         "on_elicitation": partial(_asker, screen),
@@ -186,7 +294,7 @@ def _callbacks(plan: RunPlan, screen: RunScreen) -> Mapping[str, Any]:
     }
     if "on_connection_error" in plan.config.options:
         return callbacks
-    return {**callbacks, "on_connection_error": _Missing(len(plan.servers), screen)}
+    return {**callbacks, "on_connection_error": continue_without}
 
 
 def _asker(screen: RunScreen, server: str) -> ElicitationFnT:
@@ -201,21 +309,3 @@ def _asker(screen: RunScreen, server: str) -> ElicitationFnT:
             return await questioner(context, params)
 
     return ask
-
-
-class _Missing:
-    """Handles connection errors: a run continues as long as one server is left."""
-
-    def __init__(self, servers: int, screen: RunScreen) -> None:
-        self._servers = servers
-        self._screen = screen
-        self._missing: set[str] = set()
-
-    def __call__(self, server: str, error: PlaitError) -> None:
-        """Warn about a missing server, or raise if no server is left."""
-        is_known = server in self._missing
-        self._missing.add(server)
-        if len(self._missing) == self._servers:
-            raise error
-        if not is_known:
-            self._screen.warn(f"continuing without {error_line(server, error)}")

@@ -39,7 +39,9 @@ def live_view(event: TraceEvent) -> Iterator[RenderableType]:
     match event:
         case events.RunStarted():
             if event.servers:
-                yield _tools_line(event)
+                servers = terminal.some_of(list(map(terminal.visible, event.servers)), 5)
+                tools = terminal.count_label(len(event.tools), "tool")
+                yield Text(f"tools: {tools} of {servers}", "dim")
         case events.Turn():
             yield turn_line(event)
             if event.message.thinking:
@@ -50,11 +52,6 @@ def live_view(event: TraceEvent) -> Iterator[RenderableType]:
             pass
         case _:
             yield from map(_cut, event_view(event, full=False))
-
-
-def _tools_line(event: events.RunStarted) -> Text:
-    servers = terminal.some_of([terminal.visible(name) for name in event.servers], 5)
-    return Text(f"tools: {terminal.count_label(len(event.tools), 'tool')} of {servers}", "dim")
 
 
 def _cut(part: RenderableType) -> RenderableType:
@@ -114,7 +111,7 @@ class Activity:
         more = ", ".join(self._progress.values())
         return Text.assemble(
             (f"{terminal.spinner_frame(elapsed)} ", "cyan"),
-            terminal.visible(" ".join(self._waiting.split())),
+            terminal.visible_line(self._waiting),
             (terminal.visible(f" … {elapsed:.0f} s  {' '.join(more.split())}").rstrip(), "dim"),
             no_wrap=True,
             overflow="ellipsis",
@@ -208,8 +205,7 @@ class RunScreen:
             if view is None:
                 self._stop_spinner()
             else:
-                if self._live is None:
-                    self._live = self._started()
+                self._live = self._live or self._started()
                 self._live.update(view, refresh=True)
             await asyncio.sleep(terminal.FRAME_SECONDS)
 

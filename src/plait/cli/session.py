@@ -5,29 +5,44 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+import time
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import click
 
 from plait._support.logs import hide_in_logs
 from plait._support.suggestions import suggest_names
+from plait.cli import terminal
+from plait.cli.base import settings_of
 from plait.cli.exits import Exit, exit_code_for
-from plait.cli.options import settings_of
-from plait.cli.terminal import print_aside, print_json
 from plait.errors import CircuitOpenError, PlaitError, UnknownServerError
 
 if TYPE_CHECKING:
     from mcp.client.session import ElicitationFnT
+    from pydantic import BaseModel
+    from rich.console import Group
 
     from plait.client.config.read import ClientConfig, InputRequest
     from plait.client.config.servers import ServerConfig
+    from plait.client.connections.status import Status
     from plait.client.toolbox import Toolbox
 
 T = TypeVar("T")
+
+_PATIENCE_SECONDS = 0.2
+"""Faster operations show no progress."""
 
 
 def load_config(
@@ -36,10 +51,6 @@ def load_config(
     """Find and read the configuration, and keep the named servers; no names keeps all.
 
     With `heal`, a broken connection is reopened; otherwise the first failure is final.
-
-    Raises:
-        ConfigError: There is no configuration, or it is wrong.
-        UnknownServerError: A named server is not in it.
     """
     return narrowed(read_configuration(ctx), servers, heal=heal)
 
@@ -140,23 +151,67 @@ def run_in_toolbox(
         raise seen from seen.__cause__
 
 
-def connecting(ctx: click.Context, box: Toolbox) -> AbstractAsyncContextManager[None]:
-    """Show connection progress on a terminal, unless only results are to be printed."""
-    from plait.cli.connecting import showing_progress
+@asynccontextmanager
+async def connecting(ctx: click.Context, box: Toolbox) -> AsyncGenerator[None]:
+    """Show the state of every server while a block runs, unless only results are to be printed."""
+    quiet = settings_of(ctx).quiet or ctx.params.get("as_json")
+    hidden = quiet or not terminal.is_terminal(sys.stderr)
+    async with nullcontext() if hidden else terminal.in_background(_show_progress(box)):
+        yield
 
-    hidden = settings_of(ctx).quiet or ctx.params.get("as_json")
-    return nullcontext() if hidden else showing_progress(box)
+
+async def _show_progress(box: Toolbox) -> None:
+    from rich.live import Live
+
+    started = time.monotonic()
+    await asyncio.sleep(_PATIENCE_SECONDS)
+    with Live(console=terminal.console_for(sys.stderr), transient=True, auto_refresh=False) as live:
+        while True:
+            elapsed = time.monotonic() - started
+            live.update(progress_view(box.status(), elapsed), refresh=True)
+            await asyncio.sleep(terminal.FRAME_SECONDS)
+
+
+def progress_view(status: Status, elapsed_seconds: float) -> Group:
+    """Make one line per server: a spinner, tick or cross, and its state."""
+    from rich.console import Group
+    from rich.text import Text
+
+    width = max(map(len, status.servers), default=0)
+    lines: list[Text] = []
+    for server in status.servers.values():
+        mark, style = terminal.spinner_frame(elapsed_seconds), "cyan"
+        detail = f"{server.state} over {server.transport} … {elapsed_seconds:.0f} s"
+        if server.state == "ready":
+            mark, style = "✓", "green"
+            detail = f"ready in {terminal.seconds_label(server.connect_seconds)}"
+        elif server.error is not None:
+            mark, style = "✗", "red"
+            detail = error_line(server.name, server.error).removeprefix(f"{server.name}: ")
+        parts = (
+            (f"{mark} ", style),
+            server.name.ljust(width + 2),
+            (terminal.visible(detail), "dim"),
+        )
+        lines.append(Text.assemble(*parts, no_wrap=True, overflow="ellipsis"))
+    return Group(*lines)
 
 
 def query_server(
     ctx: click.Context,
     server: str,
     query: Callable[[Toolbox], Awaitable[T]],
-    **fields: object,
+    fields: Mapping[str, object],
+    *,
+    show_progress: bool = True,
+    on_elicitation: Callable[[str], ElicitationFnT] | None = None,
 ) -> T:
     """Query one server; `fields` are those of the JSON object of an error."""
     with json_errors(ctx, server=server, **fields):
-        return run_in_toolbox(ctx, load_config(ctx, [server], heal=True), query)
+        config = load_config(ctx, [server], heal=True)
+        return run_in_toolbox(
+            ctx, config, query, show_progress=show_progress, on_elicitation=on_elicitation
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,27 +233,24 @@ async def query_each(
     servers: Iterable[str], query: Callable[[str], Awaitable[T]]
 ) -> ServerResults[T]:
     """Query all servers concurrently; the failure of one does not affect the others."""
-    names = list(servers)
-    results: dict[str, T] = {}
-    errors: dict[str, PlaitError] = {}
 
-    async def query_one(name: str) -> None:
+    async def query_one(name: str) -> T | PlaitError:
         try:
-            results[name] = await query(name)
+            return await query(name)
         except PlaitError as error:
-            errors[name] = error
+            return error
 
-    await asyncio.gather(*(query_one(name) for name in names))
-    return ServerResults(
-        {name: results[name] for name in names if name in results},
-        {name: errors[name] for name in names if name in errors},
-    )
+    names = list(servers)
+    answers = dict(zip(names, await asyncio.gather(*map(query_one, names)), strict=True))
+    errors = {name: one for name, one in answers.items() if isinstance(one, PlaitError)}
+    results = {name: one for name, one in answers.items() if not isinstance(one, PlaitError)}
+    return ServerResults(results, errors)
 
 
 def print_errors(errors: Mapping[str, PlaitError]) -> None:
     """Print on stderr which servers are missing from a result, and why."""
     for name, error in errors.items():
-        print_aside("warning", error_line(name, error), colour="yellow")
+        terminal.print_aside("warning", error_line(name, error), colour="yellow")
 
 
 def error_line(server: str, error: PlaitError) -> str:
@@ -222,8 +274,13 @@ def json_errors(ctx: click.Context, **fields: object) -> Generator[None]:
     except PlaitError as error:
         if not ctx.params.get("as_json"):
             raise
-        print_json({**fields, "error": error.to_dict()})
+        terminal.print_json({**fields, "error": error.to_dict()})
         ctx.exit(exit_code_for(error))
+
+
+def wire_object(model: BaseModel) -> dict[str, Any]:
+    """Return a value of the protocol as JSON, with the field names of the protocol."""
+    return model.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def _ask(request: InputRequest) -> str:

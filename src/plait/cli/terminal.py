@@ -20,6 +20,7 @@ from plait._support.threads import in_thread
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
+    from rich.text import Text
 
 
 _LONGEST_LINE = 65536
@@ -30,6 +31,11 @@ _PIPE_WIDTH = 2000
 def visible(text: str) -> str:
     """Sanitize text of a server for the terminal: show control and hidden characters."""
     return sanitize_for_terminal(text.replace("\r\n", "\n"))
+
+
+def visible_line(text: str) -> str:
+    """Sanitize text of a server, folded to one line."""
+    return visible(" ".join(text.split()))
 
 
 def is_terminal(stream: TextIO) -> bool:
@@ -124,6 +130,20 @@ def plain_table(*columns: str) -> Table:
     for column in columns:
         table.add_column(column, overflow="fold")
     return table
+
+
+def cell(text: str | None, style: str = "") -> Text:
+    """Make a table cell of text from a server; a dash if there is none."""
+    from rich.text import Text
+
+    return Text(visible(text or "") or "–", style)
+
+
+def tick(is_good: bool) -> Text:
+    """Make a table cell with a green tick or a red cross."""
+    from rich.text import Text
+
+    return Text("✓", "green") if is_good else Text("✗", "red")
 
 
 def print_sections(sections: Iterable[tuple[str, str, Iterable[RenderableType]]]) -> None:

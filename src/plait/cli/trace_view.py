@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from rich.console import RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from plait._support.exception_groups import one_line
 from plait.cli.terminal import count_label, seconds_label, visible
 from plait.traces import events
 from plait.traces.events import TraceEvent
 from plait.traces.messages.lists import to_prompt_string
 from plait.traces.messages.usage import UsageMetadata
 from plait.traces.trace import Trace
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 _STATUS_STYLES = {
     "completed": "green",
@@ -61,7 +59,7 @@ def runs_table(runs: list[tuple[str, Trace]], width: int) -> Table:
             for title, column in columns.items()
         ]
         question = to_prompt_string(trace.started.messages) if trace.started else ""
-        table.add_row(*cells, visible(_short(question, room)))
+        table.add_row(*cells, visible(one_line(question, room)))
     return table
 
 
@@ -150,7 +148,7 @@ def event_view(event: TraceEvent, *, full: bool) -> Iterator[RenderableType]:
                 yield body_view(event.message.text, full=full)
         case events.ToolCalled():
             arguments = json.dumps(event.arguments, ensure_ascii=False)
-            arguments = arguments if full else _short(arguments)
+            arguments = arguments if full else one_line(arguments, _SHORT)
             yield _line(event, f"→ {called_label(event)}", "blue", arguments)
         case events.ToolReturned():
             mark, style = ("✗ ", "red") if event.is_error else ("← ", "green")
@@ -163,10 +161,8 @@ def event_view(event: TraceEvent, *, full: bool) -> Iterator[RenderableType]:
         case events.Healed():
             yield _line(event, f"healed {event.server}", "yellow", event.reason or "")
         case events.Elicited():
-            answer = event.action or "no answer"
-            yield _line(
-                event, f"elicitation of {event.server}", "yellow", f"{event.question} ({answer})"
-            )
+            answer = f"{event.question} ({event.action or 'no answer'})"
+            yield _line(event, f"elicitation of {event.server}", "yellow", answer)
         case events.RunFailed():
             yield _line(event, event.error, "red", event.message)
         case events.RunEnded():
@@ -195,10 +191,5 @@ def _line(event: TraceEvent, what: str, style: str, more: str = "") -> Text:
 
 def body_view(text: str, *, full: bool, style: str = "") -> Padding:
     """Render a text below its heading."""
-    shown = text if full else _short(text)
+    shown = text if full else one_line(text, _SHORT)
     return Padding(Text(visible(shown), style), (0, 0, 0, _TEXT_INDENT), expand=False)
-
-
-def _short(text: str, limit: int = _SHORT) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from plait.cli.approval import TerminalApproval
+from plait.cli.questions import TerminalApproval
 from plait.client.calls.approval import Approval, ApprovalRequest
 
 pytestmark = pytest.mark.anyio

@@ -3,9 +3,12 @@
 import base64
 from pathlib import Path
 
+import pytest
 from mcp import types
 
-from plait.cli.content import has_text, part_from_block, part_from_contents, saved_parts
+from plait.cli.commands.call import print_result
+from plait.cli.content import part_from_block, part_from_contents, saved_parts
+from plait.client.calls.outcome import ToolResult
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(2000)
 
@@ -67,6 +70,18 @@ def test_an_unknown_kind_of_data_is_saved_as_bin(tmp_path: Path) -> None:
     assert saved.saved == tmp_path / "x-1.bin"
 
 
-def test_only_words_count_as_text() -> None:
-    assert has_text([part_from_block(types.TextContent(text="a"))])
-    assert not has_text([part_from_block(image()), part_from_block(types.TextContent(text=""))])
+@pytest.mark.parametrize(("text", "shown"), [("a", "a\n"), ("", '\n{\n  "x": 1\n}\n')])
+def test_structured_content_is_printed_where_no_words_are(
+    text: str, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = ToolResult(
+        server="shop",
+        tool="add",
+        is_error=False,
+        content=(types.TextContent(text=text),),
+        structured_content={"x": 1},
+    )
+
+    print_result(result, None, as_json=False, quiet=False)
+
+    assert capsys.readouterr().out == shown

@@ -1,6 +1,6 @@
 """Errors are a short block: what happened, and what to do."""
 
-from plait.cli.failures import Block, block_for
+from plait.cli.advice import Block, block_for
 from plait.errors import ConfigError, ConnectError, Problem, ToolNotFoundError
 
 

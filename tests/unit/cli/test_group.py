@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from plait.cli import COMMANDS, main
-from plait.cli.click_classes import ExampleCommand
+from plait.cli.base import ExampleCommand
 
 HEAVY = ("mcp", "mcp_types", "rich", "pydantic", "httpx2", "anyio")
 

@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 
 from plait.cli.commands.servers import status_table
 from plait.cli.commands.tools import marks_of, signature_text, tool_object
-from plait.cli.connecting import progress_view
+from plait.cli.session import progress_view
 from plait.client.catalog.tool import Tool
 from plait.client.connections.status import ServerStatus, Status
 from plait.errors import ConnectError

@@ -13,10 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from plait.cli import session
-from plait.cli.click_classes import ExampleGroup
+from plait.cli.base import ExampleGroup, json_option, server_arguments
+from plait.cli.doctor.auth import login_findings
 from plait.cli.exits import Exit
-from plait.cli.options import json_option, server_arguments
-from plait.cli.terminal import plain_table, print_json, print_rich, visible
+from plait.cli.terminal import cell, plain_table, print_json, print_rich, tick
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,17 +90,15 @@ def status(ctx: click.Context, servers: tuple[str, ...], user: str | None, as_js
     config = session.load_config(ctx, servers)
 
     async def read_logins() -> list[LoginStatus]:
-        statuses = [
-            await login_status(name, as_user(server, user))
-            for name, server in config.servers.items()
-        ]
-        return [login for login in statuses if login is not None]
+        servers = config.servers.items()
+        found = [await login_status(name, as_user(server, user)) for name, server in servers]
+        return [login for login in found if login is not None]
 
     logins = asyncio.run(read_logins())
     if as_json:
         print_json([login.to_dict() for login in logins])
     elif logins:
-        print_rich(status_table(logins, time.time()))
+        print_rich(_status_table(logins, time.time()))
     else:
         click.echo("no server uses OAuth", err=True)
     if any(_needs_login(login, time.time()) for login in logins):
@@ -140,19 +138,13 @@ def _sign_out_message(server: str, result: SignedOut) -> str:
     return f"signed out of {server}; the authorization server cannot revoke tokens"
 
 
-def status_table(logins: Sequence[LoginStatus], now: float) -> Table:
-    """Make a table of the logins."""
+def _status_table(logins: Sequence[LoginStatus], now: float) -> Table:
     table = plain_table("", "server", "user", "login", "scopes", "authorization server")
     for login in logins:
-        valid = not _needs_login(login, now)
-        table.add_row(
-            Text("✓" if valid else "✗", "green" if valid else "red"),
-            Text(login.server, "bold"),
-            login.user or "–",
-            state_of(login, now),
-            Text(visible(" ".join(login.scopes)) or "–"),
-            Text(visible(login.issuer or "–")),
-        )
+        name, scopes = Text(login.server, "bold"), cell(" ".join(login.scopes))
+        state, issuer = state_of(login, now), cell(login.issuer)
+        mark = tick(not _needs_login(login, now))
+        table.add_row(mark, name, login.user or "–", state, scopes, issuer)
     return table
 
 
@@ -172,10 +164,7 @@ def state_of(login: LoginStatus, now: float) -> str:
 
 
 def _needs_login(login: LoginStatus, now: float) -> bool:
-    if login.grant == "client_credentials":
-        return False
-    expired = login.expires_at is not None and login.expires_at <= now and not login.renewable
-    return not login.signed_in or expired
+    return any(finding.level == "error" for finding in login_findings(login, now))
 
 
 def _prompt_for(*, no_browser: bool) -> OpenPrompt:
@@ -193,9 +182,8 @@ def _prompt_for(*, no_browser: bool) -> OpenPrompt:
 
     def show_and_ask(address: str) -> None:
         show(address)
-        click.echo(
-            "Then paste the URL of the page you are redirected to (it need not load):", err=True
-        )
+        request = "Then paste the URL of the page you are redirected to (it need not load):"
+        click.echo(request, err=True)
 
     async def show_and_open(address: str) -> None:
         show(address)

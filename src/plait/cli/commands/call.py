@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,16 +11,20 @@ import click
 from plait._support.suggestions import suggest_names
 from plait.cli import session
 from plait.cli.arguments import parse_arguments, reader_for
-from plait.cli.click_classes import ExampleCommand
+from plait.cli.base import (
+    ExampleCommand,
+    json_option,
+    repeatable,
+    settings_of,
+    timeout_option,
+)
 from plait.cli.exits import Exit
-from plait.cli.options import json_option, settings_of, timeout_option
 from plait.cli.terminal import print_aside, print_json, print_text, progress_label
+from plait.client.catalog.tool import Tool
 from plait.errors import PermissionDeniedError, ToolNotFoundError
 
 if TYPE_CHECKING:
-    from plait.cli.content import Part
     from plait.client.calls.outcome import ToolResult
-    from plait.client.catalog.tool import Tool
     from plait.client.toolbox import Toolbox
 
 
@@ -37,12 +40,8 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="Write images, audio and other data into this folder.",
 )
-@click.option(
-    "--answer",
-    "answers",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Answer an elicitation request of the server in advance; may be repeated.",
+@repeatable(
+    "--answer", "answers", "KEY=VALUE", "Answer an elicitation request of the server in advance"
 )
 @click.option(
     "--no-input", is_flag=True, help="Never prompt: decline what --answer or --yes does not settle."
@@ -83,17 +82,13 @@ def call(
         plait call shop order item=tea --answer size=large
         echo '{"timezone": "UTC"}' | plait call time get_current_time - --json
     """
-    from plait.cli.approval import TerminalApproval
-    from plait.cli.questions import Questioner, person_at_terminal
+    from plait.cli.questions import Questioner, TerminalApproval, person_at_terminal
 
-    quiet = settings_of(ctx).quiet
+    silent = as_json or settings_of(ctx).quiet
     read_text = reader_for([*arguments, *answers])
+    read_line = None if no_input else person_at_terminal()
     questioner = Questioner(
-        server=server,
-        tool=tool,
-        answers=answers,
-        read_text=read_text,
-        read_line=None if no_input else person_at_terminal(),
+        server=server, tool=tool, answers=answers, read_text=read_text, read_line=read_line
     )
 
     async def send(box: Toolbox) -> ToolResult:
@@ -104,25 +99,21 @@ def call(
             found.wire_name,
             parse_arguments(arguments, found.input_schema, read_text),
             timeout_seconds=timeout_seconds,
-            on_progress=None if as_json or quiet else _print_progress,
+            on_progress=None if silent else _print_progress,
             on_elicitation=questioner,
+            on_approval=TerminalApproval(yes=yes, ask=not no_input),
         )
 
-    with session.json_errors(ctx, server=server, tool=tool, **_NO_RESULT):
-        config = session.load_config(ctx, [server], heal=True)
-        approval = TerminalApproval(yes=yes, ask=not no_input)
-        config = replace(config, options={**config.options, "on_approval": approval})
-        result = session.run_in_toolbox(
-            ctx, config, send, show_progress=False, on_elicitation=lambda _: questioner
-        )
-    if as_json:
-        _print_object(result, folder)
-    else:
-        _print_result(result, folder, quiet=quiet)
+    result = session.query_server(
+        ctx,
+        server,
+        send,
+        {"tool": tool, "is_error": True, "content": [], "structured_content": None},
+        show_progress=False,
+        on_elicitation=lambda _: questioner,
+    )
+    print_result(result, folder, as_json=as_json, quiet=silent)
     ctx.exit(Exit.TOOL_FAILED if result.is_error else Exit.OK)
-
-
-_NO_RESULT: dict[str, object] = {"is_error": True, "content": [], "structured_content": None}
 
 
 async def find_tool(box: Toolbox, server: str, name: str) -> Tool:
@@ -143,31 +134,23 @@ async def _print_progress(done: float, total: float | None, message: str | None)
     print_aside("progress", progress_label(done, total, message), colour="blue")
 
 
-def _parts_of(result: ToolResult, folder: Path | None) -> list[Part]:
+def print_result(result: ToolResult, folder: Path | None, *, as_json: bool, quiet: bool) -> None:
+    """Print the content of a result, with its data saved to the folder."""
     from plait.cli.content import part_from_block, saved_parts
 
     parts = [part_from_block(block) for block in result.content]
-    return saved_parts(parts, folder, f"{result.server}-{result.tool}") if folder else parts
-
-
-def _print_result(result: ToolResult, folder: Path | None, *, quiet: bool) -> None:
-    from plait.cli.content import has_text
-
-    parts = _parts_of(result, folder)
+    if folder:
+        parts = saved_parts(parts, folder, f"{result.server}-{result.tool}")
+    if as_json:
+        saved = {"saved": [str(part.saved) for part in parts if part.saved]} if folder else {}
+        print_json({**result.to_dict(), **saved})
+        return
     if result.is_error:
         print_aside("error", f"{result.tool} of {result.server} reports a failure", colour="red")
     for part in parts:
         print_text(str(part), err=result.is_error)
-    if result.structured_content is not None and not has_text(parts):
+    if result.structured_content is not None and not any(part.text for part in parts):
         structured = json.dumps(result.structured_content, indent=2, ensure_ascii=False)
         print_text(structured, err=result.is_error)
     for note in () if quiet else result.notes:
         print_aside("note", note, colour="yellow")
-
-
-def _print_object(result: ToolResult, folder: Path | None) -> None:
-    described = result.to_dict()
-    if folder is not None:
-        saved = [part.saved for part in _parts_of(result, folder) if part.saved]
-        described = {**described, "saved": [str(path) for path in saved]}
-    print_json(described)

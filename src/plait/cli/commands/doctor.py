@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Iterable, Sequence
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
 from plait.cli import session
-from plait.cli.click_classes import ExampleCommand
+from plait.cli.base import ExampleCommand, json_option, server_arguments, settings_of
 from plait.cli.exits import Exit
-from plait.cli.options import json_option, server_arguments, settings_of
-from plait.cli.terminal import print_json
+from plait.cli.terminal import count_label, print_json, print_rich, visible
 from plait.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from plait.cli.doctor.diagnosis import Diagnosis
+    from plait.cli.doctor.findings import Detail, Examined, Finding
 
-    from plait.cli.doctor.auth import AuthSeen
-    from plait.cli.doctor.costs import Cost
-    from plait.cli.doctor.findings import Examined, Finding
-    from plait.client.catalog.tool import Tool
-    from plait.client.config.read import ClientConfig
-    from plait.client.toolbox import Toolbox
-    from plait.errors import PlaitError
-
-_ROUND_TRIPS = 5
-"""Enough for a median that one outlier does not move."""
+_MARKS: Final = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "error": ("✗", "red")}
+_REMARKS: Final = ("schema_", "stderr", "renamed")
+"""Prefixes of the codes of neutral findings."""
 
 
 @click.command(cls=ExampleCommand)
@@ -56,109 +51,96 @@ def doctor(ctx: click.Context, servers: tuple[str, ...], as_json: bool) -> None:
         plait doctor --json | jq '.findings[] | select(.level == "error")'
         plait doctor --json | jq '.tokens.servers'
     """
-    from plait.cli.doctor import findings as found_in
-    from plait.cli.doctor import report
-    from plait.cli.doctor.diagnosis import diagnose
+    from plait.cli.doctor.diagnosis import Diagnosis, diagnose, examine_servers, lock_findings
+    from plait.cli.doctor.findings import findings_from_config_error
 
+    settings = settings_of(ctx)
     try:
         config = session.load_config(ctx, servers)
     except ConfigError as error:
-        findings = found_in.findings_from_config_error(error)
-        if as_json:
-            _print_json(findings)
-        else:
-            report.print_section("configuration", "", findings)
-            report.print_summary([], findings)
-        ctx.exit(Exit.CONFIG)
-
-    async def examine_all(box: Toolbox) -> list[Examined]:
-        answers = await session.query_each(config.servers, partial(_examine, box))
-        seen = await _look_at_all(config, answers.errors)
-        status = box.status()
-        nothing: tuple[None, tuple[float, ...]] = (None, ())
-        return [
-            found_in.Examined(
-                config=server,
-                status=status[name],
-                listed=answers.results.get(name, nothing)[0],
-                round_trips=answers.results.get(name, nothing)[1],
-                error=answers.errors.get(name),
-                auth=seen[name],
-            )
-            for name, server in config.servers.items()
-        ]
-
-    # The options are checked against the unfiltered tools afterwards.
-    seen = session.run_in_toolbox(ctx, session.unfiltered(config), examine_all)
-    settings = settings_of(ctx)
-    diagnosis = diagnose(config, seen, settings.servers, _lock_findings(config, seen))
-    if as_json:
-        _print_json(diagnosis.findings, seen, diagnosis.cost)
+        diagnosis = Diagnosis(configuration=findings_from_config_error(error))
     else:
-        report.print_diagnosis(diagnosis, seen, verbose=bool(settings.verbosity))
+        # The options are checked against the unfiltered tools afterwards.
+        everything, examine = session.unfiltered(config), partial(examine_servers, config)
+        seen = session.run_in_toolbox(ctx, everything, examine)
+        diagnosis = diagnose(config, seen, settings.servers, lock_findings(config, seen))
+    if as_json:
+        print_json(diagnosis.to_dict())
+    else:
+        _print_diagnosis(diagnosis, verbose=bool(settings.verbosity))
     failed = [finding for finding in diagnosis.findings if finding.level == "error"]
     if failed:
         by_server = all(finding.server is not None for finding in failed)
         ctx.exit(Exit.UNREACHABLE if by_server else Exit.CONFIG)
 
 
-def _lock_findings(config: ClientConfig, seen: Sequence[Examined]) -> Sequence[Finding]:
-    """Compare the listed tools with the lockfile, if there is one."""
-    from plait.cli.doctor.diagnosis import check_lock
-    from plait.cli.doctor.findings import findings_from_config_error
-    from plait.client.catalog.lock.file import read_lockfile
-    from plait.client.options import lock_mode, lockfile_path
-
-    path = lockfile_path(config.options, config.source)
-    if not path.exists() and lock_mode(config.options) != "block":
-        return []
-    try:
-        return list(check_lock(read_lockfile(path), seen, path.parent))
-    except ConfigError as error:
-        return findings_from_config_error(error)
+def _print_diagnosis(diagnosis: Diagnosis, *, verbose: bool) -> None:
+    """Print every section and a summary; `verbose` shows every case."""
+    if diagnosis.configuration:
+        print_section("configuration", "", diagnosis.configuration, verbose=verbose)
+    for server in diagnosis.examined:
+        findings = diagnosis.servers[server.name]
+        stderr = server.status.stderr_tail if verbose else ()
+        print_section(server.name, _facts(server), findings, verbose=verbose, stderr=stderr)
+    if diagnosis.together:
+        print_section("all tools", "", diagnosis.together, verbose=verbose)
+    print_summary(diagnosis.examined, diagnosis.findings)
 
 
-async def _examine(box: Toolbox, name: str) -> tuple[tuple[Tool, ...], tuple[float, ...]]:
-    """List the tools of a server, then measure a few round trips."""
-    tools = tuple(await box.tools(name))
-    return tools, tuple([await box.ping(name) for _ in range(_ROUND_TRIPS)])
-
-
-async def _look_at_all(
-    config: ClientConfig, failed: Mapping[str, PlaitError]
-) -> dict[str, AuthSeen | None]:
-    """Inspect the login of each server, concurrently."""
-    from plait.cli.doctor.auth import look_at_auth
-
-    written = _written(config.source)
-    looks = (
-        look_at_auth(name, server, failed.get(name), written)
-        for name, server in config.servers.items()
-    )
-    return dict(zip(config.servers, await asyncio.gather(*looks), strict=True))
-
-
-def _written(source: str | None) -> str:
-    """Return the text of the configuration, to find secrets in it."""
-    try:
-        return Path(source).read_text(encoding="utf-8") if source is not None else ""
-    except (OSError, ValueError):
-        return ""
-
-
-def _print_json(
-    findings: Sequence[Finding], seen: Sequence[Examined] = (), cost: Cost | None = None
+def print_section(
+    title: str,
+    facts: str,
+    findings: Iterable[Finding],
+    *,
+    verbose: bool = False,
+    stderr: Iterable[str] = (),
 ) -> None:
-    from plait.cli.doctor.findings import worst_level
+    """Print findings under a title, followed by an empty line."""
+    print_rich(Text.assemble((title, "bold"), (f"  {facts}" if facts else "", "dim")))
+    for finding in findings:
+        message = visible(finding.message).removeprefix(f"{finding.server}: ")
+        print_rich(_marked(finding, message))
+        if finding.fix:
+            fix = Text.assemble(("fix: ", "cyan"), visible(finding.fix))
+            print_rich(Padding(fix, (0, 0, 0, 6)))
+        for detail in finding.details if verbose else ():
+            print_rich(Padding(Text(_case(detail), "dim"), (0, 0, 0, 6)))
+    for line in stderr:
+        click.echo(f"    | {visible(line)}")
+    click.echo()
 
-    servers = [
-        {**one.status.to_dict(), "round_trips_seconds": list(one.round_trips)} for one in seen
+
+def print_summary(examined: Sequence[Examined], findings: Sequence[Finding]) -> None:
+    """Print how many servers are ready, and how many problems there are."""
+    ready = sum(server.status.state == "ready" for server in examined)
+    counts = [
+        count_label(number, noun)
+        for level, noun in (("error", "error"), ("warn", "warning"))
+        if (number := sum(finding.level == level for finding in findings))
     ]
-    print_json(
-        {
-            "ok": worst_level(findings) != "error",
-            "servers": servers,
-            "tokens": None if cost is None else cost.to_dict(),
-            "findings": [finding.to_dict() for finding in findings],
-        }
-    )
+    servers = f"{ready} of {count_label(len(examined), 'server')} ready; " if examined else ""
+    click.echo(f"{servers}{', '.join(counts) or 'nothing to fix'}")
+
+
+def _facts(server: Examined) -> str:
+    status = server.status
+    info = status.server_info or {}
+    about = " ".join(str(info[key]) for key in ("name", "version") if info.get(key))
+    tools = None if status.tool_count is None else count_label(status.tool_count, "tool")
+    return visible(" · ".join(fact for fact in (status.transport, about, tools) if fact))
+
+
+def _case(detail: Detail) -> str:
+    profiles = f" ({', '.join(detail.profiles)})" if detail.profiles else ""
+    return visible(f"{detail.tool}: {detail.text}{profiles}" if detail.tool else detail.text)
+
+
+def _marked(finding: Finding, message: str) -> Table:
+    """Render a message that hangs from the mark of its level."""
+    is_neutral = finding.level == "ok" and finding.code.startswith(_REMARKS)
+    mark, style = ("·", "dim") if is_neutral else _MARKS[finding.level]
+    grid = Table.grid(padding=0)
+    grid.add_column(width=4)
+    grid.add_column(overflow="fold")
+    grid.add_row(Text(f"  {mark} ", style), message)
+    return grid

@@ -1,13 +1,17 @@
-"""`plait gateway`: the tool servers of an agent, from a manifest or a hosted gateway."""
+"""`plait gateway`: the tool servers of an agent, a mock gateway, and chat history sent manually."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
-from collections.abc import Sequence
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 from rich.table import Table
@@ -15,18 +19,27 @@ from rich.text import Text
 
 from plait._support.suggestions import suggest_names
 from plait.cli import terminal
-from plait.cli.click_classes import ExampleGroup
-from plait.cli.commands.gateway_history import endpoint_option, outbox, send_history
-from plait.cli.commands.gateway_mock import mock
+from plait.cli.base import Command, ExampleGroup, json_option, repeatable
 from plait.cli.exits import Exit
-from plait.cli.options import Command, json_option
-from plait.errors import UnknownServerError
+from plait.client.config.urls import public_url
+from plait.errors import ConfigError, UnknownServerError
+from plait.gateway.history import ChatHistory, ChatHistoryMessage
+from plait.gateway.manifest import add_entries, find_manifest, remove_entries
 
 if TYPE_CHECKING:
     from plait.gateway.configuration import McpToolServerConfigurationService
     from plait.gateway.credentials import TokenSource
     from plait.gateway.entries import GatewayServer, ServerList
+    from plait.gateway.outbox_store import OutboxEntry
     from plait.gateway.verify import Verification
+
+
+_FLUSH_SECONDS = 30.0
+"""How long to wait until the outbox is empty."""
+
+_endpoint_option = click.option(
+    "--endpoint", metavar="URL", help="The gateway; by default $MCP_PLATFORM_ENDPOINT."
+)
 
 
 @click.group(cls=ExampleGroup)
@@ -43,16 +56,222 @@ def gateway() -> None:
     """
 
 
-gateway.add_command(mock)
-gateway.add_command(send_history)
-gateway.add_command(outbox)
+@gateway.command()
+@click.option(
+    "--mocks",
+    metavar="DIR",
+    default="mocks",
+    show_default=True,
+    help="Folder with a file per server.",
+)
+@click.option("--port", type=click.IntRange(0, 65535), default=5309, show_default=True)
+@click.option("--init", is_flag=True, help="Write sample files, if there are none.")
+@click.option("--require-token", is_flag=True, help="Refuse requests without a valid token.")
+@click.option(
+    "--fail",
+    "faults",
+    metavar="FAULT",
+    multiple=True,
+    help="TARGET=KIND[:SECONDS][xTIMES]. Targets: discovery, history, a server. "
+    "Kinds: an HTTP status, slow, garbage, malformed, duplicate.",
+)
+def mock(mocks: str, port: int, init: bool, require_token: bool, faults: tuple[str, ...]) -> None:
+    """Serve a mock gateway on this machine: discovery, mock servers and chat history.
+
+    Each file in the folder holds the tools of the server with its name. The index page of the URL
+    shows the received requests.
+
+    Examples:
+        plait gateway mock --init                     write two sample servers
+        plait gateway mock --port 0                   any free port
+        plait gateway mock --fail discovery=429:2x1   refuse once, for two seconds
+        plait gateway mock --fail mcp_MailTools=500 --fail history=slow:5
+    """
+    folder = Path(mocks)
+    if init:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, tools in _SAMPLES.items():
+            path = folder / f"{name}.json"
+            if not path.exists():
+                path.write_text(json.dumps(tools, indent=2) + "\n", "utf-8")
+                click.echo(f"wrote {path}", err=True)
+    if not folder.is_dir():
+        raise ConfigError(f"there is no folder {mocks}: --init creates it")
+    from plait.gateway.mock.run import MockGateway
+
+    def announce(url: str) -> None:
+        click.echo(f"listening on {url}\nMCP_PLATFORM_ENDPOINT={url}", err=True)
+
+    MockGateway(folder, port=port, fail=faults, require_token=require_token).serve(announce)
+
+
+_SAMPLES: dict[str, list[dict[str, object]]] = {
+    "mcp_MailTools": [
+        {
+            "name": "sendMail",
+            "description": "Send a mail.",
+            "inputSchema": {
+                "type": "object",
+                "properties": {"to": {"type": "string"}, "subject": {"type": "string"}},
+                "required": ["to", "subject"],
+            },
+            "responseTemplate": "Sent “{{subject}}” to {{to}}.",
+            "delayMs": 0,
+            "errorRate": 0.0,
+        }
+    ],
+    "mcp_CalendarTools": [
+        {
+            "name": "listEvents",
+            "description": "List the events of a day.",
+            "inputSchema": {"type": "object", "properties": {"day": {"type": "string"}}},
+            "responseTemplate": "On {{day}}: 10:00 planning, 15:00 review.",
+        }
+    ],
+}
+
+
+@gateway.command("send-history")
+@click.argument("file", type=click.File("r", encoding="utf-8"))
+@_endpoint_option
+@click.option(
+    "--outbox", metavar="PATH", help="Queue the history in this file, and send it from there."
+)
+@click.option("--redact", is_flag=True, help="Redact likely secrets.")
+@click.pass_context
+def send_history(
+    ctx: click.Context, file: IO[str], endpoint: str | None, outbox: str | None, redact: bool
+) -> None:
+    """Send the chat history of one turn to the gateway.
+
+    FILE is JSON: {"conversationId", "messageId", "userMessage", "chatHistory": [{"role",
+    "content"}, …]}. Messages without id or timestamp get them. Exits with code 3 if it is not
+    delivered.
+
+    Examples:
+        plait gateway send-history turn.json
+        plait gateway send-history turn.json --outbox outbox.db
+        cat turn.json | plait gateway send-history -
+    """
+    from plait.gateway.configuration import McpToolServerConfigurationService
+    from plait.gateway.headers import GatewayRequestOptions, history_headers
+    from plait.gateway.outbox import Outbox
+
+    history = _history_from(file.read(), file.name)
+    box = None if outbox is None else Outbox(outbox)
+    service = McpToolServerConfigurationService(endpoint=endpoint, outbox=box, redact=redact)
+    result = asyncio.run(service.deliver(history, history_headers(GatewayRequestOptions())))
+    if not result.succeeded:
+        raise result.errors[0].exception
+    if box is not None:
+        with box:
+            if not box.flush(_FLUSH_SECONDS):
+                click.echo(f"queued in {outbox}; not delivered yet", err=True)
+                ctx.exit(Exit.UNREACHABLE)
+    click.echo(f"sent {len(history.messages)} messages", err=True)
+
+
+def _history_from(text: str, name: str) -> ChatHistory:
+    try:
+        document: Any = json.loads(text)
+        listed: Sequence[Mapping[str, Any]] = document.get("chatHistory") or []
+        return ChatHistory(
+            conversation_id=_text(document, "conversationId"),
+            message_id=_text(document, "messageId"),
+            user_message=_text(document, "userMessage"),
+            messages=tuple(map(_message_from, listed)),
+        )
+    except (ValueError, AttributeError, TypeError) as error:
+        raise ConfigError(f"{name} is not a chat history: {error}") from error
+
+
+def _message_from(fields: Mapping[str, Any]) -> ChatHistoryMessage:
+    sent = fields.get("timestamp")
+    return ChatHistoryMessage(
+        id=str(fields.get("id") or uuid.uuid4()),
+        role=_text(fields, "role"),
+        content=_text(fields, "content"),
+        timestamp=datetime.fromisoformat(sent) if sent else datetime.now(UTC),
+    )
+
+
+def _text(fields: Mapping[str, Any], key: str) -> str:
+    value = fields.get(key)
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"{key} is missing, or not a string")
+    return value
+
+
+@gateway.command()
+@click.argument("path", type=click.Path(exists=True, dir_okay=False))
+@click.option("--deliver", is_flag=True, help="Send queued entries, and wait until they are sent.")
+@click.option("--retry", is_flag=True, help="The same, including refused entries.")
+@click.option("--drop-refused", is_flag=True, help="Delete entries that the gateway refused.")
+@json_option
+@click.pass_context
+def outbox(
+    ctx: click.Context, path: str, deliver: bool, retry: bool, drop_refused: bool, as_json: bool
+) -> None:
+    """Show the chat history queued in the file PATH, or send it.
+
+    Exits with code 3 if entries are left after --deliver or --retry.
+
+    Examples:
+        plait gateway outbox outbox.db                  list queued entries
+        plait gateway outbox outbox.db --deliver        send them now
+        plait gateway outbox outbox.db --retry          send refused entries, too
+        plait gateway outbox outbox.db --drop-refused   delete refused entries
+    """
+    from plait.gateway.outbox import Outbox
+
+    with Outbox(Path(path)) as box:
+        if drop_refused:
+            box.store.remove(*(one.id for one in box.store.entries() if one.refused))
+        if retry:
+            box.retry()
+        done = box.flush(_FLUSH_SECONDS) if deliver or retry else True
+        entries = box.store.entries()
+    if as_json:
+        terminal.print_json([_entry_object(one) for one in entries])
+    elif entries:
+        terminal.print_rich(_entries_table(entries, time.time()))
+    else:
+        click.echo("the outbox is empty", err=True)
+    if not done or ((deliver or retry) and entries):
+        ctx.exit(Exit.UNREACHABLE)
+
+
+def _entry_object(entry: OutboxEntry) -> dict[str, object]:
+    """Return a queued entry as JSON, without its content."""
+    return {
+        "id": entry.id,
+        "conversation": entry.conversation,
+        "url": entry.url,
+        "bytes": len(entry.body),
+        "stored_at": entry.stored_at,
+        "attempts": entry.attempts,
+        "refused": entry.refused,
+        "last_error": entry.last_error,
+    }
+
+
+def _entries_table(entries: Sequence[OutboxEntry], now: float) -> Table:
+    columns = ("id", "conversation", "size", "age", "attempts", "state", "last error")
+    table = terminal.plain_table(*columns)
+    for one in entries:
+        size = terminal.size_label(len(one.body))
+        age = terminal.seconds_label(max(0.0, now - one.stored_at))
+        state = Text("refused", "red") if one.refused else "queued"
+        conversation, error = terminal.cell(one.conversation), terminal.cell(one.last_error)
+        table.add_row(str(one.id), conversation, size, age, str(one.attempts), state, error)
+    return table
 
 
 def _source_options(command: Command) -> Command:
     manifest_help = "The manifest; by default ToolingManifest.json here or above."
     agent_help = "List the servers of this agent from the gateway, with $BEARER_TOKEN."
     command = click.option("--manifest", metavar="PATH", help=manifest_help)(command)
-    return click.option("--agent", metavar="ID", help=agent_help)(endpoint_option(command))
+    return click.option("--agent", metavar="ID", help=agent_help)(_endpoint_option(command))
 
 
 @gateway.command()
@@ -85,7 +304,7 @@ def servers(
         skipped = [{"name": one.name, "reason": one.reason} for one in found.skipped]
         terminal.print_json({"servers": listed, "skipped": skipped})
     elif found.servers:
-        terminal.print_rich(servers_table(found.servers))
+        terminal.print_rich(_servers_table(found.servers))
     else:
         click.echo("no tool servers", err=True)
     for one in found.skipped:
@@ -100,19 +319,9 @@ def servers(
 @click.option("--scope", help="The scope of its token.")
 @click.option("--audience", help="The audience of its token.")
 @click.option("--publisher", help="The publisher of the server.")
-@click.option(
-    "--tool", "tools", metavar="NAME", multiple=True, help="A declared tool; may be repeated."
-)
+@repeatable("--tool", "tools", "NAME", "A declared tool")
 @click.option("--manifest", metavar="PATH", default="ToolingManifest.json", show_default=True)
-def add(
-    names: tuple[str, ...],
-    url: str | None,
-    scope: str | None,
-    audience: str | None,
-    publisher: str | None,
-    tools: tuple[str, ...],
-    manifest: str,
-) -> None:
+def add(names: tuple[str, ...], manifest: str, **options: Any) -> None:
     """Add servers to the manifest, which is created if needed.
 
     An existing entry keeps the fields that are not set by options.
@@ -122,18 +331,10 @@ def add(
         plait gateway add mcp_MailTools --scope McpServers.Mail.All
         plait gateway add tracker --url https://tracker.example/mcp --tool open
     """
-    from plait.gateway.manifest import add_entries
-
-    if url and len(names) > 1:
+    if options["url"] and len(names) > 1:
         raise click.UsageError("--url needs exactly one NAME")
-    fields: dict[str, object] = {
-        "url": url,
-        "scope": scope,
-        "audience": audience,
-        "publisher": publisher,
-        "tools": list(tools),
-    }
-    fields = {key: value for key, value in fields.items() if value}
+    settings = ("url", "scope", "audience", "publisher", "tools")
+    fields = {name: options[name] for name in settings if options[name]}
     entries = [{"mcpServerName": name, "mcpServerUniqueName": name, **fields} for name in names]
     added = add_entries(Path(manifest), entries)
     for name in names:
@@ -152,8 +353,6 @@ def remove(ctx: click.Context, names: tuple[str, ...], manifest: str) -> None:
     Examples:
         plait gateway remove mcp_MailTools
     """
-    from plait.gateway.manifest import remove_entries
-
     removed = remove_entries(Path(manifest), names)
     for name in names:
         message = f"removed {name} from {manifest}" if name in removed else f"no server {name}"
@@ -191,7 +390,7 @@ def verify(
     if as_json:
         terminal.print_json([one.to_dict() for one in verdicts])
     else:
-        terminal.print_rich(verdicts_table(verdicts))
+        terminal.print_rich(_verdicts_table(verdicts))
         for one in verdicts:
             if one.error is not None:
                 terminal.print_text(terminal.wrapped(f"{one.server}: {one.error}", sys.stdout))
@@ -250,46 +449,29 @@ async def _verified(
 
 
 def _declare(manifest: str | None, verdicts: Sequence[Verification]) -> None:
-    from plait.gateway.manifest import add_entries, find_manifest
-
     path = Path(manifest) if manifest else find_manifest()
     if path is None:
         raise click.UsageError("--write needs a manifest to write to")
     alive = [one for one in verdicts if one.error is None]
     add_entries(path, [{"mcpServerName": one.server, "tools": list(one.live)} for one in alive])
-    click.echo(
-        f"wrote the tools of {terminal.count_label(len(alive), 'server')} to {path}", err=True
-    )
+    servers = terminal.count_label(len(alive), "server")
+    click.echo(f"wrote the tools of {servers} to {path}", err=True)
 
 
-def servers_table(servers: Sequence[GatewayServer]) -> Table:
-    """Make a table of the servers."""
-    from plait.client.config.urls import public_url
-
+def _servers_table(servers: Sequence[GatewayServer]) -> Table:
     table = terminal.plain_table("server", "address", "scope", "audience", "tools")
     for one in servers:
-        declared = "–" if one.tools is None else str(len(one.tools))
-        table.add_row(
-            Text(terminal.visible(one.mcp_server_name), "bold"),
-            Text(terminal.visible(public_url(one.url))),
-            Text(terminal.visible(one.scope or "–")),
-            Text(terminal.visible(one.audience or "–")),
-            declared,
-        )
+        name, address = terminal.cell(one.mcp_server_name, "bold"), public_url(one.url)
+        cells = map(terminal.cell, (address, one.scope, one.audience))
+        table.add_row(name, *cells, "–" if one.tools is None else str(len(one.tools)))
     return table
 
 
-def verdicts_table(verdicts: Sequence[Verification]) -> Table:
-    """Make a table of declared and actual tools."""
+def _verdicts_table(verdicts: Sequence[Verification]) -> Table:
     table = terminal.plain_table("", "server", "state", "tools", "missing", "undeclared")
     for one in verdicts:
-        matches = one.state in {"matches", "nothing declared"}
-        table.add_row(
-            Text("✓" if matches else "✗", "green" if matches else "red"),
-            Text(terminal.visible(one.server), "bold"),
-            one.state,
-            "–" if one.error is not None else str(len(one.live)),
-            Text(terminal.visible(", ".join(one.missing)) or "–"),
-            Text(terminal.visible(", ".join(one.undeclared)) or "–"),
-        )
+        mark = terminal.tick(one.state in {"matches", "nothing declared"})
+        tools = "–" if one.error is not None else str(len(one.live))
+        differences = (terminal.cell(", ".join(names)) for names in (one.missing, one.undeclared))
+        table.add_row(mark, terminal.cell(one.server, "bold"), one.state, tools, *differences)
     return table

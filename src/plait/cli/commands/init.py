@@ -13,7 +13,7 @@ import click
 
 from plait._support.files import write_atomically
 from plait.cli.advice import command_fix, is_on_path
-from plait.cli.click_classes import ExampleCommand
+from plait.cli.base import ExampleCommand
 from plait.cli.terminal import count_label, print_aside
 from plait.client.config.document import config_places
 from plait.client.config.raw_value import as_mapping
@@ -30,29 +30,34 @@ from plait.client.config.starter import (
 )
 from plait.errors import ConfigError
 
+_EDITORS = {
+    "claude-desktop": "Claude Desktop",
+    "claude-code": "Claude Code",
+    "cursor": "Cursor",
+    "vscode": "VS Code",
+}
+"""The values of `--from`, and the programs."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class _Draft:
     """A configuration to write."""
 
     text: str = field(repr=False)
     servers: tuple[str, ...]
     notes: tuple[str, ...] = ()
-    """Messages for the user."""
-
     is_private: bool = False
     """Whether the file must be readable by its owner only."""
 
 
-def starter_draft() -> Draft:
-    """Make a starter configuration."""
+def _starter_draft() -> _Draft:
     document = starter_config()
     servers = as_mapping(document.get("mcpServers")) or {}
     text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-    return Draft(text=text, servers=tuple(map(str, servers)))
+    return _Draft(text=text, servers=tuple(map(str, servers)))
 
 
-def draft_from_editors(editors: Iterable[EditorConfig], *, lift: bool = False) -> Draft:
+def _draft_from_editors(editors: Iterable[EditorConfig], *, lift: bool = False) -> _Draft:
     """Merge the servers of several programs into one configuration, without replacing any."""
     servers: dict[str, RawServer] = {}
     inputs: dict[str, RawServer] = {}
@@ -61,16 +66,14 @@ def draft_from_editors(editors: Iterable[EditorConfig], *, lift: bool = False) -
         label = config.editor.lower().replace(" ", "-")
         merged = merge_servers(servers, config.servers, label=label)
         servers = merged.servers
-        renamed = merged.renamed.items()
-        notes.extend(f"{old} of {config.editor} is renamed to {new}" for old, new in renamed)
+        for old, new in merged.renamed.items():
+            notes.append(f"{old} of {config.editor} is renamed to {new}")
         for entry in config.inputs:
             inputs.setdefault(str(entry.get("id")), entry)
     if lift:
         servers, lifted = lift_secrets(servers)
-        notes.extend(
-            f"{secret.server}: {secret.path} is now ${{{secret.variable}}}" for secret in lifted
-        )
-    return Draft(
+        notes += [f"{one.server}: {one.path} is now ${{{one.variable}}}" for one in lifted]
+    return _Draft(
         text=to_mcp_json(servers, inputs=list(inputs.values())),
         servers=tuple(servers),
         notes=tuple(notes),
@@ -78,7 +81,7 @@ def draft_from_editors(editors: Iterable[EditorConfig], *, lift: bool = False) -
     )
 
 
-def open_points(path: Path) -> Iterator[str]:
+def _open_points(path: Path) -> Iterator[str]:
     """Yield what must be done before the configuration at the path works on this machine."""
     try:
         config = read_config(path, ask=lambda request: request.default or "")
@@ -92,20 +95,11 @@ def open_points(path: Path) -> Iterator[str]:
             yield f"{name} needs {server.command!r}: {command_fix(server.command)}"
 
 
-EDITORS = {
-    "claude-desktop": "Claude Desktop",
-    "claude-code": "Claude Code",
-    "cursor": "Cursor",
-    "vscode": "VS Code",
-}
-"""The values of `--from`, and the programs."""
-
-
 @click.command(cls=ExampleCommand)
 @click.option(
     "--from",
     "source",
-    type=click.Choice([*EDITORS, "all"]),
+    type=click.Choice([*_EDITORS, "all"]),
     help="Import the servers of this program.",
 )
 @click.option(
@@ -142,7 +136,7 @@ def init(source: str | None, path: Path, force: bool, yes: bool, lift_secrets: b
     editors = discover_editor_configs(Path.home(), Path.cwd(), os.environ)
     editors = [config for config in editors if config.path.resolve() != path.resolve()]
     selected = _select(editors, source, path, yes=yes)
-    draft = draft_from_editors(selected, lift=lift_secrets) if selected else starter_draft()
+    draft = _draft_from_editors(selected, lift=lift_secrets) if selected else _starter_draft()
     _write(draft, path)
     _report(draft, path)
 
@@ -151,7 +145,7 @@ def _select(
     editors: Sequence[EditorConfig], source: str | None, path: Path, *, yes: bool
 ) -> list[EditorConfig]:
     """Select what to import; an empty list means a starter."""
-    program = EDITORS.get(source or "all")
+    program = _EDITORS.get(source or "all")
     matching = [config for config in editors if program in {None, config.editor}]
     for config in matching:
         for problem in config.problems:
@@ -162,15 +156,14 @@ def _select(
             raise ConfigError(f"found no servers of {program or 'any program'} on this machine")
         return []
     for config in usable:
-        editor = click.style(config.editor, bold=True)
-        click.echo(f"{editor} ({_short(config.path)}): {', '.join(config.servers)}", err=True)
-    if yes:
+        editor, place, home = click.style(config.editor, bold=True), config.path, Path.home()
+        place = f"~/{place.relative_to(home)}" if place.is_relative_to(home) else place
+        click.echo(f"{editor} ({place}): {', '.join(config.servers)}", err=True)
+    if yes or (source is not None and not sys.stdin.isatty()):
         return usable
     if not sys.stdin.isatty():
-        if source is None:
-            print_aside("hint", "import them with --from all", colour="cyan")
-            return []
-        return usable
+        print_aside("hint", "import them with --from all", colour="cyan")
+        return []
     if click.confirm(f"Import them into {path}?", default=True, err=True):
         return usable
     if source is not None:
@@ -178,7 +171,7 @@ def _select(
     return []
 
 
-def _write(draft: Draft, path: Path) -> None:
+def _write(draft: _Draft, path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, draft.text, mode=0o600 if draft.is_private else 0o644)
@@ -186,16 +179,11 @@ def _write(draft: Draft, path: Path) -> None:
         raise ConfigError(f"cannot write {path}: {error.strerror}") from error
 
 
-def _report(draft: Draft, path: Path) -> None:
+def _report(draft: _Draft, path: Path) -> None:
     names = ", ".join(draft.servers)
     click.echo(f"wrote {path}: {count_label(len(draft.servers), 'server')} ({names})")
-    for note in (*draft.notes, *open_points(path)):
+    for note in (*draft.notes, *_open_points(path)):
         print_aside("note", note, colour="yellow")
     is_default = path.resolve() in {place.resolve() for place in config_places()}
     option = "" if is_default else f" --config {path}"
     click.echo(f"\nNext:\n  plait servers{option}\n  plait tools{option}")
-
-
-def _short(path: Path) -> str:
-    home = Path.home()
-    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)

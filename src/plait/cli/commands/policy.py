@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import click
 from rich.table import Table
@@ -11,17 +11,15 @@ from rich.text import Text
 
 from plait.cli import session
 from plait.cli.arguments import parse_arguments, reader_for
-from plait.cli.click_classes import ExampleGroup
-from plait.cli.options import json_option
+from plait.cli.base import ExampleGroup, json_option
+from plait.cli.commands.call import find_tool
 from plait.cli.terminal import count_label, print_aside, print_json, print_rich, visible
+from plait.client.catalog.tool import Tool
+from plait.client.config.policy import Policy, read_policy
+from plait.client.config.read import ClientConfig
 from plait.errors import ConfigError
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from plait.client.catalog.tool import Tool
-    from plait.client.config.policy import Policy
-    from plait.client.config.read import ClientConfig
+_STYLES = {"allow": "green", "ask": "yellow", "deny": "red"}
 
 
 @click.group(cls=ExampleGroup)
@@ -84,8 +82,6 @@ def explain(
         plait policy explain files/write_file path=/etc/passwd
         plait policy explain files/write_file --policy policy.toml
     """
-    from plait.cli.commands.call import find_tool
-
     server, slash, name = tool.partition("/")
     if not slash or not name:
         raise click.BadParameter("write SERVER/TOOL", param_hint="SERVER/TOOL")
@@ -119,8 +115,6 @@ def explain(
 
 def _policy_and_config(ctx: click.Context, file: str | None) -> tuple[ClientConfig, Policy]:
     """Read the policy, and the configuration without it, so that no tool is hidden."""
-    from plait.client.config.policy import Policy, read_policy
-
     named = None if file is None else read_policy(file)
     config = session.load_config(ctx)
     policy = named or config.options.get("policy")
@@ -139,19 +133,13 @@ def _print_table(policy: Policy, tools: Sequence[Tool], idle: Sequence[tuple[int
         verdicts = " or ".join(_verdicts(policy, tool))
         reached = [number for number, _ in policy.reached(tool)]
         by = ", ".join("the default" if number is None else f"rule {number}" for number in reached)
-        table.add_row(
-            Text(verdicts, _STYLES.get(verdicts, "")),
-            Text(visible(tool.full_name)),
-            Text(by, "dim"),
-        )
+        verdict = Text(verdicts, _STYLES.get(verdicts, ""))
+        table.add_row(verdict, Text(visible(tool.full_name)), Text(by, "dim"))
     if tools:
         print_rich(table)
     for number, problem in idle:
         text = f"rule {number} ({policy.rules[number - 1]}): {problem}"
         print_aside("warning", text, colour="yellow")
-
-
-_STYLES = {"allow": "green", "ask": "yellow", "deny": "red"}
 
 
 def _print_json(policy: Policy, tools: Sequence[Tool], idle: Sequence[tuple[int, str]]) -> None:

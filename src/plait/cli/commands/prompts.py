@@ -9,16 +9,11 @@ from rich.text import Text
 
 from plait.cli import session
 from plait.cli.arguments import parse_arguments, reader_for
-from plait.cli.click_classes import ExampleCommand
-from plait.cli.options import json_option, server_arguments
+from plait.cli.base import ExampleCommand, json_option, server_arguments
 from plait.cli.terminal import count_label, print_json, print_sections, print_text, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from mcp import types
-
-    from plait.client.runtime import Listed
 
 
 @click.command(cls=ExampleCommand)
@@ -40,37 +35,23 @@ def prompts(ctx: click.Context, servers: tuple[str, ...], as_json: bool) -> None
     queried = session.query_servers(ctx, config, lambda box, server: box.list_prompts(server))
     entries = {server: listed for server, listed in queried.results.items() if listed}
     if as_json:
-        print_json([prompt_object(entry) for listed in entries.values() for entry in listed])
+        every = [entry for listed in entries.values() for entry in listed]
+        print_json([{"server": one.server, **session.wire_object(one.item)} for one in every])
+    elif not entries:
+        click.echo("no prompts", err=True)
     else:
-        _print_prompts(entries)
+        print_sections(
+            (server, count_label(len(listed), "prompt"), [_prompt_text(one.item) for one in listed])
+            for server, listed in entries.items()
+        )
     session.exit_if_missing(ctx, queried)
 
 
-def prompt_object(entry: Listed[types.Prompt]) -> dict[str, object]:
-    """Return a prompt as JSON, with the field names of the protocol."""
-    wire = entry.item.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return {"server": entry.server, **wire}
-
-
-def _print_prompts(entries: Mapping[str, Sequence[Listed[types.Prompt]]]) -> None:
-    if not entries:
-        click.echo("no prompts", err=True)
-    print_sections(
-        (server, count_label(len(listed), "prompt"), (_prompt_text(entry.item) for entry in listed))
-        for server, listed in entries.items()
-    )
-
-
 def _prompt_text(prompt: types.Prompt) -> Text:
-    names = [
-        argument.name if argument.required else f"{argument.name}?"
-        for argument in prompt.arguments or ()
-    ]
-    text = Text("  ")
-    text.append(visible(prompt.name), "bold cyan")
-    text.append(visible(f"({', '.join(names)})"))
-    summary = (prompt.description or prompt.title or "").strip().splitlines()[:1]
-    if summary:
+    names = [one.name if one.required else f"{one.name}?" for one in prompt.arguments or ()]
+    signature = visible(f"({', '.join(names)})")
+    text = Text.assemble("  ", (visible(prompt.name), "bold cyan"), signature)
+    if summary := (prompt.description or prompt.title or "").strip().splitlines()[:1]:
         text.append(f"\n      {visible(summary[0])}", "dim")
     return text
 
@@ -98,17 +79,16 @@ def prompt(
     """
     parsed = parse_arguments(arguments, _ALL_TEXT, reader_for(arguments))
     result = session.query_server(
-        ctx, server, lambda box: box.get_prompt(server, name, parsed), prompt=name, messages=[]
+        ctx,
+        server,
+        lambda box: box.get_prompt(server, name, parsed),
+        {"prompt": name, "messages": []},
     )
     if as_json:
-        wire = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+        wire = session.wire_object(result)
         described = {"description": wire.get("description"), "messages": wire["messages"]}
         print_json({"server": server, "prompt": name, **described})
-    else:
-        _print_messages(result)
-
-
-def _print_messages(result: types.GetPromptResult) -> None:
+        return
     from plait.cli.content import part_from_block
 
     for number, message in enumerate(result.messages):

@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
-from collections.abc import Awaitable, Callable
+import shutil
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
+from rich.console import Group
 from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
 
-from plait.cli.click_classes import ExampleGroup
-from plait.cli.options import json_option
-from plait.cli.reasoning_install import CLIENTS
-from plait.cli.terminal import print_json, print_rich, print_text, visible
+from plait._support.exception_groups import one_line
+from plait._support.files import write_atomically
+from plait.cli.base import ExampleGroup, json_option, repeatable
+from plait.cli.terminal import print_json, print_rich, print_text, visible, visible_line
 from plait.errors import ConfigError, RefusedError
 
 if TYPE_CHECKING:
-    from plait.reasoning.backends.settings import BackendName, BackendPreference, ReasoningSettings
+    from plait.reasoning.backends.settings import BackendPreference, ReasoningSettings
     from plait.reasoning.export.document import SessionDocument
     from plait.reasoning.storage.engine import Database
     from plait.reasoning.storage.sql import SqlStorage
-    from plait.reasoning.values import Session
+    from plait.reasoning.values import GraphNode, Session, Thought
 
 T = TypeVar("T")
+
+_BACKENDS = ("langbase", "model", "openai", "sampling", "local", "host", "scripted")
+_CLIENTS = ("claude-desktop", "claude-code", "cursor", "vscode", "plait")
+_FORMATS = ("json", "markdown", "mermaid", "dot", "svg")
 
 _db_option = click.option(
     "--db",
@@ -34,31 +44,30 @@ _db_option = click.option(
     help="The database: a file, or postgresql://… [default: $DATABASE_PATH, else "
     "~/.local/share/plait/reasoning.db]",
 )
+_yes_option = click.option("--yes", is_flag=True, help="Do not prompt for confirmation.")
 
 
-def read_reasoning_settings(preference: BackendPreference | None = None) -> ReasoningSettings:
-    """Read the settings from the environment and from `.env` in the working directory."""
+def _settings(preference: BackendPreference | None = None) -> ReasoningSettings:
     from plait.reasoning.backends.settings import read_settings
 
     return read_settings(os.environ, dotenv=Path(".env"), preference=preference)
 
 
-def chosen_database(db: str | None) -> Database:
-    """Return the database of the options and settings."""
+def _database(db: str | None) -> Database:
     try:
         from plait.reasoning.serving.service import database_for
     except ImportError as error:
         raise ConfigError(
             "reasoning needs packages that are not installed: pip install 'plait[reasoning]'"
         ) from error
-    return database_for(db, read_reasoning_settings())
+    return database_for(db, _settings())
 
 
-def in_store(db: str | None, work: Callable[[SqlStorage], Awaitable[T]]) -> T:
+def _in_store(db: str | None, work: Callable[[SqlStorage], Awaitable[T]]) -> T:
     """Run `work` with an existing store; a missing one is an error, not created."""
+    database = _database(db)
     from plait.reasoning.storage.sql import SqlStorage
 
-    database = chosen_database(db)
     if database.is_sqlite and not Path(str(database)).exists():
         raise ConfigError(f"there is no database at {database}")
 
@@ -73,7 +82,7 @@ def in_store(db: str | None, work: Callable[[SqlStorage], Awaitable[T]]) -> T:
     return asyncio.run(main())
 
 
-async def session_named(store: SqlStorage, name: str) -> Session:
+async def _session_named(store: SqlStorage, name: str) -> Session:
     """Find a session by its id or a prefix of it; `last` is the most recently changed."""
     if (found := await store.get_session(name)) is not None:
         return found
@@ -91,13 +100,9 @@ def _document(db: str | None, session: str) -> SessionDocument:
     async def read(store: SqlStorage) -> SessionDocument:
         from plait.reasoning.export.document import read_document
 
-        return await read_document(store, await session_named(store, session))
+        return await read_document(store, await _session_named(store, session))
 
-    return in_store(db, read)
-
-
-_BACKENDS = ("langbase", "model", "openai", "sampling", "local", "host", "scripted")
-_FORMATS = ("json", "markdown", "mermaid", "dot", "svg")
+    return _in_store(db, read)
 
 
 @click.group(cls=ExampleGroup)
@@ -113,13 +118,7 @@ def reasoning() -> None:
 
 @reasoning.command()
 @click.option("--http", metavar="HOST:PORT", help="Serve Streamable HTTP instead of stdio.")
-@click.option(
-    "--allowed-host",
-    "allowed_hosts",
-    multiple=True,
-    metavar="NAME",
-    help="A host name of the HTTP server; may be repeated.",
-)
+@repeatable("--allowed-host", "allowed_hosts", "NAME", "A host name of the HTTP server")
 @click.option(
     "--backend", type=click.Choice(_BACKENDS), help="The backend that generates thoughts."
 )
@@ -128,13 +127,7 @@ def reasoning() -> None:
 @click.option("--script", metavar="FILE", help="Replies of the scripted backend, for tests.")
 @_db_option
 def serve(
-    http: str | None,
-    allowed_hosts: tuple[str, ...],
-    backend: str | None,
-    model: str | None,
-    base_url: str | None,
-    script: str | None,
-    db: str | None,
+    http: str | None, allowed_hosts: tuple[str, ...], db: str | None, **preference: Any
 ) -> None:
     """Serve the reasoning tools to MCP clients.
 
@@ -149,16 +142,13 @@ def serve(
     """
     from plait.reasoning.backends.settings import BackendPreference
 
-    preference = BackendPreference(
-        backend=cast("BackendName | None", backend), model=model, base_url=base_url, script=script
-    )
-    asyncio.run(_serve(preference, db, http, allowed_hosts))
+    asyncio.run(_serve(BackendPreference(**preference), db, http, allowed_hosts))
 
 
 async def _serve(
     preference: BackendPreference, db: str | None, http: str | None, hosts: tuple[str, ...]
 ) -> None:
-    database = chosen_database(db)
+    database = _database(db)
     from plait.reasoning.serving.http import (
         http_options_from_text,
         listener_for,
@@ -169,7 +159,7 @@ async def _serve(
     from plait.reasoning.serving.server import serve_stdio
     from plait.reasoning.serving.service import open_service
 
-    settings = read_reasoning_settings(preference)
+    settings = _settings(preference)
     log_to_stderr(settings.log_level, settings.log_format)
     token = os.environ.get("PLAIT_REASONING_TOKEN") or None
     options = http_options_from_text(http, token=token, allowed_hosts=hosts) if http else None
@@ -202,7 +192,7 @@ def sessions(limit: int, status: str | None, db: str | None, as_json: bool) -> N
     from plait.reasoning.modes.sessions import session_info
     from plait.reasoning.results import result_data
 
-    lines = in_store(db, lambda store: store.list_sessions(limit=limit, status=status))
+    lines = _in_store(db, lambda store: store.list_sessions(limit=limit, status=status))
     found = [result_data(session_info(line)) for line in lines]
     if as_json:
         print_json(found)
@@ -228,9 +218,89 @@ def show(session: str, db: str | None) -> None:
         plait reasoning show last
         plait reasoning show 3f2a
     """
-    from plait.cli.reasoning_draw import drawn
+    print_rich(_drawn(_document(db, session)))
 
-    print_rich(drawn(_document(db, session)))
+
+def _drawn(whole: SessionDocument) -> Group:
+    """Render a session; abandoned thoughts are dim."""
+    session = whole.session
+    head = Text(f"{session.id}  {session.mode}, {session.status}", style="bold")
+    parts: list[Text | Tree] = [head]
+    if session.conclusion:
+        parts.append(Text(f"conclusion: {_short(str(session.conclusion.get('text', '')))}"))
+    if whole.thoughts:
+        parts.append(_thoughts(whole))
+    for graph in whole.graphs:
+        nodes = [node for node in whole.nodes if node.graph_id == graph.id]
+        parts.append(_graph(graph.problem or graph.id, nodes, whole))
+    if whole.checkpoints:
+        names = ", ".join(f"{visible(one.name)} ({one.id[:8]})" for one in whole.checkpoints)
+        parts.append(Text(f"checkpoints: {names}"))
+    return Group(*parts)
+
+
+def _thoughts(whole: SessionDocument) -> Tree:
+    branches = {branch.id: branch for branch in whole.branches}
+    children: dict[str | None, list[Thought]] = {}
+    known = {thought.id for thought in whole.thoughts}
+    for thought in whole.thoughts:
+        parent = thought.parent_id if thought.parent_id in known else None
+        children.setdefault(parent, []).append(thought)
+
+    def grow(tree: Tree, thoughts: Sequence[Thought]) -> None:
+        for thought in thoughts:
+            branch = branches.get(thought.branch_id or "")
+            faded = thought.abandoned_by or (branch and branch.state == "abandoned")
+            mark = f" [{branch.name}]" if branch else ""
+            line = f"{thought.confidence:.2f} {thought.mode}: {_short(thought.content)}{mark}"
+            label = Text(line, style="dim" if faded else _colour(thought.confidence))
+            grow(tree.add(label), children.get(thought.id, ()))
+
+    root = Tree(Text("thoughts"))
+    grow(root, children.get(None, ()))
+    return root
+
+
+def _graph(title: str, nodes: Sequence[GraphNode], whole: SessionDocument) -> Tree:
+    """Render a graph as a tree; a node with several parents is repeated in short form."""
+    by_id = {node.id: node for node in nodes}
+    following: dict[str, list[tuple[str, str]]] = {}
+    reached: set[str] = set()
+    for edge in whole.edges:
+        if edge.from_node in by_id and edge.to_node in by_id:
+            following.setdefault(edge.from_node, []).append((edge.edge_type, edge.to_node))
+            reached.add(edge.to_node)
+    shown: set[str] = set()
+
+    def grow(tree: Tree, key: str, word: str) -> None:
+        node = by_id[key]
+        score = " –  " if node.score is None else f"{node.score:.2f}"
+        if key in shown:
+            tree.add(Text(f"{word}{score} (see above) {_short(node.content)}", style="dim"))
+            return
+        shown.add(key)
+        mark = " ■" if node.is_terminal else " ●" if node.is_active else ""
+        line = f"{word}{score} {node.node_type}: {_short(node.content)}{mark}"
+        style = "dim" if node.abandoned_by else _colour(node.score)
+        grown = tree.add(Text(line, style=style))
+        for kind, target in following.get(key, ()):
+            grow(grown, target, f"{kind} → ")
+
+    root = Tree(Text(f"graph: {_short(title)}   ● active  ■ conclusion"))
+    for node in nodes:
+        if node.id not in reached:
+            grow(root, node.id, "")
+    return root
+
+
+def _colour(score: float | None) -> str:
+    if score is None:
+        return ""
+    return "green" if score >= 0.8 else "yellow" if score >= 0.5 else "red"
+
+
+def _short(text: str) -> str:
+    return one_line(visible_line(text), 100)
 
 
 @reasoning.command()
@@ -246,13 +316,12 @@ def search(text: str, limit: int, db: str | None, as_json: bool) -> None:
     """
     from plait.reasoning.values import public_data
 
-    found = in_store(db, lambda store: store.search_thoughts(text, limit=limit))
+    found = _in_store(db, lambda store: store.search_thoughts(text, limit=limit))
     if as_json:
         print_json([public_data(one) for one in found])
         return
     for one in found:
-        line = visible(" ".join(one.content.split()))
-        click.echo(f"{one.session_id}  {line[:100]}")
+        click.echo(f"{one.session_id}  {visible_line(one.content)[:100]}")
 
 
 @reasoning.command()
@@ -278,7 +347,7 @@ def export(session: str, kind: str, output: str | None, db: str | None) -> None:
 
 @reasoning.command()
 @click.argument("session")
-@click.option("--yes", is_flag=True, help="Do not prompt for confirmation.")
+@_yes_option
 @_db_option
 def delete(session: str, yes: bool, db: str | None) -> None:
     """Delete SESSION with everything in it.
@@ -288,13 +357,13 @@ def delete(session: str, yes: bool, db: str | None) -> None:
     """
 
     async def delete_session(store: SqlStorage) -> None:
-        found = await session_named(store, session)
+        found = await _session_named(store, session)
         if not yes:
             click.confirm(f"Delete session {found.id}?", abort=True, err=True)
         await store.delete_session(found.id)
         click.echo(f"deleted {found.id}", err=True)
 
-    in_store(db, delete_session)
+    _in_store(db, delete_session)
 
 
 @reasoning.command()
@@ -306,7 +375,7 @@ def stats(db: str | None, as_json: bool) -> None:
     Examples:
         plait reasoning stats --json
     """
-    use = in_store(db, lambda store: store.get_usage())
+    use = _in_store(db, lambda store: store.get_usage())
     if as_json:
         print_json([asdict(one) for one in use])
         return
@@ -327,7 +396,7 @@ def migrate(db: str | None) -> None:
     Examples:
         plait reasoning migrate --db reasoning.db
     """
-    database = chosen_database(db)
+    database = _database(db)
 
     async def run() -> tuple[str | None, str]:
         from plait.reasoning.storage.engine import make_engine
@@ -346,7 +415,7 @@ def migrate(db: str | None) -> None:
 
 @reasoning.command()
 @click.option("--older-than", "days", type=click.IntRange(0), required=True, metavar="DAYS")
-@click.option("--yes", is_flag=True, help="Do not prompt for confirmation.")
+@_yes_option
 @_db_option
 def prune(days: int, yes: bool, db: str | None) -> None:
     """Delete sessions that have not changed for some days.
@@ -362,11 +431,11 @@ def prune(days: int, yes: bool, db: str | None) -> None:
             click.confirm(question, abort=True, err=True)
         return await store.delete_sessions_before(time)
 
-    click.echo(f"deleted {in_store(db, delete_sessions)} sessions", err=True)
+    click.echo(f"deleted {_in_store(db, delete_sessions)} sessions", err=True)
 
 
 @reasoning.command()
-@click.argument("client", type=click.Choice(CLIENTS))
+@click.argument("client", type=click.Choice(_CLIENTS))
 @click.option("--print", "only_print", is_flag=True, help="Print the entry; change nothing.")
 @click.option("--force", is_flag=True, help="Replace an entry of the same name.")
 @_db_option
@@ -377,13 +446,62 @@ def install(client: str, only_print: bool, force: bool, db: str | None) -> None:
         plait reasoning install claude-desktop
         plait reasoning install vscode --print
     """
-    from plait.cli.reasoning_install import config_path, server_entry
-    from plait.cli.reasoning_install import install as enter
-
-    entry = server_entry(db)
+    program = shutil.which("plait")
+    command, *words = [program] if program else [sys.executable, "-m", "plait.cli"]
+    words += ["reasoning", "serve", *(["--db", db] if db else [])]
+    entry = {"command": command, "args": words}
     if only_print:
         print_json({"reasoning": entry})
         return
-    path = config_path(client, Path.home(), Path.cwd(), os.environ)
-    enter(client, path, entry, replace=force)
+    path = _config_path(client)
+    _add_entry(client, path, entry, replace=force)
     click.echo(f"wrote {path}; restart {client} to use it", err=True)
+
+
+def _add_entry(client: str, path: Path, entry: Mapping[str, Any], *, replace: bool) -> None:
+    """Add the server to a file, and keep a backup of the file."""
+    key = "servers" if client == "vscode" else "mcpServers"
+    document = _read_config(path)
+    found: object = document.setdefault(key, {})
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path}: {key} is not an object")
+    servers = cast("dict[str, Any]", found)
+    if "reasoning" in servers and not replace:
+        raise ConfigError(f"{path} already has a server named reasoning: --force replaces it")
+    servers["reasoning"] = {"type": "stdio", **entry} if client == "vscode" else entry
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        shutil.copy2(path, path.with_name(path.name + ".bak"))
+    write_atomically(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+
+
+def _config_path(client: str) -> Path:
+    """Return the file with the servers of a program."""
+    home, here = Path.home(), Path.cwd()
+    applications = Path(os.environ.get("XDG_CONFIG_HOME", home / ".config"))
+    if sys.platform == "darwin":
+        applications = home / "Library" / "Application Support"
+    elif sys.platform == "win32":
+        applications = Path(os.environ.get("APPDATA", home / "AppData" / "Roaming"))
+    return {
+        "claude-desktop": applications / "Claude" / "claude_desktop_config.json",
+        "claude-code": here / ".mcp.json",
+        "cursor": home / ".cursor" / "mcp.json",
+        "vscode": here / ".vscode" / "mcp.json",
+        "plait": here / "mcp.json",
+    }[client]
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    try:
+        found: object = json.loads(path.read_text("utf-8-sig") or "{}")
+    except ValueError:
+        raise ConfigError(
+            f"{path} is not plain JSON, and comments would be lost: add the server manually; "
+            "--print shows the entry"
+        ) from None
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path} is not a JSON object")
+    return cast("dict[str, Any]", found)

@@ -10,11 +10,10 @@ import click
 from rich.text import Text
 
 from plait.cli import session, terminal
-from plait.cli.click_classes import ExampleCommand
-from plait.cli.options import json_option, server_arguments
+from plait.cli.base import ExampleCommand, json_option, server_arguments
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from mcp import types
 
@@ -48,33 +47,26 @@ def resources(ctx: click.Context, servers: tuple[str, ...], as_json: bool) -> No
     queried = session.query_servers(ctx, config, list_entries)
     entries = {server: listed for server, listed in queried.results.items() if listed}
     if as_json:
-        terminal.print_json(
-            [entry_object(entry) for listed in entries.values() for entry in listed]
-        )
+        terminal.print_json([_object(entry) for listed in entries.values() for entry in listed])
+    elif not entries:
+        click.echo("no resources", err=True)
     else:
-        _print_entries(entries)
+        terminal.print_sections(
+            (server, _counts(listed), map(_entry_text, listed))
+            for server, listed in entries.items()
+        )
     session.exit_if_missing(ctx, queried)
 
 
-def entry_object(entry: Entry) -> dict[str, object]:
-    """Return a resource or template as JSON, with the field names of the protocol."""
-    wire = entry.item.model_dump(mode="json", by_alias=True, exclude_none=True)
+def _object(entry: Entry) -> dict[str, object]:
     kind = "template" if _is_template(entry) else "resource"
-    return {"server": entry.server, "kind": kind, **wire}
+    return {"server": entry.server, "kind": kind, **session.wire_object(entry.item)}
 
 
 def _is_template(entry: Entry) -> bool:
     from mcp import types
 
     return isinstance(entry.item, types.ResourceTemplate)
-
-
-def _print_entries(entries: Mapping[str, Sequence[Entry]]) -> None:
-    if not entries:
-        click.echo("no resources", err=True)
-    terminal.print_sections(
-        (server, _counts(listed), map(_entry_text, listed)) for server, listed in entries.items()
-    )
 
 
 def _counts(listed: Sequence[Entry]) -> str:
@@ -90,9 +82,9 @@ def _entry_text(entry: Entry) -> Text:
     uri = item.uri if isinstance(item, types.Resource) else item.uri_template
     size = item.size if isinstance(item, types.Resource) else None
     facts = [item.title or item.name, item.mime_type, terminal.size_label(size) if size else None]
-    text = Text("  ", overflow="fold")
-    text.append(terminal.visible(str(uri)), "bold cyan")
-    text.append(f"  {terminal.visible(', '.join(fact for fact in facts if fact))}", "dim")
+    about = terminal.visible(", ".join(fact for fact in facts if fact))
+    name = (terminal.visible(str(uri)), "bold cyan")
+    text = Text.assemble("  ", name, (f"  {about}", "dim"), overflow="fold")
     if summary := (item.description or "").strip().splitlines()[:1]:
         text.append(f"\n      {terminal.visible(summary[0])}", "dim")
     return text
@@ -124,16 +116,20 @@ def read(ctx: click.Context, server: str, uri: str, file: Path | None, as_json: 
     from plait.cli.content import part_from_contents
 
     result = session.query_server(
-        ctx, server, lambda box: box.read_resource(server, uri), uri=uri, contents=[]
+        ctx, server, lambda box: box.read_resource(server, uri), {"uri": uri, "contents": []}
     )
     parts = [part_from_contents(contents) for contents in result.contents]
     if file is not None:
         _save(parts, file)
     if as_json:
-        wire = result.model_dump(mode="json", by_alias=True, exclude_none=True)
-        terminal.print_json({"server": server, "uri": uri, "contents": wire["contents"]})
-    elif file is None:
-        _print(parts)
+        contents = session.wire_object(result)["contents"]
+        terminal.print_json({"server": server, "uri": uri, "contents": contents})
+        return
+    for part in parts if file is None else ():
+        if part.data is not None and not terminal.is_terminal(sys.stdout):
+            sys.stdout.buffer.write(part.data)
+        else:
+            terminal.print_text(str(part).replace("--save DIR", "--save FILE"))
 
 
 def _save(parts: Sequence[Part], file: Path) -> None:
@@ -142,11 +138,3 @@ def _save(parts: Sequence[Part], file: Path) -> None:
     )
     file.write_bytes(data)
     terminal.print_aside("saved", f"{file} ({terminal.size_label(len(data))})", colour="green")
-
-
-def _print(parts: Sequence[Part]) -> None:
-    for part in parts:
-        if part.data is not None and not terminal.is_terminal(sys.stdout):
-            sys.stdout.buffer.write(part.data)
-        else:
-            terminal.print_text(str(part).replace("--save DIR", "--save FILE"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -10,17 +11,15 @@ from rich.table import Table
 from rich.text import Text
 
 from plait.cli import session, terminal
-from plait.cli.click_classes import ExampleCommand
+from plait.cli.advice import target_of
+from plait.cli.base import ExampleCommand, json_option, server_arguments
 from plait.cli.exits import Exit
-from plait.cli.options import json_option, server_arguments
+from plait.client.config.read import ClientConfig
+from plait.errors import PlaitError
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
-
-    from plait.client.config.read import ClientConfig
     from plait.client.connections.status import Status
     from plait.client.toolbox import Toolbox
-    from plait.errors import PlaitError
 
 
 @click.command(cls=ExampleCommand)
@@ -42,9 +41,9 @@ def servers(ctx: click.Context, servers: tuple[str, ...], no_connect: bool, as_j
     config = session.load_config(ctx, servers)
     if no_connect:
         if as_json:
-            terminal.print_json(configured_objects(config))
+            terminal.print_json(_configured_objects(config))
         else:
-            terminal.print_rich(configured_table(config))
+            terminal.print_rich(_configured_table(config))
         return
 
     async def connect(box: Toolbox) -> tuple[Mapping[str, PlaitError], Status]:
@@ -56,7 +55,11 @@ def servers(ctx: click.Context, servers: tuple[str, ...], no_connect: bool, as_j
         terminal.print_json([server.to_dict() for server in status.servers.values()])
     else:
         terminal.print_rich(status_table(status, errors))
-        _print_reasons(errors)
+        for number, (name, error) in enumerate(errors.items()):
+            line = terminal.wrapped(session.error_line(name, error), sys.stdout)
+            terminal.print_text(line if number else f"\n{line}")
+        if errors:
+            terminal.print_aside("hint", f"plait doctor {' '.join(errors)}", colour="cyan")
     if errors:
         ctx.exit(Exit.UNREACHABLE)
 
@@ -71,32 +74,20 @@ def status_table(status: Status, failed: Container[str] = ()) -> Table:
         info = server.server_info or {}
         about = " ".join(str(info[key]) for key in ("name", "version") if info.get(key))
         table.add_row(
-            Text("✓" if ready else "✗", "green" if ready else "red"),
+            terminal.tick(ready),
             Text(server.name, "bold"),
             server.transport,
             Text(server.state, "green" if ready else "red"),
             server.protocol_version or "–",
-            Text(terminal.visible(about) or "–"),
+            terminal.cell(about),
             "–" if server.tool_count is None else str(server.tool_count),
             terminal.seconds_label(server.connect_seconds if ready else None),
         )
     return table
 
 
-def _print_reasons(errors: Mapping[str, PlaitError]) -> None:
-    """Print why servers are not ready, below the table."""
-    if not errors:
-        return
-    click.echo()
-    for name, error in errors.items():
-        terminal.print_text(terminal.wrapped(session.error_line(name, error), sys.stdout))
-    terminal.print_aside("hint", f"plait doctor {' '.join(errors)}", colour="cyan")
-
-
-def configured_table(config: ClientConfig) -> Table:
+def _configured_table(config: ClientConfig) -> Table:
     """Make a table of the configured servers, the disabled ones last."""
-    from plait.cli.advice import target_of
-
     table = terminal.plain_table("server", "transport", "target")
     for name, server in config.servers.items():
         table.add_row(Text(name, "bold"), server.transport, Text(target_of(server)))
@@ -105,10 +96,8 @@ def configured_table(config: ClientConfig) -> Table:
     return table
 
 
-def configured_objects(config: ClientConfig) -> list[dict[str, object]]:
+def _configured_objects(config: ClientConfig) -> list[dict[str, object]]:
     """Return the configured servers as JSON, without secrets."""
-    from plait.cli.advice import target_of
-
     listed: list[dict[str, object]] = [
         {
             "name": name,

@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from inspect import cleandoc
-from typing import TYPE_CHECKING
 
 import click
 from rich.console import RenderableType
@@ -14,11 +13,9 @@ from rich.padding import Padding
 from rich.text import Text
 
 from plait.cli import session, terminal
-from plait.cli.click_classes import ExampleCommand
-from plait.cli.options import json_option, server_arguments
-
-if TYPE_CHECKING:
-    from plait.client.catalog.tool import Tool
+from plait.cli.base import ExampleCommand, json_option, server_arguments
+from plait.cli.schemas import parameters_of
+from plait.client.catalog.tool import Tool
 
 _PARAMETER_INDENT = 6
 _MARK_STYLES = {"read-only": "green", "idempotent": "green", "destructive": "yellow"}
@@ -42,12 +39,11 @@ def tools(ctx: click.Context, servers: tuple[str, ...], full: bool, as_json: boo
     """
     config = session.load_config(ctx, servers)
     queried = session.query_servers(ctx, config, lambda box, server: box.tools(server))
+    listed = queried.results
     if as_json:
-        terminal.print_json(
-            [tool_object(tool) for tools in queried.results.values() for tool in tools]
-        )
+        terminal.print_json([tool_object(tool) for tools in listed.values() for tool in tools])
     else:
-        _print_tools(queried.results, full)
+        _print_tools(listed, full)
     session.exit_if_missing(ctx, queried)
 
 
@@ -78,8 +74,6 @@ def signature_text(tool: Tool, width: int) -> Text:
 
     Lines are broken between parameters, never inside one.
     """
-    from plait.cli.schemas import parameters_of
-
     name = terminal.visible(tool.wire_name)
     shown = [terminal.visible(str(parameter)) for parameter in parameters_of(tool.input_schema)]
     pieces = [(f"{parameter}, ", "") for parameter in shown[:-1]]
@@ -112,8 +106,6 @@ def _summary(tool: Tool) -> Iterable[str]:
 
 
 def _details(tool: Tool) -> Iterable[str]:
-    from plait.cli.schemas import parameters_of
-
     yield from terminal.visible(cleandoc(tool.description)).splitlines()
     for parameter in parameters_of(tool.input_schema):
         if parameter.description:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from plait.cli.click_classes import ExampleGroup
+from plait.cli.base import ExampleGroup, json_option
 from plait.cli.exits import Exit
-from plait.cli.options import json_option
 from plait.cli.terminal import console_for, print_aside, print_json, print_rich, print_text
 from plait.errors import TraceFormatError
+from plait.traces.codec import line_from_event
+from plait.traces.compare import differences
+from plait.traces.file import read_trace, read_traces
+from plait.traces.markdown import trace_to_markdown
+from plait.traces.messages.lists import messages_to_json
+from plait.traces.metrics import extract_agent_metrics
+from plait.traces.trace import Trace
 
-if TYPE_CHECKING:
-    from plait.traces.trace import Trace
-
+_TRACE_FILE = click.Path(exists=True, dir_okay=False)
 _FORMATS = ("markdown", "raw", "messages", "events", "metrics")
 
 _run_option = click.option(
@@ -61,7 +64,7 @@ def list_runs(files: tuple[str, ...], as_json: bool) -> None:
 
 
 @trace.command()
-@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.argument("file", type=_TRACE_FILE)
 @_run_option
 @click.option("--full", is_flag=True, help="Show full texts, arguments and results.")
 @json_option
@@ -74,8 +77,6 @@ def show(file: str, run: str | None, full: bool, as_json: bool) -> None:
         plait trace show run.jsonl
         plait trace show run.jsonl --run 3f2a --full
     """
-    from plait.traces.file import read_trace
-
     recorded = read_trace(file, run)
     if as_json:
         print_json({**_summary(recorded), "events": _events(recorded)})
@@ -87,8 +88,8 @@ def show(file: str, run: str | None, full: bool, as_json: bool) -> None:
 
 
 @trace.command()
-@click.argument("file", type=click.Path(exists=True, dir_okay=False))
-@click.argument("other", type=click.Path(exists=True, dir_okay=False))
+@click.argument("file", type=_TRACE_FILE)
+@click.argument("other", type=_TRACE_FILE)
 @_run_option
 @click.option("--other-run", metavar="ID", help="The same for the second file.")
 @json_option
@@ -104,9 +105,6 @@ def diff(
         plait trace diff before.jsonl after.jsonl
         plait trace diff runs.jsonl runs.jsonl --run 3f2a --other-run 9c1d
     """
-    from plait.traces.compare import differences
-    from plait.traces.file import read_trace
-
     lines = differences(read_trace(file, run), read_trace(other, other_run), names=(file, other))
     if as_json:
         print_json({"same": not lines, "diff": lines})
@@ -117,7 +115,7 @@ def diff(
 
 
 @trace.command()
-@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.argument("file", type=_TRACE_FILE)
 @_run_option
 @click.option(
     "--format", "kind", type=click.Choice(_FORMATS), default="markdown", show_default=True
@@ -132,8 +130,6 @@ def export(file: str, run: str | None, kind: str, output: str | None) -> None:
         plait trace export run.jsonl > run.md
         plait trace export run.jsonl --format raw --output run.txt
     """
-    from plait.traces.file import read_trace
-
     document = _document(read_trace(file, run), kind)
     if output:
         Path(output).write_text(document, "utf-8", "backslashreplace")
@@ -142,10 +138,6 @@ def export(file: str, run: str | None, kind: str, output: str | None) -> None:
 
 
 def _document(recorded: Trace, kind: str) -> str:
-    from plait.traces.markdown import trace_to_markdown
-    from plait.traces.messages.lists import messages_to_json
-    from plait.traces.metrics import extract_agent_metrics
-
     match kind:
         case "raw":
             return recorded.raw_trace
@@ -161,8 +153,6 @@ def _document(recorded: Trace, kind: str) -> str:
 
 
 def _runs_at(path: Path) -> list[tuple[str, Trace]]:
-    from plait.traces.file import read_traces
-
     if not path.is_dir():
         return [(str(path), run) for run in read_traces(path)]
     runs: list[tuple[str, Trace]] = []
@@ -178,11 +168,11 @@ def _summary(recorded: Trace) -> dict[str, object]:
     started = recorded.started
     return {
         "run": recorded.run,
-        "began": started.time if started else None,
-        "interface": started.interface if started else None,
+        "began": started and started.time,
+        "interface": started and started.interface,
         "model": recorded.actual_model,
-        "question_hash": started.question_hash if started else None,
-        "task_id": started.task_id if started else None,
+        "question_hash": started and started.question_hash,
+        "task_id": started and started.task_id,
         "status": recorded.status,
         "turns": recorded.turns,
         "tool_calls": len(recorded.calls),
@@ -193,6 +183,4 @@ def _summary(recorded: Trace) -> dict[str, object]:
 
 
 def _events(recorded: Trace) -> list[object]:
-    from plait.traces.codec import line_from_event
-
     return [json.loads(line_from_event(event)) for event in recorded.events]

@@ -20,9 +20,11 @@ from plait.errors import AuthRequiredError, ConfigError, PlaitError
 if TYPE_CHECKING:
     from plait.client.transports.auth.login import LoginStatus, SignInProbe
 
-
 _SHORTEST = 6
 """Shorter values occur in files for other reasons."""
+
+_LITTLE_SECONDS = 3600.0
+"""Warn this long before the end of a login that cannot be renewed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +39,6 @@ class AuthSeen:
     """The metadata of the server and its authorization server; `None` if not queried."""
 
     store_failure: str | None = None
-    """Why the login cannot be read."""
-
     open_file: str | None = None
     """The file of the login, if other users can read it."""
 
@@ -80,10 +80,9 @@ async def look_at_auth(
 def plain_secrets(server: RemoteOptions, written: str) -> tuple[str, ...]:
     """Return the settings of a server whose secret is in the text of the configuration."""
     settings: dict[str, str | None] = {}
-    if not callable(server.headers):
-        settings = {
-            f"headers.{name}": value for name, value in server.headers.items() if looks_secret(name)
-        }
+    for name, value in () if callable(server.headers) else server.headers.items():
+        if looks_secret(name):
+            settings[f"headers.{name}"] = value
     if isinstance(server.auth, OAuth):
         settings["auth.client_secret"] = server.auth.client_secret
         settings["auth.private_key"] = server.auth.private_key
@@ -100,10 +99,6 @@ def _open_to_others(path: Path | None) -> str | None:
     if path is None or os.name == "nt" or not path.exists():
         return None
     return str(path) if path.stat().st_mode & 0o077 else None
-
-
-_LITTLE_SECONDS = 3600.0
-"""Warn this long before the end of a login that cannot be renewed."""
 
 
 def check_auth(examined: Examined) -> Iterator[Finding]:
@@ -158,14 +153,12 @@ def _sign_in_findings(
             yield examined.finding("warn", "oauth_offered", text, fix)
         return
     if facts.asks is False:
-        text = "needs no login"
-        yield examined.finding("ok", "no_login_needed", text, 'the setting "auth" can be removed')
-        return
-    if facts.asks is None:
-        return
-    yield from _scope_findings(examined, server.auth, facts)
-    yield from _resource_findings(examined, server, facts)
-    yield from _issuer_findings(examined, server.auth, facts)
+        fix = 'the setting "auth" can be removed'
+        yield examined.finding("ok", "no_login_needed", "needs no login", fix)
+    elif facts.asks:
+        yield from _scope_findings(examined, server.auth, facts)
+        yield from _resource_findings(examined, server, facts)
+        yield from _issuer_findings(examined, server.auth, facts)
 
 
 def _scope_findings(examined: Examined, settings: OAuth, facts: SignInProbe) -> Iterator[Finding]:
@@ -234,12 +227,10 @@ def _exposure_findings(
         fix = f"replace it with ${{{variable}}}, and set that variable"
         text = f"{setting} is in plain text in the configuration file"
         yield examined.finding("warn", "plain_secret", text, fix)
-    addresses = [server.url]
-    if isinstance(server.auth, OAuth) and server.auth.issuer:
-        addresses.append(server.auth.issuer)
     if server.auth is None and not server.headers:
         return
-    for address in addresses:
-        if not is_private(address):
+    issuer = server.auth.issuer if isinstance(server.auth, OAuth) else None
+    for address in (server.url, issuer):
+        if address and not is_private(address):
             text = f"credentials are sent unencrypted to {public_url(address)}"
             yield examined.finding("warn", "plain_http", text, "use https")

@@ -1,48 +1,106 @@
-"""All findings of `plait doctor`, in the order of the report."""
+"""Examination of servers by `plait doctor`, and all findings in the order of the report."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from plait.cli.doctor.auth import check_auth
-from plait.cli.doctor.costs import Cost, check_cost, check_server_cost, cost_of
+from plait._support.gather import gather_all
+from plait.cli.doctor.auth import check_auth, look_at_auth
 from plait.cli.doctor.findings import (
     Detail,
     Examined,
     Finding,
     findings_for,
+    findings_from_config_error,
     findings_from_problems,
 )
-from plait.cli.doctor.names import check_names
-from plait.cli.doctor.options import check_options, check_policy
-from plait.cli.doctor.schemas import check_schemas
-from plait.cli.doctor.survey import Survey, survey_of
+from plait.cli.doctor.survey import Survey, check_options, check_policy, survey_of
+from plait.cli.doctor.tools import (
+    Cost,
+    check_cost,
+    check_names,
+    check_schemas,
+    check_server_cost,
+    cost_of,
+)
 from plait.cli.terminal import count_label, some_of
 from plait.client.catalog.lock.drift import server_drift
 from plait.client.catalog.lock.entries import LockedServer, Lockfile, identity_of
+from plait.client.catalog.lock.file import read_lockfile
 from plait.client.config.read import ClientConfig
+from plait.client.config.servers import ServerConfig
+from plait.client.options import lock_mode, lockfile_path
+from plait.client.toolbox import Toolbox
+from plait.errors import ConfigError, PlaitError
+
+_ROUND_TRIPS = 5
+"""Enough for a median that one outlier does not move."""
+
+
+async def examine_servers(config: ClientConfig, box: Toolbox) -> list[Examined]:
+    """List the tools of every server, measure a few round trips, and look at its login."""
+    written = _written(config.source)
+
+    async def examine(name: str, server: ServerConfig) -> Examined:
+        listed, round_trips, error = None, (), None
+        try:
+            tools = tuple(await box.tools(name))
+            pings = [await box.ping(name) for _ in range(_ROUND_TRIPS)]
+            listed, round_trips = tools, pings
+        except PlaitError as failure:
+            error = failure
+        auth = await look_at_auth(name, server, error, written)
+        return Examined(
+            config=server,
+            status=box.status()[name],
+            listed=listed,
+            round_trips=round_trips,
+            error=error,
+            auth=auth,
+        )
+
+    return await gather_all(examine(*item) for item in config.servers.items())
+
+
+def _written(source: str | None) -> str:
+    """Return the text of the configuration, to find secrets in it."""
+    try:
+        return Path(source).read_text(encoding="utf-8") if source is not None else ""
+    except (OSError, ValueError):
+        return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
     """The findings about a configuration, its servers, and their tools."""
 
+    examined: Sequence[Examined] = ()
     configuration: Sequence[Finding] = ()
-    servers: Mapping[str, Sequence[Finding]]
-    """By server, in the order of the configuration."""
-
+    servers: Mapping[str, Sequence[Finding]] = field(default_factory=dict[str, Sequence[Finding]])
     together: Sequence[Finding] = ()
     """Findings about the tools of all servers."""
 
-    cost: Cost
+    cost: Cost | None = None
 
     @property
     def findings(self) -> list[Finding]:
         """All findings."""
         by_server = [finding for findings in self.servers.values() for finding in findings]
         return [*self.configuration, *by_server, *self.together]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the diagnosis as JSON."""
+        return {
+            "ok": all(finding.level != "error" for finding in self.findings),
+            "servers": [
+                {**one.status.to_dict(), "round_trips_seconds": list(one.round_trips)}
+                for one in self.examined
+            ],
+            "tokens": None if self.cost is None else self.cost.to_dict(),
+            "findings": [finding.to_dict() for finding in self.findings],
+        }
 
 
 def diagnose(
@@ -51,10 +109,9 @@ def diagnose(
     known: Iterable[str] | None = None,
     more: Sequence[Finding] = (),
 ) -> Diagnosis:
-    """Run all checks.
+    """Run all checks, and add `more` findings about the configuration.
 
-    `known` are the servers of the configuration, if only some were examined; `more` are additional
-    findings about the configuration.
+    `known` are the servers of the configuration, if only some were examined.
     """
     survey = survey_of(config, examined, known)
     cost = cost_of(survey)
@@ -65,6 +122,7 @@ def diagnose(
         *check_policy(survey),
     ]
     return Diagnosis(
+        examined=examined,
         configuration=[finding for finding in about if finding.server not in config.servers],
         servers={
             server.name: [
@@ -86,8 +144,20 @@ def _tool_findings(server: str, survey: Survey, cost: Cost) -> Iterable[Finding]
         yield from check_schemas(server, survey.offered[server])
 
 
-def check_lock(lockfile: Lockfile, examined: Sequence[Examined], folder: Path) -> Iterator[Finding]:
-    """Compare the tools of every server that listed them with the lockfile in this folder."""
+def lock_findings(config: ClientConfig, examined: Sequence[Examined]) -> Sequence[Finding]:
+    """Compare the listed tools with the lockfile, if there is one."""
+    path = lockfile_path(config.options, config.source)
+    if not path.exists() and lock_mode(config.options) != "block":
+        return []
+    try:
+        return list(_check_lock(read_lockfile(path), examined, path.parent))
+    except ConfigError as error:
+        return findings_from_config_error(error)
+
+
+def _check_lock(
+    lockfile: Lockfile, examined: Sequence[Examined], folder: Path
+) -> Iterator[Finding]:
     for server in examined:
         if server.listed is None:
             continue
@@ -102,4 +172,4 @@ def check_lock(lockfile: Lockfile, examined: Sequence[Examined], folder: Path) -
         message = f"differs from the lockfile: {some_of([change.headline for change in drift])}"
         fix = f"show the changes: plait lock --check {server.name}"
         details = [Detail(text=change.text, tool=change.tool and change.where) for change in drift]
-        yield server.finding("warn", "drift", message, fix, details)
+        yield server.finding("warn", "drift", message, fix, *details)

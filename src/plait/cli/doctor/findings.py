@@ -81,32 +81,25 @@ class Examined:
     config: ServerConfig
     status: ServerStatus
     round_trips: Sequence[float] = ()
-    """Seconds of each measured round trip."""
+    """In seconds."""
 
     error: PlaitError | None = None
     """The error that ended the examination, if any."""
+
+    auth: AuthSeen | None = None
+    listed: tuple[Tool, ...] | None = None
+    """The unfiltered tools of the server; `None` if listing failed."""
 
     @property
     def name(self) -> str:
         """The server's name."""
         return self.status.name
 
-    auth: AuthSeen | None = None
-    """The login of a server with a URL."""
-
-    listed: tuple[Tool, ...] | None = None
-    """The unfiltered tools of the server; `None` if listing failed."""
-
     def finding(
-        self,
-        level: Level,
-        code: str,
-        message: str,
-        fix: str | None = None,
-        details: Iterable[Detail] = (),
+        self, level: Level, code: str, message: str, fix: str | None = None, *details: Detail
     ) -> Finding:
         """Make a finding about this server."""
-        return Finding(self.name, level, code, message, fix, tuple(details))
+        return Finding(self.name, level, code, message, fix, details)
 
 
 def check_reach(examined: Examined) -> Iterator[Finding]:
@@ -151,10 +144,8 @@ def check_latency(examined: Examined) -> Iterator[Finding]:
     if not examined.round_trips:
         return
     median = statistics.median(examined.round_trips)
-    message = (
-        f"responds in {seconds_label(median)} "
-        f"(median of {count_label(len(examined.round_trips), 'round trip')})"
-    )
+    trips = count_label(len(examined.round_trips), "round trip")
+    message = f"responds in {seconds_label(median)} (median of {trips})"
     if median > _SLOW_ROUND_TRIP_SECONDS:
         fix = "every call takes at least this long: check the network and the load of the host"
         yield examined.finding("warn", "slow_answers", message, fix)
@@ -193,14 +184,17 @@ def check_repaired(examined: Examined) -> Iterator[Finding]:
     fix = "update the server, or report it to its authors"
     if left_out:
         message = f"{count_label(len(left_out), 'tool')} skipped: {_some(left_out)}"
-        details = [Detail(text=note) for note in left_out]
-        yield examined.finding("warn", "left_out", message, fix, details)
+        yield examined.finding("warn", "left_out", message, fix, *_details(left_out))
     if len(repaired) > _MOST_REPAIRED:
-        details = [Detail(text=note) for note in repaired]
-        yield examined.finding("warn", "repaired", f"repaired: {_some(repaired)}", fix, details)
-        return
-    for note in repaired:
-        yield examined.finding("warn", "repaired", f"repaired: {note}", fix)
+        message = f"repaired: {_some(repaired)}"
+        yield examined.finding("warn", "repaired", message, fix, *_details(repaired))
+    else:
+        for note in repaired:
+            yield examined.finding("warn", "repaired", f"repaired: {note}", fix)
+
+
+def _details(notes: Sequence[str]) -> list[Detail]:
+    return [Detail(text=note) for note in notes]
 
 
 def _some(notes: Sequence[str]) -> str:
@@ -218,7 +212,7 @@ def check_hidden(examined: Examined) -> Iterator[Finding]:
         names = list(dict.fromkeys(str(detail.tool) for detail in details))
         message = f"hidden characters in the texts of {_some(names)}"
         fix = "plait lock shows them; models get the texts without them"
-        yield examined.finding("warn", "hidden_characters", message, fix, details)
+        yield examined.finding("warn", "hidden_characters", message, fix, *details)
 
 
 def check_stderr(examined: Examined) -> Iterator[Finding]:
@@ -228,9 +222,7 @@ def check_stderr(examined: Examined) -> Iterator[Finding]:
         yield examined.finding("ok", "stderr", f"last on stderr: {tail[-1]}")
 
 
-Check = Callable[[Examined], Iterable[Finding]]
-
-CHECKS: tuple[Check, ...] = (
+CHECKS: tuple[Callable[[Examined], Iterable[Finding]], ...] = (
     check_reach,
     check_connect_time,
     check_latency,
@@ -244,9 +236,9 @@ CHECKS: tuple[Check, ...] = (
 """Every check of one server, in the order in which the findings are shown."""
 
 
-def findings_for(examined: Examined, checks: Iterable[Check] = CHECKS) -> list[Finding]:
+def findings_for(examined: Examined) -> list[Finding]:
     """Run every check on one server."""
-    return [finding for check in checks for finding in check(examined)]
+    return [finding for check in CHECKS for finding in check(examined)]
 
 
 def findings_from_problems(
@@ -272,9 +264,3 @@ def _server_in(path: str, servers: Sequence[str]) -> str | None:
     _, _, rest = path.partition(".")
     named = [name for name in servers if rest == name or rest.startswith((f"{name}.", f"{name}["))]
     return max(named, key=len, default=None)
-
-
-def worst_level(findings: Iterable[Finding]) -> Level:
-    """Return the most severe level of the findings; `ok` without findings."""
-    levels = {finding.level for finding in findings}
-    return "error" if "error" in levels else "warn" if "warn" in levels else "ok"

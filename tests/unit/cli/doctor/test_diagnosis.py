@@ -8,9 +8,9 @@ from typing import Any
 
 from inline_snapshot import snapshot
 
-from plait.cli.doctor.costs import MANY_TOKENS, MANY_TOOLS
 from plait.cli.doctor.diagnosis import Diagnosis, diagnose
-from plait.cli.doctor.findings import Examined, Finding, worst_level
+from plait.cli.doctor.findings import Examined, Finding
+from plait.cli.doctor.tools import MANY_TOKENS, MANY_TOOLS, Cost
 from plait.client.catalog.tool import Tool
 from plait.client.config.read import ClientConfig
 from plait.client.config.servers import ServerConfig, StdioServer
@@ -37,6 +37,11 @@ def examined(name: str, config: ServerConfig, tools: Sequence[Tool] | None) -> E
     )
     listed = None if tools is None else tuple(tools)
     return Examined(config=config, status=status, listed=listed)
+
+
+def cost_in(diagnosis: Diagnosis) -> Cost:
+    assert diagnosis.cost is not None
+    return diagnosis.cost
 
 
 def diagnosed(
@@ -71,7 +76,7 @@ def by_code(findings: Any) -> dict[str, Finding]:
 def test_two_servers_without_anything_wrong_have_nothing_to_fix() -> None:
     diagnosis = diagnosed({"files": ["read", "write"], "web": ["get"]})
 
-    assert worst_level(diagnosis.findings) == "ok"
+    assert {finding.level for finding in diagnosis.findings} == {"ok"}
     assert [finding.message for finding in diagnosis.together] == snapshot(
         [
             "no tool names conflict",
@@ -81,7 +86,7 @@ def test_two_servers_without_anything_wrong_have_nothing_to_fix() -> None:
             ),
         ]
     )
-    assert diagnosis.cost.to_dict() == snapshot(
+    assert cost_in(diagnosis).to_dict() == snapshot(
         {
             "tools": 3,
             "tokens": 60,
@@ -185,7 +190,7 @@ def test_only_what_is_offered_is_counted() -> None:
     diagnosis = diagnosed({"a": everything}, servers={"a": {"include": ("tool_1", "tool_2")}})
 
     assert by_code(diagnosis.servers["a"])["tokens"].message.startswith("offers 2 of 100 tools, ")
-    assert diagnosis.cost.to_dict()["tools"] == 2
+    assert cost_in(diagnosis).to_dict()["tools"] == 2
 
 
 def test_filters_that_leave_nothing_are_a_warning() -> None:
@@ -198,9 +203,9 @@ def test_filters_that_leave_nothing_are_a_warning() -> None:
 def test_a_backup_costs_nothing_until_it_is_needed() -> None:
     diagnosis = diagnosed({"a": ["get"], "b": ["get"]}, fallbacks={"a": "b"})
 
-    assert worst_level(diagnosis.findings) == "ok"
+    assert {finding.level for finding in diagnosis.findings} == {"ok"}
     assert by_code(diagnosis.servers["b"])["tokens"].message.endswith(", only as a backup")
-    assert diagnosis.cost.to_dict()["tools"] == 1
+    assert cost_in(diagnosis).to_dict()["tools"] == 1
 
 
 def test_names_in_filters_that_no_tool_has_are_warnings_where_they_stand() -> None:
@@ -287,7 +292,7 @@ def test_fallbacks_between_servers_that_are_not_there_are_errors() -> None:
 def test_a_fallback_to_a_server_that_was_not_examined_is_fine() -> None:
     diagnosis = diagnosed({"a": ["get"]}, known=["a", "b"], fallbacks={"a": "b"})
 
-    assert worst_level(diagnosis.findings) == "ok"
+    assert {finding.level for finding in diagnosis.findings} == {"ok"}
 
 
 def test_a_backup_that_lacks_tools_is_a_warning() -> None:
@@ -326,12 +331,12 @@ def test_an_override_that_cannot_be_applied_is_an_error_of_its_server() -> None:
     diagnosis = diagnose(config, [examined("a", config.servers["a"], [needy])])
 
     assert by_code(diagnosis.servers["a"])["config"].level == "error"
-    assert diagnosis.cost.to_dict()["tools"] == 1
+    assert cost_in(diagnosis).to_dict()["tools"] == 1
 
 
 def test_the_tokens_are_those_of_the_profile_that_the_client_sets() -> None:
-    plain = diagnosed({"a": ["get"]}).cost
-    strict = diagnosed({"a": ["get"]}, profile="openai_strict").cost
+    plain = cost_in(diagnosed({"a": ["get"]}))
+    strict = cost_in(diagnosed({"a": ["get"]}, profile="openai_strict"))
 
     assert (plain.to_dict()["profile"], strict.to_dict()["profile"]) == ("default", "openai_strict")
     assert strict.tokens > plain.tokens
@@ -342,3 +347,7 @@ def test_a_server_that_does_not_answer_has_no_findings_about_tools() -> None:
 
     assert [one.level for one in diagnosis.servers["a"]] == ["error"]
     assert diagnosis.together == []
+
+
+def test_no_finding_is_a_good_finding() -> None:
+    assert Diagnosis().to_dict() == {"ok": True, "servers": [], "tokens": None, "findings": []}

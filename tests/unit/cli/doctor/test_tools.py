@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from inline_snapshot import snapshot
 
 from plait.cli.doctor.findings import Finding
-from plait.cli.doctor.schemas import REPORTS, check_schemas
+from plait.cli.doctor.tools import REPORTS, check_schemas
 from plait.client.catalog.schemas import PROFILES, schema_for_provider
 from plait.client.catalog.schemas.provider_schema import NoteKind
 from plait.client.catalog.tool import Tool

@@ -1,0 +1,185 @@
+"""What commands are made of: click classes, shared options, and the group of all commands.
+
+The group imports commands on first use, and turns errors into a short block and an exit code.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from inspect import cleandoc
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from plait._support.logs import configure_logging
+from plait._support.suggestions import suggest_names
+from plait.cli.exits import Exit, exit_code_for
+
+if TYPE_CHECKING:
+    from plait.client.config.servers import ServerConfig
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass(slots=True)
+class Settings:
+    """The values of the common options, set while the command line is parsed."""
+
+    config: str | None = None
+    verbosity: int = 0
+    quiet: bool = False
+    servers: Mapping[str, ServerConfig] = field(default_factory=dict[str, "ServerConfig"])
+    """The servers of the configuration, once it has been read."""
+
+
+def settings_of(ctx: click.Context) -> Settings:
+    """Return the settings that a command shares with its group."""
+    return ctx.ensure_object(Settings)
+
+
+def _set_config(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        settings_of(ctx).config = value
+
+
+def _set_verbosity(ctx: click.Context, _: click.Parameter, value: int) -> None:
+    settings = settings_of(ctx)
+    settings.verbosity = max(settings.verbosity, value)
+    configure_logging(settings.verbosity)
+
+
+def _set_quiet(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    settings_of(ctx).quiet |= value
+
+
+def _common_options() -> list[click.Parameter]:
+    option = partial(click.Option, expose_value=False)
+    config_help = "The mcp.json to use."
+    quiet_help = "Print only results: no progress, no notes."
+    verbose_help = "Log to stderr; -vv includes the libraries."
+    return [
+        option(["-c", "--config"], metavar="PATH", callback=_set_config, help=config_help),
+        option(["-v", "--verbose"], count=True, callback=_set_verbosity, help=verbose_help),
+        option(["-q", "--quiet"], is_flag=True, callback=_set_quiet, help=quiet_help),
+    ]
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print only JSON on stdout.")
+server_arguments = click.argument("servers", metavar="[SERVER]…", nargs=-1)
+
+
+def repeatable(flag: str, name: str, metavar: str, about: str) -> Callable[[Command], Command]:
+    """Add an option that may be repeated, passed to the command as a tuple."""
+    about += "; may be repeated."
+    return click.option(flag, name, metavar=metavar, multiple=True, help=about)
+
+
+class _Seconds(click.FloatRange):
+    """A positive number of seconds; click's range accepts NaN and infinity."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        seconds = float(super().convert(value, param, ctx))
+        if not math.isfinite(seconds):
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        return seconds
+
+
+def timeout_option(about: str) -> Callable[[Command], Command]:
+    """Add `--timeout`, passed to the command as `timeout_seconds`."""
+    kind = _Seconds(min=0, min_open=True)
+    return click.option("--timeout", "timeout_seconds", type=kind, metavar="SECONDS", help=about)
+
+
+class ExampleCommand(click.Command):
+    """A command with the common options, whose docstring may end with a section of examples."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params.extend(_common_options())
+        self.help, _, examples = cleandoc(self.help or "").partition("\n\nExamples:\n")
+        self.examples = tuple(cleandoc(examples).splitlines())
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples after everything else, unwrapped so that they can be pasted."""
+        super().format_epilog(ctx, formatter)
+        if not self.examples:
+            return
+        with formatter.section("Examples"):
+            for line in self.examples:
+                formatter.write(f"{' ' * formatter.current_indent}{line}\n")
+
+
+class ExampleGroup(ExampleCommand, click.Group):
+    """A command group whose help ends with examples, as does that of its commands."""
+
+    command_class = ExampleCommand
+
+
+@dataclass(frozen=True, slots=True)
+class LazyCommand:
+    """A command that has not been imported: the module `plait.cli.commands.<module>`."""
+
+    module: str
+    help: str
+    """One line for the list of commands; the same as the first line of the command's own help."""
+
+    def load(self, name: str) -> click.Command:
+        """Import the module and return the command of this name in it."""
+        command: click.Command = getattr(import_module(f"plait.cli.commands.{self.module}"), name)
+        return command
+
+
+class LazyGroup(ExampleGroup):
+    """A group whose commands are listed in a table and imported on first use."""
+
+    def __init__(self, *args: Any, lazy_commands: Mapping[str, LazyCommand], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.lazy_commands = lazy_commands
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the command names in the order of the table."""
+        return [*self.lazy_commands, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, importing it if needed."""
+        lazy = self.lazy_commands.get(cmd_name)
+        return lazy.load(cmd_name) if lazy else super().get_command(ctx, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; suggest the nearest names for an unknown one."""
+        if args and not args[0].startswith("-") and args[0] not in self.lazy_commands:
+            guess = suggest_names(args[0], self.lazy_commands)
+            ctx.fail(f"there is no command {args[0]!r}: {guess}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        formatter: click.HelpFormatter,
+    ) -> None:
+        """Write the list of commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, lazy.help) for name, lazy in self.lazy_commands.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; turn an exception into a message on stderr and an exit code."""
+        try:
+            return super().invoke(ctx)
+        except (KeyboardInterrupt, click.Abort):
+            click.echo("\ninterrupted", err=True)
+            ctx.exit(Exit.INTERRUPTED)
+        except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
+            raise
+        except Exception as error:  # noqa: BLE001 - boundary: shown to the user
+            from plait.cli.advice import show_failure
+
+            show_failure(ctx, error)
+            ctx.exit(exit_code_for(error))
