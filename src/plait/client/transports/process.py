@@ -109,8 +109,7 @@ async def running_child(
         stack.push_async_callback(_end, process, stdin_write)
         status_fd: int | None = None
         with anyio.CancelScope(shield=True):
-            await in_thread(guardian.watch, process.pid)
-            status_fd = await in_thread(_open_status, process.pid)
+            status_fd = await in_thread(_watch, process.pid)
         if status_fd is not None:
             stack.callback(os.close, status_fd)
         for end in child_ends:
@@ -164,7 +163,9 @@ async def _end(process: asyncio.subprocess.Process, stdin: io.FileIO) -> None:
         await in_thread(guardian.unwatch, process.pid)
 
 
-def _open_status(pid: int) -> int | None:
+def _watch(pid: int) -> int | None:
+    """Have a process stopped when this one ends; return a descriptor of its status."""
+    guardian.watch(pid)
     try:
         return os.open(f"/proc/{pid}/status", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
