@@ -24,6 +24,9 @@ RUNTIME = {
     "MALLOC_MMAP_THRESHOLD_": "1048576",
     "MALLOC_TRIM_THRESHOLD_": "268435456",
     "PYTHONHASHSEED": "0",
+    # Python loads its bytecode, as in an installed program, whatever the caller has set.
+    "PYTHONDONTWRITEBYTECODE": "",
+    "PYTHONPYCACHEPREFIX": str(BENCH / "bytecode"),
     "LANGSMITH_TRACING": "false",
     "MCP_USE_ANONYMIZED_TELEMETRY": "false",
 }

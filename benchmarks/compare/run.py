@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,6 +79,9 @@ class Run:
         budget = self._plan.budget_seconds
         try:
             self._read_versions()
+            for scenario in scenarios:
+                if scenario.includes_imports and self._plan.rounds(scenario):
+                    self._write_bytecode(scenario)
             for number in range(max(self._plan.rounds(scenario) for scenario in scenarios)):
                 if number and budget is not None and time.monotonic() - began > budget:
                     self._say(f"stopped after {number} rounds: the time is over")
@@ -100,6 +104,11 @@ class Run:
                 self._say(f"FAILED: {contender.title}: {error}")
             else:
                 self.results.versions[contender.id] = reply.get("versions", {})
+
+    def _write_bytecode(self, scenario: Scenario) -> None:
+        for contender in self._contenders:
+            with suppress(WorkerError):  # the first round reports it
+                self._visit(contender, scenario)
 
     def _visit_all(self, scenario: Scenario, number: int) -> None:
         for contender in random.sample(self._contenders, len(self._contenders)):

@@ -72,6 +72,8 @@ class Scenario:
     """Each visit starts a worker of its own."""
     is_from_start: bool = False
     """The sample is the time from the start of the worker to its reply."""
+    includes_imports: bool = False
+    """The first visit, in which Python writes its bytecode, is not measured."""
     rounds: int = 7
     quick_rounds: int = 0
     """Rounds in a quick run; 0 leaves the scenario out."""
@@ -147,6 +149,7 @@ def _cold(row: str, title: str, count: int) -> Scenario:
         request,
         is_fresh=True,
         is_from_start=True,
+        includes_imports=True,
         rounds=5,
         stdio_servers=count,
     )
@@ -194,6 +197,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         (Row("import", "import", START),),
         {"run": "import"},
         is_fresh=True,
+        includes_imports=True,
         rounds=5,
     ),
     _cold("cold-1", "process start to first result, 1 server", 1),

@@ -10,6 +10,8 @@ from functools import partial
 from importlib import import_module
 from typing import Any, ParamSpec, TypeVar
 
+from plait._support.garbage import collection_paused
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -49,6 +51,7 @@ async def import_in_thread(module: str) -> None:
 
 
 def _import(module: str) -> None:
-    with _import_lock:
+    # Classes and functions stay; looking for garbage among them takes a tenth of the time.
+    with _import_lock, collection_paused():
         import_module(module)
         _imported.add(module)

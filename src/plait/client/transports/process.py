@@ -183,8 +183,7 @@ async def running_child(
         stack.push_async_callback(_end, process, stdin_write)
         stat_fd: int | None = None
         with anyio.CancelScope(shield=True):
-            await in_thread(_guardian.watch, process.pid)
-            stat_fd = await in_thread(_open_stat, process.pid)
+            stat_fd = await in_thread(_watch, process.pid)
         if stat_fd is not None:
             stack.callback(os.close, stat_fd)
         for end in child_ends:
@@ -238,7 +237,9 @@ async def _end(process: asyncio.subprocess.Process, stdin: io.FileIO) -> None:
         await in_thread(_guardian.unwatch, process.pid)
 
 
-def _open_stat(pid: int) -> int | None:
+def _watch(pid: int) -> int | None:
+    """Have a process stopped when this one ends; return a descriptor of its status."""
+    _guardian.watch(pid)
     try:
         return os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
