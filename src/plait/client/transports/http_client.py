@@ -10,13 +10,16 @@ from __future__ import annotations
 import contextlib
 import inspect
 import json
+import os
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
+from threading import RLock
 from typing import TYPE_CHECKING, Any, cast
 
 import httpx2
+from cachetools import TTLCache, cached
 from mcp.client.streamable_http import MAX_RECONNECTION_ATTEMPTS
 
 from plait._support.threads import in_thread
@@ -60,6 +63,18 @@ _LONGEST_READ = 64_000
 """How much of an error's body is searched for secrets."""
 _FAULT_CODE = -32000
 _SESSION_HEADER = "mcp-session-id"
+_TRUST_SECONDS = 600
+"""How long certificates that were read are used for new sessions."""
+
+
+def _certificate_paths() -> tuple[str | None, ...]:
+    return os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+
+
+@cached(TTLCache[Any, ssl.SSLContext](4, _TRUST_SECONDS), key=_certificate_paths, lock=RLock())
+def trusted_certificates() -> ssl.SSLContext:
+    """Read the certificates that the machine trusts, which takes longer than a small session."""
+    return httpx2.create_ssl_context()
 
 
 async def headers_of(server: RemoteOptions, wire: Wire) -> dict[str, str]:
@@ -82,13 +97,13 @@ async def open_http_client(
     observe: Observe | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> AsyncGenerator[httpx2.AsyncClient]:
-    """Open the HTTP client for one session; by default it reads the trusted certificates itself."""
+    """Open the HTTP client for one session, by default with the certificates of the machine."""
     timeout = httpx2.Timeout(server.exchange_seconds, read=server.stream_read_seconds)
     headers = await headers_of(server, wire)
     auth = auth_of(server, wire.server, wire.hide)
     if server.http_client_factory is None:
-        # In a thread: it reads the certificates of the machine.
-        verify = True if tls is None else tls
+        # In a thread: it reads files.
+        verify = tls or await in_thread(trusted_certificates)
         client = await in_thread(
             httpx2.AsyncClient, headers=headers, timeout=timeout, auth=auth, verify=verify
         )

@@ -27,7 +27,7 @@ from pydantic_core import to_json
 from plait._support.causes import without_secrets
 from plait._support.redact import Redactor
 from plait.client.transports.repair import repair_result
-from plait.client.transports.tool_rows import current_rows, may_mirror
+from plait.client.transports.tool_rows import current_rows, may_mirror, parse_list
 from plait.client.transports.wire import (
     PendingRequest,
     RequestTemplate,
@@ -35,6 +35,7 @@ from plait.client.transports.wire import (
     Wire,
     collect,
     is_traced,
+    parse_json,
     wake,
 )
 
@@ -128,7 +129,8 @@ class LeanDispatcher(JSONRPCDispatcher[TransportContext]):
         meta: dict[str, Any] = fields.get("_meta") or {}
         version = meta.get(PROTOCOL_VERSION_META_KEY) or HANDSHAKE_VERSION
         request = PendingRequest(method, self._wire.next_request_id(), version)
-        request.wants_body = method == "tools/list" and current_rows() is not None
+        if method == "tools/list" and current_rows() is not None:
+            request.wants_body, request.parse = True, parse_list
         request.headers = headers = opts.get("headers")
         if self._wire.template is None:
             protocol = None if headers is None else headers.get(MCP_PROTOCOL_VERSION_HEADER)
@@ -147,6 +149,7 @@ class LeanDispatcher(JSONRPCDispatcher[TransportContext]):
         collect(request)
         limit = asyncio.timeout(opts.get("timeout"))
         self._wire.requests[request.request_id] = request
+        self._wire.parse = request.parse
         try:
             sender.send(encoded(request, fields), request)
             async with limit:
@@ -164,13 +167,15 @@ class LeanDispatcher(JSONRPCDispatcher[TransportContext]):
             raise
         finally:
             self._wire.requests.pop(request.request_id, None)
+            self._wire.parse = parse_json
         if request.body is not None:
             request.may_mirror = may_mirror(request.body)
         result = result_of(request)
         self._wire.note_repairs(request)
         if not request.wants_body or (rows := current_rows()) is None:
             return result
-        return rows.take(result, request.body, mirror=request.may_mirror)
+        body, request.body, request.message = request.body, None, None  # they are large
+        return rows.take(result, body, mirror=request.may_mirror)
 
 
 def encoded(request: PendingRequest, params: Mapping[str, Any]) -> bytes:
