@@ -52,7 +52,7 @@ def _is_plain(schema: object, depth: int) -> bool:
     if depth > _DEEPEST:
         return False
     for key, value in schema.items():
-        kind: type = type(value)
+        kind = type(value)  # pyright: ignore[reportUnknownVariableType]
         if kind is str:
             if key not in _TEXTS and not (
                 value in _TYPES if key == "type" else _is_plain_scalar(key, value)
