@@ -29,7 +29,7 @@ from plait.client.config.secrets import secret_values
 from plait.client.config.servers import RemoteOptions, ServerConfig, StdioServer
 from plait.client.config.urls import public_url
 from plait.client.connections.operations import ToolList
-from plait.client.transports.tool_rows import checked_row, may_mirror
+from plait.client.transports.tool_rows import checked_row, may_mirror, whole_row
 
 logger = logging.getLogger("plait.client.catalog")
 
@@ -140,7 +140,8 @@ class ListCache:
         return kept.stored if is_fresh and kept.plait == __version__ else None
 
     def _save(self, name: str, server: ServerConfig, stored: StoredList) -> None:
-        document = _Document(__version__, self._now(), stored)
+        listed = replace(stored.listed, tools=tuple(map(whole_row, stored.listed.tools)))
+        document = _Document(__version__, self._now(), replace(stored, listed=listed))
         try:
             text = _document().dump_json(document, by_alias=True, exclude_none=True).decode()
             secrets = secret_values(server)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from plait._support.garbage import collection_paused
+from plait._support.sanitize import is_clean_body
 from plait.client.catalog.disk_cache import ListCache, StoredList
 from plait.client.catalog.lock.entries import identity_of
 from plait.client.catalog.lock.guard import UNCHECKED, LockCheck
@@ -144,6 +145,8 @@ class ToolLister:
         if self._options.sanitize and not listed.clean:
             async for items in _slices(tuple(original.items())):
                 for name, tool in items:
+                    if isinstance(tool.source, bytes) and is_clean_body(tool.source):
+                        continue  # most of its fields are not read yet
                     original[name], notes = sanitize_tool(tool)
                     sanitized += [f"{tool.full_name}: {note}" for note in notes]
         tools = original

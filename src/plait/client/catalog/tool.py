@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Self
+
+from pydantic_core import from_json
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
     from plait.client.catalog.overrides import ToolOverride
     from plait.client.catalog.schemas import Profile
     from plait.client.config.policy import Trait
-    from plait.client.transports.tool_rows import Row
+    from plait.client.transports.tool_rows import RawRow, Row
 
 _SAME: Final[dict[str, Any]] = {}
 """Marks a missing `wire_schema`, compared by identity."""
@@ -29,6 +32,43 @@ _HINTS: Final = (
     ("openWorldHint", "open_world_hint"),
 )
 """The annotations of a listed tool, and what they are called here."""
+
+
+def _hints(row: Row) -> dict[str, Any]:
+    listed: Mapping[str, Any] = row.get("annotations") or {}
+    return {key: value for name, key in _HINTS if (value := listed.get(name)) is not None}
+
+
+_READERS: Final[dict[str, Callable[[Row], Any]]] = {
+    "title": lambda row: row.get("title") or _hints(row).get("title"),
+    "description": lambda row: row.get("description") or "",
+    "input_schema": lambda row: row["inputSchema"],
+    "output_schema": lambda row: row.get("outputSchema"),
+    "annotations": _hints,
+    "meta": lambda row: row.get("_meta"),
+    "icons": lambda row: tuple(row.get("icons") or ()),
+}
+"""What is read from a listed tool; from one that is still JSON, when it is first used."""
+
+
+@lru_cache(maxsize=1)
+def _parsed(listed: bytes) -> Row:
+    """Parse a listed tool; it is kept until another one is read, since several reads are usual."""
+    return from_json(listed)
+
+
+@lru_cache(maxsize=1)
+def _shared_schema(listed: bytes) -> dict[str, Any] | None:
+    row = _parsed(listed)
+    text = row.get("description") or _READERS["title"](row)
+    return _described_if_plain(row["inputSchema"], text)
+
+
+def _described_if_plain(schema: Mapping[str, Any], text: str | None) -> dict[str, Any] | None:
+    from plait.client.catalog.schemas import shared_if_plain  # noqa: PLC0415  # many modules
+
+    shared = shared_if_plain(schema)
+    return {**shared, "description": text} if shared is not None and text else shared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +99,26 @@ class Tool:
         default_factory=dict[str, dict[str, Any] | None], init=False, repr=False, compare=False
     )
     """`input_schema` for families of models, made on first use."""
+    source: bytes | Tool | None = field(default=None, init=False, repr=False, compare=False)
+    """What fields are read from when they are first used: the listed JSON, or another tool."""
+
+    if not TYPE_CHECKING:  # a type checker would take every attribute for defined
+
+        def __getattr__(self, name: str) -> Any:
+            source = self.source if name in _READ_LATER else None
+            if source is None:
+                raise AttributeError(name, name=name, obj=self)
+            if isinstance(source, Tool):
+                value = getattr(source, name)
+            elif name == "schemas":
+                value = {}
+            elif name == "wire_schema":
+                value = self.input_schema
+            else:
+                value = _READERS[name](_parsed(source))
+            if name not in _NOT_KEPT:
+                object.__setattr__(self, name, value)
+            return value
 
     def __post_init__(self) -> None:
         if self.wire_schema is _SAME:
@@ -110,14 +170,17 @@ class Tool:
         return self.schemas.setdefault(profile, made) or made
 
     def shared_schema(self) -> dict[str, Any] | None:
-        """Return the schema for models of no special family, if it is `input_schema` itself.
+        """Return `input_schema` with the description, if models of no special family read it as is.
 
         Whoever gets it must not change it.
         """
+        if isinstance(self.source, bytes):
+            return _shared_schema(self.source)
+        if isinstance(self.source, Tool):
+            return self.source.shared_schema()
         if _SHARED not in self.schemas:
-            from plait.client.catalog.schemas import shared_if_plain  # noqa: PLC0415  # many modules
-
-            self.schemas[_SHARED] = shared_if_plain(self.input_schema)
+            text = self.description or self.title
+            self.schemas[_SHARED] = _described_if_plain(self.input_schema, text)
         return self.schemas[_SHARED]
 
     def has_trait(self, trait: Trait) -> bool:
@@ -132,39 +195,34 @@ class Tool:
         return cls.from_row(server, row_of(tool))
 
     @classmethod
-    def from_row(cls, server: str, row: Row, *, may_mirror: bool = True) -> Self:
+    def from_row(cls, server: str, row: Row | RawRow, *, may_mirror: bool = True) -> Self:
         """Convert a listed tool; without `may_mirror`, it surely mirrors no arguments."""
-        listed: Mapping[str, Any] = row.get("annotations") or {}
-        hints = {key: value for name, key in _HINTS if (value := listed.get(name)) is not None}
-        name, schema = row["name"], row["inputSchema"]
+        if isinstance(row, tuple):
+            name, listed = row
+            return cls._read_from(listed, server=server, wire_name=name, name=name)
+        name = row["name"]
         if may_mirror:
             from plait.client.transports.tool_rows import mirrors_arguments  # noqa: PLC0415  # as above
 
-            may_mirror = mirrors_arguments(schema)
-        return cls(
-            server=server,
-            wire_name=name,
-            name=name,
-            title=row.get("title") or hints.get("title"),
-            description=row.get("description") or "",
-            input_schema=schema,
-            wire_schema=schema,
-            output_schema=row.get("outputSchema"),
-            annotations=hints,
-            meta=row.get("_meta"),
-            icons=tuple(row.get("icons") or ()),
-            mirrors_arguments=may_mirror,
-        )
+            may_mirror = mirrors_arguments(row["inputSchema"])
+        read = {key: reader(row) for key, reader in _READERS.items()}
+        return cls(server=server, wire_name=name, name=name, mirrors_arguments=may_mirror, **read)
+
+    @classmethod
+    def _read_from(cls, source: bytes | Tool, **known: Any) -> Self:
+        """Create a tool whose other fields are read from the source when they are first used."""
+        tool = object.__new__(cls)
+        for name, value in {**_NOT_READ, **known, "source": source}.items():
+            object.__setattr__(tool, name, value)
+        return tool
 
     def renamed(self, name: str) -> Tool:
         """Return the tool under another public name."""
         if name == self.name:
             return self
-        copy = object.__new__(Tool)
-        for field_name in _FIELDS:
-            object.__setattr__(copy, field_name, getattr(self, field_name))
-        object.__setattr__(copy, "name", name)
-        return copy
+        source = self.source if isinstance(self.source, Tool) else self
+        known = {key: getattr(self, key) for key in ("server", "wire_name", *_NOT_READ)}
+        return Tool._read_from(source, **known, name=name)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the tool as plain data."""
@@ -179,4 +237,7 @@ class Tool:
         }
 
 
-_FIELDS: Final = tuple(item.name for item in fields(Tool))
+_NOT_READ: Final = {"override": None, "mirrors_arguments": False}
+_READ_LATER: Final = {*_READERS, "wire_schema", "schemas"}
+_NOT_KEPT: Final = {"title", "description"}
+"""Read of every tool when tools are bound; small pieces that stay would keep much memory in use."""

@@ -15,7 +15,7 @@ import mcp_types as types
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
-from plait.client.transports.tool_rows import Row, collected_rows
+from plait.client.transports.tool_rows import RawRow, Row, collected_rows
 from plait.client.transports.wire import PendingRequest, collect
 from plait.errors import InputNeededError, InputRefusedError, ProtocolError
 
@@ -197,7 +197,7 @@ async def all_pages(fetch: Callable[..., Awaitable[PageT]]) -> list[PageT]:
 class ToolList:
     """The tools of every page, and the server's caching hints."""
 
-    tools: tuple[Row, ...]
+    tools: tuple[Row | RawRow, ...]
     """As JSON objects that were checked."""
     ttl_seconds: float | None = None
     """How long the list may be cached; `None` without a hint."""

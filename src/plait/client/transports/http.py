@@ -12,7 +12,7 @@ import httpx2
 from mcp.client.streamable_http import streamable_http_client
 
 from plait._support.threads import in_thread
-from plait.client.transports.http_client import open_http_client
+from plait.client.transports.http_client import open_http_client, trusted_certificates
 from plait.client.transports.http_sender import open_sender
 from plait.client.transports.http_session import HttpSession, is_plain
 from plait.client.transports.lean import is_lean
@@ -56,4 +56,4 @@ async def _tls_of(server: HttpServer) -> ssl.SSLContext | None:
     """Create the TLS settings that both ways to send share; in a thread, since it reads files."""
     if server.http_client_factory is not None or httpx2.URL(server.url).scheme != "https":
         return None
-    return await in_thread(httpx2.create_ssl_context)
+    return await in_thread(trusted_certificates)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import json
+import os
 import ssl
 from collections.abc import (
     AsyncGenerator,
@@ -22,9 +23,11 @@ from collections.abc import (
 from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
+from threading import RLock
 from typing import TYPE_CHECKING, Any, cast
 
 import httpx2
+from cachetools import TTLCache, cached
 from mcp.client.streamable_http import MAX_RECONNECTION_ATTEMPTS
 
 from plait._support.threads import in_thread
@@ -68,6 +71,18 @@ _LONGEST_READ = 64_000
 """How much of an error's body is searched for secrets."""
 _FAULT_CODE = -32000
 _SESSION_HEADER = "mcp-session-id"
+_TRUST_SECONDS = 600
+"""How long certificates that were read are used for new sessions."""
+
+
+def _certificate_paths() -> tuple[str | None, ...]:
+    return os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+
+
+@cached(TTLCache[Any, ssl.SSLContext](4, _TRUST_SECONDS), key=_certificate_paths, lock=RLock())
+def trusted_certificates() -> ssl.SSLContext:
+    """Read the certificates that the machine trusts, which takes longer than a small session."""
+    return httpx2.create_ssl_context()
 
 
 async def headers_of(server: RemoteOptions, wire: Wire) -> dict[str, str]:
@@ -90,14 +105,15 @@ async def open_http_client(
     observe: Observe | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> AsyncGenerator[httpx2.AsyncClient]:
-    """Open the HTTP client for one session; by default it reads the trusted certificates itself."""
+    """Open the HTTP client for one session, by default with the certificates of the machine."""
     timeout = httpx2.Timeout(server.exchange_seconds, read=server.stream_read_seconds)
     headers = await headers_of(server, wire)
     auth = auth_of(server, wire.server, wire.hide)
-    usual = partial(httpx2.AsyncClient, verify=tls or True)
-    factory: Callable[..., object] = server.http_client_factory or usual
-    # In a thread: it reads the certificates of the machine.
-    client = await in_thread(factory, headers=headers, timeout=timeout, auth=auth)
+    if (factory := server.http_client_factory) is None:
+        # In threads: they read files.
+        verify = tls or await in_thread(trusted_certificates)
+        factory = partial(httpx2.AsyncClient, verify=verify)
+    client: object = await in_thread(factory, headers=headers, timeout=timeout, auth=auth)
     if not isinstance(client, httpx2.AsyncClient):
         raise ConfigError(
             f"{wire.server}: the HTTP client factory returned {type(client).__module__}."

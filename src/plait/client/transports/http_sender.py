@@ -54,7 +54,6 @@ from plait.client.transports.wire import (
     Wire,
     coerced_id,
     is_response,
-    parse_json,
 )
 
 if TYPE_CHECKING:
@@ -381,10 +380,12 @@ class _Post(HttpExchange):
             self._take_events(self._events.end())
             if not self.ended:
                 self._stream_ended()
-        elif 200 <= self._status < 300:
-            self._take_json(b"".join(self._chunks))
+            return
+        body, self._chunks = b"".join(self._chunks), []  # freed, for what the body is parsed to
+        if 200 <= self._status < 300:
+            self._take_json(body)
         else:
-            self._take_status(b"".join(self._chunks))
+            self._take_status(body)
 
     def on_fault(self, fault: httpx2.RequestError) -> None:
         if self._events is not None:
@@ -430,7 +431,7 @@ class _Post(HttpExchange):
         if not data:
             return False
         try:
-            message = parse_json(data)
+            message = self._request.parse(data)
         except ValueError:
             message = None
         if type(message) is dict and is_response(cast("dict[str, Any]", message)):
@@ -450,7 +451,7 @@ class _Post(HttpExchange):
 
     def _take_json(self, body: bytes) -> None:
         try:
-            message = parse_json(body)
+            message = self._request.parse(body)
         except ValueError:
             message = None
         if type(message) is dict and self._is_own(cast("dict[str, Any]", message)):

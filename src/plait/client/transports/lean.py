@@ -27,7 +27,7 @@ from pydantic_core import to_json
 from plait._support.causes import without_secrets
 from plait._support.redact import Redactor
 from plait.client.transports.repair import repair_result
-from plait.client.transports.tool_rows import current_rows, may_mirror
+from plait.client.transports.tool_rows import current_rows, may_mirror, parse_list
 from plait.client.transports.wire import (
     PendingRequest,
     RequestTemplate,
@@ -35,6 +35,7 @@ from plait.client.transports.wire import (
     Wire,
     collect,
     is_traced,
+    parse_json,
     wake,
 )
 
@@ -129,7 +130,8 @@ class LeanDispatcher(JSONRPCDispatcher[TransportContext]):
         if self._wire.template is None:
             self._wire.template = template
         request = PendingRequest(method, self._wire.next_request_id(), template.version)
-        request.wants_body = method == "tools/list" and current_rows() is not None
+        if method == "tools/list" and current_rows() is not None:
+            request.wants_body, request.parse = True, parse_list
         request.headers = opts.get("headers")
         if (on_progress := opts.get("on_progress")) is not None:
             request.on_progress = on_progress
@@ -145,6 +147,7 @@ class LeanDispatcher(JSONRPCDispatcher[TransportContext]):
         collect(request)
         limit = asyncio.timeout(opts.get("timeout"))
         self._wire.requests[request.request_id] = request
+        self._wire.parse = request.parse
         try:
             sender.send(encoded(request, fields), request)
             async with limit:
@@ -162,13 +165,15 @@ class LeanDispatcher(JSONRPCDispatcher[TransportContext]):
             raise
         finally:
             self._wire.requests.pop(request.request_id, None)
+            self._wire.parse = parse_json
         if request.body is not None:
             request.may_mirror = may_mirror(request.body)
         result = result_of(request)
         self._wire.note_repairs(request)
         if not request.wants_body or (rows := current_rows()) is None:
             return result
-        return rows.take(result, request.body, mirror=request.may_mirror)
+        body, request.body, request.message = request.body, None, None  # they are large
+        return rows.take(result, body, mirror=request.may_mirror)
 
 
 def template_from(params: Mapping[str, Any], headers: Mapping[str, str] | None) -> RequestTemplate:

@@ -19,7 +19,13 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS, OLDEST_SUPPORTED_VERSION
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from plait._support.exception_groups import one_line
-from plait.client.transports.tool_rows import checked_row, is_plain_list, is_plain_row
+from plait.client.transports.tool_rows import (
+    checked_row,
+    is_list,
+    is_plain_list,
+    is_plain_row,
+    whole_row,
+)
 
 ORIGINAL = "plait/original"
 """The `_meta` key that holds the original of a repaired part."""
@@ -271,6 +277,8 @@ def _readable(block: object) -> str:
 def _repair_tools(repairer: _Repairer, result: Json) -> Json:
     from mcp.shared.inbound import find_invalid_x_mcp_header  # noqa: PLC0415  # imports the SDK
 
+    if is_list(rows := result.get("tools")):
+        result["tools"] = [whole_row(row) for row in rows]
     result = _repair_items("tools", "tool")(repairer, result)
     result["tools"] = [checked_row(tool) for tool in result["tools"]]
     if repairer.checks_headers:

@@ -8,15 +8,27 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import NoneType
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import mcp_types as types
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from msgspec import DecodeError, Raw
+from msgspec.json import Decoder
+from pydantic_core import from_json
 
 from plait._support.sanitize import is_clean_body
+from plait.client.transports.wire import parse_json
 
 Row = dict[str, Any]
 """A tool as its server lists it."""
+
+
+class RawRow(NamedTuple):
+    """A plain tool, still as JSON: thousands of parsed ones are slow to make and to keep."""
+
+    name: str
+    json: bytes
+
 
 _ENVELOPE = frozenset({"resultType", "ttlMs", "cacheScope"})
 """What a list of the modern era has beside the tools."""
@@ -28,6 +40,33 @@ _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 _TASK_SUPPORT = frozenset({None, "forbidden", "optional", "required"})
 _HEADER_KEY = b"x-mcp-header"
 _ESCAPED_ASCII = re.compile(rb"\\u00[2-7]")
+_objects = Decoder(dict[str, Raw])
+_lists = Decoder(list[Raw])
+
+
+def parse_list(body: bytes) -> Any:
+    """Parse a response; if it is a list of plain tools, these become raw rows.
+
+    Raises:
+        ValueError: It is not JSON.
+    """
+    try:
+        message = _objects.decode(body)
+        result = _objects.decode(message.pop("result"))
+        tools = list(map(bytes, _lists.decode(result.pop("tools"))))
+    except (DecodeError, KeyError):
+        return parse_json(body)
+    rows: list[RawRow] = []
+    for listed in tools:
+        row = from_json(listed)
+        if not is_plain_row(row):
+            return parse_json(body)
+        rows.append(RawRow(row["name"], listed))
+    if may_mirror(body):
+        return parse_json(body)
+    others = {key: from_json(bytes(value)) for key, value in message.items()}
+    envelope = {key: from_json(bytes(value)) for key, value in result.items()}
+    return {**others, "result": {**envelope, "tools": rows}}
 
 
 def is_plain_list(result: Mapping[str, Any], version: str) -> bool:
@@ -43,7 +82,7 @@ def is_plain_list(result: Mapping[str, Any], version: str) -> bool:
     if type(result.get("nextCursor")) not in _TEXTS or type(result.get("_meta")) not in _OBJECTS:
         return False
     rows: object = result.get("tools")
-    return is_list(rows) and all(map(is_plain_row, rows))
+    return is_list(rows) and all(isinstance(row, RawRow) or is_plain_row(row) for row in rows)
 
 
 def is_object(value: object) -> TypeGuard[Row]:
@@ -56,7 +95,7 @@ def is_list(value: object) -> TypeGuard[list[Any]]:
     return type(value) is list
 
 
-def is_plain_row(row: object) -> bool:
+def is_plain_row(row: object) -> TypeGuard[Row]:
     """Recognize a tool that is valid in every protocol version; `False` means perhaps."""
     if not is_object(row):
         return False
@@ -115,7 +154,12 @@ def row_of(tool: types.Tool) -> Row:
     return others | {key: value for key, value in data.items() if value is not None}
 
 
-def checked_row(row: Row) -> Row:
+def whole_row(row: Row | RawRow) -> Row:
+    """Parse a row if that is not done yet."""
+    return from_json(row.json) if isinstance(row, RawRow) else row
+
+
+def checked_row(row: object) -> Row:
     """Return a row as it is if it is plain, else as the SDK reads it.
 
     Raises:
@@ -126,7 +170,7 @@ def checked_row(row: Row) -> Row:
 
 def may_mirror(body: bytes) -> bool:
     """Return whether a tool in this JSON may mirror arguments in HTTP headers."""
-    return _HEADER_KEY in body or _ESCAPED_ASCII.search(body) is not None
+    return _HEADER_KEY in body or (b"\\u00" in body and _ESCAPED_ASCII.search(body) is not None)
 
 
 def mirrors_arguments(schema: Mapping[str, Any]) -> bool:
@@ -140,7 +184,7 @@ def mirrors_arguments(schema: Mapping[str, Any]) -> bool:
 class ToolRows:
     """The tools of all pages of a list, and what is known about all of them."""
 
-    rows: list[Row] = field(default_factory=list[Row])
+    rows: list[Row | RawRow] = field(default_factory=list[Row | RawRow])
     clean: bool = True
     """Whether their texts surely need no sanitizing."""
     may_mirror: bool = False

@@ -162,6 +162,8 @@ class PendingRequest(Exchange):
     on_progress: ProgressFnT | None = None
     headers: Mapping[str, str] | None = None
     """Headers that HTTP transports add."""
+    parse: Callable[[bytes], Any] = parse_json
+    """Parses the response."""
     wants_body: bool = False
     """Whether the sender needs the response as it arrived, beside the parsed one."""
     body: bytes | None = field(default=None, repr=False)
@@ -354,6 +356,8 @@ class Wire:
         self.noise_lines = 0
         self.requests: dict[RequestId | None, PendingRequest] = {}
         """Our own requests without a response, beside those of the SDK in `pending`."""
+        self.parse: Callable[[bytes], Any] = parse_json
+        """Parses lines; that of a request while its response is likely to be the next one."""
         self.sender: Sender | None = None
         """Writes our own requests; `None` if the transport leaves all requests to the SDK."""
         self.template: RequestTemplate | None = None
@@ -397,6 +401,8 @@ class Wire:
         if request is None:
             return False
         self.last_received = time.monotonic()
+        if body is not None and request.parse is not self.parse:
+            message = request.parse(body)
         request.settle(message, body)
         if self.drained is not None:
             self.check_drained()
@@ -407,7 +413,7 @@ class Wire:
         if not self.requests:
             return False
         try:
-            message = parse_json(line)
+            message = self.parse(line)
         except ValueError:
             return False
         return type(message) is dict and self.take(cast("dict[str, Any]", message), line)

@@ -4,7 +4,7 @@ Annotations are not deferred in this module: LangChain inspects those of `_run` 
 call, and would compile them each time if they were strings.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, NotRequired, TypedDict, cast
@@ -40,9 +40,6 @@ _FIRST = "plait_first_attempt"
 _HINTS = ("title", "read_only_hint", "destructive_hint", "idempotent_hint", "open_world_hint")
 
 
-_OWN_FIELDS: Final = ("name", "description", "args_schema", "metadata")
-
-
 class MCPToolArtifact(TypedDict):
     """The artifact of a tool message, which no model reads."""
 
@@ -65,8 +62,8 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
     It is not a `StructuredTool` of LangChain, which loses the artifact of a failed call and cannot
     pass on arguments named `runtime`, `config` or `run_manager`.
 
-    `args_schema` and `metadata` are made when they are first read: many of the tools of a large
-    server never are. Until then they are missing in `__dict__`, which pydantic reads.
+    Its fields are made when they are first read: those of most tools of a large server never are.
+    Until then they are missing in `__dict__`, which pydantic reads.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -77,40 +74,36 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
     _profile: Profile | None = PrivateAttr(default=None)
 
     def __init__(self, tool: Tool, runner: ToolRunner, *, profile: Profile | None = None) -> None:
-        description = tool.description or tool.title or ""
         private = {"_tool": tool, "_runner": runner, "_profile": profile}
         if type(self) is MCPTool:
             # All values are ours, so that validating them would only take time.
-            fields = {**_DEFAULTS, "name": tool.name, "description": description}
-            object.__setattr__(self, "__dict__", fields)
-            object.__setattr__(self, "__pydantic_fields_set__", set(_OWN_FIELDS))
+            object.__setattr__(self, "__dict__", {})
             object.__setattr__(self, "__pydantic_extra__", None)
             object.__setattr__(self, "__pydantic_private__", {**_PRIVATE_DEFAULTS, **private})
             return
-        super().__init__(
-            name=tool.name,
-            description=description,
-            args_schema=tool.schema_for(profile),
-            metadata=_metadata(tool),
-        )
+        super().__init__(**{name: read(tool, profile) for name, read in _READERS.items()})
         for name, value in private.items():
             setattr(self, name, value)
 
     if not TYPE_CHECKING:  # a type checker would take every attribute for defined
 
         def __getattr__(self, name: str) -> Any:
+            if name == "__pydantic_fields_set__":
+                made = set(_READERS)
+                object.__setattr__(self, name, made)
+                return made
             if name.startswith("__"):
                 return super().__getattr__(name)
             private = self.__pydantic_private__
             if private is not None and name in private:
                 return private[name]
-            if name == "args_schema":
-                made = self._tool.schema_for(self._profile)
-            elif name == "metadata":
-                made = _metadata(self._tool)
+            if name in _DEFAULTS:
+                made = _DEFAULTS[name]
+            elif name in _READERS:
+                made = _READERS[name](self._tool, self._profile)
             else:
                 return super().__getattr__(name)
-            return self.__dict__.setdefault(name, made)
+            return made if name in _NOT_KEPT else self.__dict__.setdefault(name, made)
 
     def _complete(self) -> None:
         """Make the fields that are missing in `__dict__`, which gets the order of the fields."""
@@ -157,11 +150,12 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
     @override
     def tool_call_schema(self) -> ArgsSchema:
         """The schema for models; what is shared with the catalog in it is read, never changed."""
-        if "args_schema" in self.__dict__ or self._profile not in (None, "default"):
-            return super().tool_call_schema
-        if (shared := self._tool.shared_schema()) is None:
-            return super().tool_call_schema
-        return {**shared, "description": self.description} if self.description else shared
+        private = self.__pydantic_private__ or {}
+        if private["_profile"] in (None, "default") and self.__dict__.keys().isdisjoint(_DESCRIBED):
+            shared = private["_tool"].shared_schema()
+            if shared is not None:
+                return {**shared}
+        return super().tool_call_schema
 
     @property
     def coroutine(self) -> Any:
@@ -312,10 +306,22 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
         return message, output.artifact
 
 
+_READERS: Final[dict[str, Callable[[Tool, Profile | None], Any]]] = {
+    "name": lambda tool, _: tool.name,
+    "description": lambda tool, _: tool.description or tool.title or "",
+    "args_schema": Tool.schema_for,
+    "metadata": lambda tool, _: _metadata(tool),
+}
+"""The fields that depend on the tool."""
+
+_DESCRIBED: Final = {"description", "args_schema"}
+_NOT_KEPT: Final = {"name", "description"}
+"""Read of every tool when tools are bound; small pieces that stay would keep much memory in use."""
+
 _DEFAULTS: Final[dict[str, Any]] = {
     name: info.get_default(call_default_factory=True)
     for name, info in MCPTool.model_fields.items()
-    if name not in _OWN_FIELDS
+    if name not in _READERS
 }
 _PRIVATE_DEFAULTS: Final[dict[str, Any]] = {
     name: attribute.get_default() for name, attribute in MCPTool.__private_attributes__.items()

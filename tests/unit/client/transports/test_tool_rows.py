@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from typing import Any
 
 import mcp_types as types
@@ -15,13 +16,17 @@ from pydantic import BaseModel, ValidationError
 from plait.client.catalog.tool import Tool
 from plait.client.transports.repair import repair_result
 from plait.client.transports.tool_rows import (
+    RawRow,
     ToolRows,
     checked_row,
     is_plain_list,
     is_plain_row,
     may_mirror,
+    parse_list,
     row_of,
+    whole_row,
 )
+from plait.client.transports.wire import parse_json
 
 HANDSHAKE, MODERN = "2025-11-25", "2026-07-28"
 
@@ -161,6 +166,63 @@ def test_tools_that_mirror_arguments_stay_with_the_sdk() -> None:
 )
 def test_a_header_annotation_is_found_however_it_is_written(text: str, *, mirrors: bool) -> None:
     assert may_mirror(text.encode()) is mirrors
+
+
+@given(rows=st.lists(_rows, max_size=4), version=st.sampled_from([HANDSHAKE, MODERN]))
+def test_tools_that_stay_json_are_those_that_parsing_gives(rows: list[Any], version: str) -> None:
+    message = {"jsonrpc": "2.0", "id": 1, "result": _result(rows, version) | {"_meta": {"n": 1}}}
+
+    parsed = parse_list(json.dumps(message).encode())
+
+    listed = parsed["result"]["tools"]
+    assert [whole_row(row) for row in listed] == rows
+    assert parsed | {"result": parsed["result"] | {"tools": rows}} == message
+    assert all(isinstance(row, RawRow) is all(map(is_plain_row, rows)) for row in listed)
+    if all(map(is_plain_row, rows)):
+        assert [Tool.from_row("demo", row, may_mirror=False) for row in listed] == [
+            Tool.from_row("demo", row) for row in rows
+        ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "no"}}',
+        b'{"jsonrpc": "2.0", "id": 1, "result": {"content": []}}',
+        b'{"jsonrpc": "2.0", "id": 1, "result": {"tools": {}}}',
+        b'{"jsonrpc": "2.0", "id": 1, "result": {"tools": [1, NaN]}}',
+        b'{"jsonrpc": "2.0", "id": 1, "result": null}',
+        b'["result"]',
+        b"5",
+    ],
+)
+def test_a_message_that_is_no_list_of_tools_is_parsed_as_usual(body: bytes) -> None:
+    assert repr(parse_list(body)) == repr(parse_json(body))
+
+
+@pytest.mark.parametrize("text", [r"\ud800", "\x01", r"\q", "\xff"])
+def test_a_list_that_is_not_json_is_refused_and_not_kept_for_later(text: str) -> None:
+    tool = b'{"name": "a", "inputSchema": {"type": "object", "x": "%b"}}' % text.encode("latin-1")
+
+    with pytest.raises(ValueError, match="line 1"):
+        parse_list(b'{"jsonrpc": "2.0", "id": 1, "result": {"tools": [%b]}}' % tool)
+
+
+def test_a_tool_that_stays_json_is_exact_and_reads_its_schema_once() -> None:
+    number = 2**80 + 1
+    schema = {"type": "object", "properties": {"n": {"maximum": number}}}
+    row = {"name": "add", "description": "Add.", "inputSchema": schema}
+    tool = Tool.from_row("demo", RawRow("add", json.dumps(row).encode()))
+    other = Tool.from_row("demo", RawRow("b", b'{"name": "b", "inputSchema": {"type": "object"}}'))
+    renamed = tool.renamed("demo_add")
+
+    assert tool.input_schema == schema
+    assert other.input_schema == {"type": "object"}
+    assert renamed.input_schema is tool.input_schema is tool.wire_schema
+    assert (renamed.name, renamed.wire_name, renamed.description) == ("demo_add", "add", "Add.")
+    assert pickle.loads(pickle.dumps(renamed)) == renamed
+    with pytest.raises(AttributeError):
+        _ = tool.parameters  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_rows_without_their_bytes_have_to_be_sanitized() -> None:

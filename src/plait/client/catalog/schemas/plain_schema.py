@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any, Final, cast
 
 from plait.client.catalog.schemas.keywords import ADDRESSES, HOLD_SCHEMA, REFERENCES, TYPES
-from plait.client.catalog.schemas.values import Schema, is_list, is_number, is_schema
+from plait.client.catalog.schemas.values import Schema, is_number, is_schema
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 _DEEPEST: Final = 16
 _TYPES: Final = frozenset(TYPES)
+_STRINGS: Final = frozenset({str})
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _TEXTS: Final = frozenset(
     {"title", "description", "$comment", "pattern", "format", "contentEncoding", "contentMediaType"}
@@ -45,39 +46,43 @@ def shared_if_plain(schema: object) -> Schema | None:
 
 
 def _is_plain(schema: object, depth: int) -> bool:
+    # Binding a tool takes not much longer than this, so that it avoids generators and calls.
     if not is_schema(schema):
         return type(schema) is bool
     if depth > _DEEPEST:
         return False
     for key, value in schema.items():
-        if isinstance(value, str):
-            valid = value in _TYPES if key == "type" else _is_plain_scalar(key, value)
-        elif is_schema(value):
+        kind = type(value)  # pyright: ignore[reportUnknownVariableType]
+        if kind is str:
+            if key not in _TEXTS and not (
+                value in _TYPES if key == "type" else _is_plain_scalar(key, value)
+            ):
+                return False
+        elif kind is dict:
             if key == "properties":
-                valid = all(_is_plain(inner, depth + 1) for inner in value.values())
+                for inner in value.values():
+                    if not _is_plain(inner, depth + 1):
+                        return False
             elif key == "items" or key == "additionalProperties":
-                valid = _is_plain(value, depth + 1)
-            else:
-                valid = key == "default" or key == "const"
-        elif is_list(value):
-            valid = _is_plain_list(key, value, depth)
-        else:
-            valid = _is_plain_scalar(key, value)
-        if not valid:
+                if not _is_plain(value, depth + 1):
+                    return False
+            elif key != "default" and key != "const":
+                return False
+        elif not (_is_plain_list if kind is list else _is_plain_scalar)(key, value, depth):
             return False
     return True
 
 
 def _is_plain_list(key: str, value: list[Any], depth: int) -> bool:
     if key == "required" or key == "enum":
-        texts = all(type(one) is str for one in value)
+        texts = _STRINGS.issuperset(map(type, value))
         return texts and len(set(value)) == len(value) and bool(value or key == "required")
     if key == "anyOf" or key == "oneOf" or key == "allOf":
         return bool(value) and all(_is_plain(inner, depth + 1) for inner in value)
     return key == "default" or key == "const"
 
 
-def _is_plain_scalar(key: str, value: object) -> bool:
+def _is_plain_scalar(key: str, value: object, _depth: int = 0) -> bool:
     if key in _TEXTS:
         return type(value) is str
     if key in _FLAGS or key == "items" or key == "additionalProperties":
