@@ -109,7 +109,8 @@ async def open_http_client(
     timeout = httpx2.Timeout(server.exchange_seconds, read=server.stream_read_seconds)
     headers = await headers_of(server, wire)
     auth = auth_of(server, wire.server, wire.hide)
-    if (factory := server.http_client_factory) is None:
+    factory: Callable[..., object] | None = server.http_client_factory
+    if factory is None:
         # In threads: they read files.
         verify = tls or await in_thread(trusted_certificates)
         factory = partial(httpx2.AsyncClient, verify=verify)
