@@ -13,8 +13,8 @@ from plait.testing.launch import stdio_config as stdio_config
 from plait.testing.llm.anthropic import AnthropicServer as AnthropicServer
 from plait.testing.llm.langbase import LangbaseServer as LangbaseServer
 from plait.testing.llm.openai import OpenAIServer as OpenAIServer
-from plait.testing.oauth.server import OAuthServer as OAuthServer
-from plait.testing.oauth.server import oauth_server as oauth_server
+from plait.testing.oauth import OAuthServer as OAuthServer
+from plait.testing.oauth import oauth_server as oauth_server
 from plait.testing.ports import blackhole as blackhole
 from plait.testing.ports import free_port as free_port
 from plait.testing.processes import ServerProcess as ServerProcess
