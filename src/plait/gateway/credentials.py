@@ -47,7 +47,7 @@ class TokenSource:
         self._turn = turn
         self._token = _bare(token)
         self._environ = os.environ if environ is None else environ
-        self._exchanged: dict[str, str | _ExchangeFailure] = {}
+        self._exchanged: dict[str, str | TokenError] = {}
 
     async def shared(self) -> str:
         """Return the token for the gateway itself; in development it may be empty.
@@ -114,31 +114,23 @@ class TokenSource:
         if scope not in self._exchanged:
             self._exchanged[scope] = await self._request_token(scope)
         token = self._exchanged[scope]
-        if isinstance(token, _ExchangeFailure):
-            reason = f": {token.reason}" if token.reason else ""
-            raise TokenError(f"{failure}{reason}") from token.cause
+        if isinstance(token, TokenError):
+            raise TokenError(f"{failure}: {token.message}".removesuffix(": ")) from token.__cause__
         return token
 
-    async def _request_token(self, scope: str) -> str | _ExchangeFailure:
+    async def _request_token(self, scope: str) -> str | TokenError:
         if self._authorization is None or self._turn is None:
-            return _ExchangeFailure("there is no one to request it from: set `authorization`")
+            return TokenError("there is no one to request it from: set `authorization`")
         try:
             answer = await self._authorization.exchange_token(
                 self._turn, scopes=[scope], auth_handler_id=self._handler
             )
         except Exception as error:  # noqa: BLE001  # boundary: a host may raise anything
             text = Redactor().excerpt(str(error))
-            reason = f"{type(error).__name__}: {text}".removesuffix(": ")
-            return _ExchangeFailure(reason, error)
-        return _bare(getattr(answer, "token", None) or "") or _ExchangeFailure()
-
-
-@dataclass(frozen=True, slots=True)
-class _ExchangeFailure:
-    """Why an exchange returned no token."""
-
-    reason: str = ""
-    cause: Exception | None = None
+            failure = TokenError(f"{type(error).__name__}: {text}".removesuffix(": "))
+            failure.__cause__ = error
+            return failure
+        return _bare(getattr(answer, "token", None) or "") or TokenError("")
 
 
 def _bare(token: str) -> str:

@@ -32,6 +32,12 @@ class GatewayServer:
     tools: tuple[str, ...] | None = None
     """The tools that the entry declares; `None` if it has no declaration."""
 
+    def with_headers(self, headers: Mapping[str, str]) -> GatewayServer:
+        """Return a copy with more headers; those of the entry win, also over a token."""
+        own = {name.lower() for name in self.headers}
+        more = {name: value for name, value in headers.items() if name.lower() not in own}
+        return replace(self, headers={**more, **self.headers})
+
     def to_dict(self) -> dict[str, Any]:
         """Convert to JSON data, without the values of headers."""
         data: dict[str, Any] = {

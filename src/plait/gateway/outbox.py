@@ -135,13 +135,15 @@ class Outbox:
 
     def _run(self) -> None:
         """Submit entries until the outbox is closed."""
-        lock = _FileLock(self.store.path.with_name(f"{self.store.path.name}.lock"))
+        lock: int | None = None
         client = httpx2.Client(verify=certificates(), timeout=self._timeout_seconds)
         with client, ThreadPoolExecutor(self._workers, "plait outbox") as pool:
             try:
                 while not self._stopping:
                     try:
-                        if lock.acquire():
+                        lock = self._open_lock() if lock is None else lock
+                        # One process sends; the system releases the lock when it dies.
+                        if try_lock(lock):
                             self._submit(pool, client)
                         pause = self._pause()
                     except (OutboxError, OSError) as error:
@@ -150,7 +152,12 @@ class Outbox:
                     self._rest(pause)
             finally:
                 pool.shutdown(wait=True)
-                lock.release()
+                if lock is not None:
+                    os.close(lock)
+
+    def _open_lock(self) -> int:
+        path = self.store.path.with_name(f"{self.store.path.name}.lock")
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def _submit(self, pool: ThreadPoolExecutor, client: httpx2.Client) -> None:
         with self._changed:
@@ -230,27 +237,3 @@ class Outbox:
         if problem != self._last_problem:
             self._last_problem = problem
             logger.warning("%s", problem)
-
-
-class _FileLock:
-    """Lets one process send; the system releases it when the process dies."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._descriptor: int | None = None
-
-    def acquire(self) -> bool:
-        """Take the lock, unless another process has it; return whether this process has it."""
-        if self._descriptor is None:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            if not try_lock(descriptor):
-                os.close(descriptor)
-                return False
-            self._descriptor = descriptor
-        return True
-
-    def release(self) -> None:
-        """Release the lock."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
