@@ -167,7 +167,7 @@ class MockGateway:
 
     def __enter__(self) -> Self:
         listener = self._listen()
-        self._server = LocalServer(self._handle, lifespan="on")
+        self._server = self._local_server()
         self._server.start(listener, name="the mock gateway")
         return self
 
@@ -177,9 +177,10 @@ class MockGateway:
     def serve(self, on_ready: Callable[[str], None]) -> None:
         """Serve until a signal ends it; `on_ready` gets the URL."""
         listener = self._listen()
-        LocalServer(self._handle, on_ready=lambda: on_ready(self.url), lifespan="on").run(
-            [listener]
-        )
+        self._local_server(lambda: on_ready(self.url)).run([listener])
+
+    def _local_server(self, on_ready: Callable[[], None] = lambda: None) -> LocalServer:
+        return LocalServer(self._handle, on_ready=on_ready, lifespan="on", interface="asgi3")
 
     def _listen(self) -> socket.socket:
         try:
