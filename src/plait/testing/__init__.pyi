@@ -6,10 +6,6 @@ from plait.models.scripts import Say as Say
 from plait.testing.completer_suite import CompleterSuite as CompleterSuite
 from plait.testing.completer_suite import WaitingCompleterSuite as WaitingCompleterSuite
 from plait.testing.faults.options import FaultOptions as FaultOptions
-from plait.testing.launch import fault_server as fault_server
-from plait.testing.launch import running_server as running_server
-from plait.testing.launch import server_stdio_config as server_stdio_config
-from plait.testing.launch import stdio_config as stdio_config
 from plait.testing.llm.anthropic import AnthropicServer as AnthropicServer
 from plait.testing.llm.langbase import LangbaseServer as LangbaseServer
 from plait.testing.llm.openai import OpenAIServer as OpenAIServer
@@ -19,6 +15,10 @@ from plait.testing.ports import blackhole as blackhole
 from plait.testing.ports import free_port as free_port
 from plait.testing.processes import ServerProcess as ServerProcess
 from plait.testing.processes import eventually as eventually
+from plait.testing.processes import fault_server as fault_server
 from plait.testing.processes import running as running
+from plait.testing.processes import running_server as running_server
+from plait.testing.processes import server_stdio_config as server_stdio_config
+from plait.testing.processes import stdio_config as stdio_config
 from plait.testing.proxy import FaultProxy as FaultProxy
 from plait.testing.state import StateDir as StateDir

@@ -29,9 +29,8 @@ from plait.models.scripts import Call, Say
 from plait.testing.faults.options import parse
 from plait.testing.faults.run import Run
 from plait.testing.faults.serve import build_server
-from plait.testing.launch import fault_server, stdio_config
 from plait.testing.llm.turns import Hang, Refuse
-from plait.testing.processes import ServerProcess
+from plait.testing.processes import ServerProcess, fault_server, stdio_config
 from plait.traces.events import Healed, ToolReturned, TraceEvent
 from plait.traces.file import read_trace
 from plait.traces.messages.message import Message, Role

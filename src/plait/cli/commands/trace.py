@@ -104,8 +104,8 @@ def diff(
         plait trace diff before.jsonl after.jsonl
         plait trace diff runs.jsonl runs.jsonl --run 3f2a --other-run 9c1d
     """
-    from plait.traces.compare import differences
     from plait.traces.file import read_trace
+    from plait.traces.trace import differences
 
     lines = differences(read_trace(file, run), read_trace(other, other_run), names=(file, other))
     if as_json:

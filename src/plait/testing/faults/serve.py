@@ -29,13 +29,12 @@ from plait.testing.faults.run import Run
 from plait.testing.faults.tools import add_tools
 from plait.testing.ports import bind
 from plait.testing.serve import (
-    MAX_REQUEST_BODY_BYTES,
     ServeStreams,
     exit_when_stdin_closes,
+    http_app,
     http_server,
     lowlevel_server,
     serve_websocket,
-    sse_app,
 )
 
 BANNER = b"*** fault server, starting ***\nLoading models...\n\n"
@@ -201,16 +200,14 @@ async def _serve_http(
     server: MCPServer, serve_one: ServeStreams, run: Run, listener: socket.socket
 ) -> None:
     settings = run.settings
-    if settings.transport == "sse":
-        app, path = sse_app(serve_one, settings.host), "/sse"
-    else:
-        path = "/mcp"
-        app = server.streamable_http_app(
-            host=settings.host,
-            json_response=settings.json_response,
-            stateless_http=settings.stateless,
-            max_request_body_size=MAX_REQUEST_BODY_BYTES,
-        )
+    app, path = http_app(
+        server,
+        serve_one,
+        settings.transport,
+        settings.host,
+        json_response=settings.json_response,
+        stateless_http=settings.stateless,
+    )
     faults = HttpFaults(app, run)
     http = http_server(faults, listener, path)
     faults.cut = http.cut
