@@ -20,8 +20,14 @@ from plait.client.config.timing import ReconnectPolicy
 from plait.client.config.urls import is_private, public_url
 from plait.client.toolbox import Toolbox
 from plait.errors import ChatHistoryError, ConfigError, DiscoveryError, OutboxError, TokenError
+from plait.gateway.credentials import check_token, is_expired
 from plait.gateway.entries import GatewayServer, ServerList, entries_of, servers_from
-from plait.gateway.headers import GatewayRequestOptions, discovery_headers, history_headers
+from plait.gateway.headers import (
+    GatewayRequestOptions,
+    discovery_headers,
+    history_headers,
+    token_key,
+)
 from plait.gateway.history import (
     ChatHistory,
     ChatHistoryMessage,
@@ -36,8 +42,6 @@ from plait.gateway.outbox import Outbox
 from plait.gateway.port import TurnContext
 from plait.gateway.settings import NO_APPLICATION, ApiVersion, GatewaySettings, settings_from
 from plait.gateway.shared_cache import SharedCache
-from plait.gateway.tokens import check_token, is_expired
-from plait.gateway.turns import token_key
 
 logger = logging.getLogger("plait.gateway")
 
@@ -97,18 +101,14 @@ class McpToolServerConfigurationService:
             options.get("ttl_seconds", 300.0), self._clock
         )
         outbox = options.get("outbox")
-        self._outbox = Outbox(outbox) if isinstance(outbox, str | os.PathLike) else outbox
-        if self._outbox is not None:
+        self.outbox = Outbox(outbox) if isinstance(outbox, str | os.PathLike) else outbox
+        """The outbox, if there is one."""
+        if self.outbox is not None:
             # What waits since the endpoint was another one goes to the new one too.
-            self._outbox.current_url = lambda: self.settings().history_url
-            self._outbox.resume()
+            self.outbox.current_url = lambda: self.settings().history_url
+            self.outbox.resume()
         redact = options.get("redact")
         self._redact: Redact | None = Redactor() if redact is True else redact or None
-
-    @property
-    def outbox(self) -> Outbox | None:
-        """The outbox, if there is one."""
-        return self._outbox
 
     @property
     def environ(self) -> Mapping[str, str]:
@@ -278,7 +278,7 @@ class McpToolServerConfigurationService:
                 raise ChatHistoryError(f"{text}: {public_url(url)}", url=public_url(url))
             if self._redact is not None:
                 history = history.redacted(self._redact)
-            if self._outbox is None:
+            if self.outbox is None:
                 await send(
                     "POST",
                     url,
@@ -291,7 +291,7 @@ class McpToolServerConfigurationService:
                 )
             else:
                 conversation = history.conversation_id
-                await in_thread(self._outbox.put, conversation, url, headers, history.body())
+                await in_thread(self.outbox.put, conversation, url, headers, history.body())
         except (ChatHistoryError, OutboxError) as error:
             logger.warning("%s", error)
             return OperationResult.failed(OperationError(error))
@@ -302,8 +302,8 @@ class McpToolServerConfigurationService:
 
     async def aclose(self) -> None:
         """Stop background work; what is in the outbox stays there."""
-        if self._outbox is not None:
-            await in_thread(self._outbox.close)
+        if self.outbox is not None:
+            await in_thread(self.outbox.close)
 
     async def __aenter__(self) -> Self:
         return self

@@ -22,11 +22,10 @@ from plait.errors import ClientClosedError, ConfigError, PlaitError
 from plait.gateway.configuration import GatewayOptions, McpToolServerConfigurationService
 from plait.gateway.connections import Registration, ToolConnections
 from plait.gateway.credentials import TokenSource
-from plait.gateway.headers import GatewayRequestOptions, tool_headers
+from plait.gateway.headers import GatewayRequestOptions, agent_of, tool_headers, user_key
 from plait.gateway.history import OperationError, OperationResult
 from plait.gateway.messages import LimitFrom, Roles, history_from_messages, limited
 from plait.gateway.port import Authorization, TurnContext
-from plait.gateway.turns import agent_of, user_key
 from plait.langchain.client.spec import Agent, AgentSpec, name_of
 from plait.langchain.tools.tool import MCPTool
 
@@ -191,10 +190,10 @@ class McpToolRegistrationService:
         """Send the messages in the state of a graph."""
         _require(turn_context=turn_context, graph=graph, config=config)
         try:
-            if hasattr(graph, "aget_state"):
-                state = cast("StateSnapshot", await graph.aget_state(config))
-            else:
-                state = cast("StateSnapshot", await in_thread(graph.get_state, config))
+            read = getattr(graph, "aget_state", None) or functools.partial(
+                in_thread, graph.get_state
+            )
+            state = cast("StateSnapshot", await read(config))
         except Exception as error:  # noqa: BLE001  # boundary: a checkpointer may raise anything
             return OperationResult.failed(OperationError(error))
         return await self.send_chat_history_from_state(

@@ -8,9 +8,10 @@ import os
 import re
 import socket
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self, cast
 from urllib.parse import unquote
@@ -23,14 +24,17 @@ from starlette.types import Message, Receive, Scope, Send
 
 from plait._support.local_server import LocalServer, buffer_body, listen
 from plait.errors import ConfigError, TokenError
-from plait.gateway.mock.records import Record, Records, inspection_page
+from plait.gateway.credentials import check_token, claims_of
+from plait.gateway.mock.records import Record, inspection_page
 from plait.gateway.mock.servers import MockServers, read_mocks
-from plait.gateway.tokens import check_token, claims_of
 
 _SERVERS = "/agents/servers/"
 _HISTORY = "/agents/real-time-threat-protection/chat-message"
 _CATALOGUE = "/agents/discoverToolServers"
 _TOO_MANY = 429
+
+_MOST_RECORDS = 2000
+"""How many requests are kept."""
 
 _SYNTAX = re.compile(
     r"(?P<target>[^=]+)=(?P<kind>\d{3}|slow|garbage|malformed|duplicate)"
@@ -131,7 +135,7 @@ class MockGateway:
         self._port = port
         self._details = details or {}
         self._require_token = require_token
-        self._records = Records()
+        self._records: deque[Record] = deque(maxlen=_MOST_RECORDS)
         self._servers = MockServers(folder)
         self._app = Starlette(
             routes=[
@@ -150,7 +154,9 @@ class MockGateway:
 
     def requests(self, target: str | None = None) -> list[Record]:
         """Return the requests to `discovery`, `history`, or a server; oldest first."""
-        return self._records.of(target)
+        # A copy, since the server adds requests in its own thread.
+        records = self._records.copy()
+        return [record for record in records if target is None or record.target == target]
 
     def clear(self) -> None:
         """Forget all requests."""
@@ -199,8 +205,9 @@ class MockGateway:
             return
         body, receive = await buffer_body(receive)
         request = Request(scope)
-        path = request.url.path
-        record = self._records.add(target, request.method, path, request.headers, body)
+        path, headers = request.url.path, dict(request.headers)
+        record = Record(target, request.method, path, headers, body, datetime.now(UTC))
+        self._records.append(record)
         fault = self.faults.take(target)
         scope["plait.fault"] = fault
         if fault is not None and fault.kind == "slow":
@@ -251,11 +258,11 @@ class MockGateway:
         return JSONResponse({"status": "ok", "servers": self._servers.names()})
 
     async def _page(self, request: Request) -> Response:
-        page = inspection_page(_base(request), self._servers.names(), self._records.of())
+        page = inspection_page(_base(request), self._servers.names(), self.requests())
         return HTMLResponse(page)
 
     async def _requests(self, _: Request) -> Response:
-        return JSONResponse([record.to_dict() for record in self._records.of()])
+        return JSONResponse([record.to_dict() for record in self.requests()])
 
 
 def _target(scope: Scope) -> str | None:
