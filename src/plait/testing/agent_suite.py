@@ -205,8 +205,9 @@ class AgentSuite:
 
             def listen(event: TraceEvent) -> None:
                 events.append(event)
-                if isinstance(event, ToolReturned) and _count(events) == 1:
-                    os.kill(int(event.content), signal.SIGKILL)
+                results = [each for each in events if isinstance(each, ToolReturned)]
+                if results == [event]:
+                    os.kill(int(results[0].content), signal.SIGKILL)
                     if process is not None:
                         process.restart()
 
@@ -423,7 +424,3 @@ Sure."""
 def _counts(usage: UsageMetadata) -> tuple[int, int, int, int]:
     cached = usage.cache_read_tokens or 0
     return usage.input_tokens, usage.output_tokens, usage.total_tokens, cached
-
-
-def _count(events: Sequence[TraceEvent]) -> int:
-    return sum(isinstance(event, ToolReturned) for event in events)
