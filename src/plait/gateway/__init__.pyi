@@ -13,7 +13,7 @@ from plait.gateway.history import OperationError as OperationError
 from plait.gateway.history import OperationResult as OperationResult
 from plait.gateway.middleware import GatewayToolsMiddleware as GatewayToolsMiddleware
 from plait.gateway.outbox import Outbox as Outbox
-from plait.gateway.outbox_store import OutboxEntry as OutboxEntry
+from plait.gateway.outbox import OutboxEntry as OutboxEntry
 from plait.gateway.port import Activity as Activity
 from plait.gateway.port import Authorization as Authorization
 from plait.gateway.port import Conversation as Conversation

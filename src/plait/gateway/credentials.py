@@ -99,27 +99,23 @@ class Credentials:
     failures: Mapping[str, TokenError] = field(default_factory=dict[str, TokenError])
 
 
+@dataclass
 class TokenSource:
     """Gets the tokens of one turn by token exchange, or in development from the environment."""
 
-    def __init__(
-        self,
-        settings: GatewaySettings,
-        *,
-        authorization: Authorization | None = None,
-        auth_handler_name: str | None = None,
-        turn: TurnContext | None = None,
-        token: str = "",
-        environ: Mapping[str, str] | None = None,
-    ) -> None:
-        """Take the caller's token, if there is one already."""
-        self._settings = settings
-        self._authorization = authorization
-        self._handler = auth_handler_name
-        self._turn = turn
-        self._token = _bare(token)
-        self._environ = os.environ if environ is None else environ
-        self._exchanged: dict[str, str | TokenError] = {}
+    settings: GatewaySettings
+    authorization: Authorization | None = None
+    auth_handler_name: str | None = None
+    turn: TurnContext | None = None
+    token: str = field(default="", repr=False)
+    """The caller's token, if there is one already."""
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    _exchanged: dict[str, str | TokenError] = field(
+        default_factory=dict[str, "str | TokenError"], init=False, repr=False
+    )
+
+    def __post_init__(self) -> None:
+        self.token = _bare(self.token)
 
     async def shared(self) -> str:
         """Return the token for the gateway itself; in development it may be empty.
@@ -127,13 +123,13 @@ class TokenSource:
         Raises:
             TokenError: There is none, or it is malformed or expired.
         """
-        if self._token:
-            check_token(self._token)
-            return self._token
-        if self._settings.development:
+        if self.token:
+            check_token(self.token)
+            return self.token
+        if self.settings.development:
             return self._from_environ("BEARER_TOKEN")
         text = "Failed to obtain authentication token from token exchange"
-        token = await self._exchange(self._settings.scope, text)
+        token = await self._exchange(self.settings.scope, text)
         check_token(token)
         return token
 
@@ -152,12 +148,12 @@ class TokenSource:
         return Credentials(tokens, failures)
 
     async def _for_server(self, server: GatewayServer, shared: str) -> str:
-        if self._settings.development:
+        if self.settings.development:
             return self._development_token(server)
         if not is_private(server.url):
             raise TokenError("a token is not sent over plain HTTP to another machine")
-        scope = scope_for(server, self._settings)
-        if scope == self._settings.scope:
+        scope = scope_for(server, self.settings)
+        if scope == self.settings.scope:
             return shared
         text = f"Failed to obtain token for MCP server '{server.mcp_server_name}' (scope: {scope})"
         token = await self._exchange(scope, text)
@@ -170,12 +166,12 @@ class TokenSource:
         for suffix in (upper, re.sub(r"[^A-Z0-9]", "_", upper)):
             if token := self._from_environ(f"BEARER_TOKEN_{suffix}", name):
                 return token
-        if scope_for(server, self._settings) != self._settings.scope:
+        if scope_for(server, self.settings) != self.settings.scope:
             logger.warning("%s needs its own token, and gets the shared one if any", name)
-        return self._from_environ("BEARER_TOKEN", name) or self._token
+        return self._from_environ("BEARER_TOKEN", name) or self.token
 
     def _from_environ(self, variable: str, server: str = "") -> str:
-        token = _bare(self._environ.get(variable, ""))
+        token = _bare(self.environ.get(variable, ""))
         if is_expired(token):
             where = f"{server}: {variable}" if server else variable
             raise TokenError(f"{where}: Authentication token has expired")
@@ -191,11 +187,11 @@ class TokenSource:
         return token
 
     async def _request_token(self, scope: str) -> str | TokenError:
-        if self._authorization is None or self._turn is None:
+        if self.authorization is None or self.turn is None:
             return TokenError("there is no one to request it from: set `authorization`")
         try:
-            answer = await self._authorization.exchange_token(
-                self._turn, scopes=[scope], auth_handler_id=self._handler
+            answer = await self.authorization.exchange_token(
+                self.turn, scopes=[scope], auth_handler_id=self.auth_handler_name
             )
         except Exception as error:  # noqa: BLE001  # boundary: a host may raise anything
             text = Redactor().excerpt(str(error))

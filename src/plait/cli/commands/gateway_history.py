@@ -23,7 +23,7 @@ from plait.errors import ConfigError
 
 if TYPE_CHECKING:
     from plait.gateway.history import ChatHistory
-    from plait.gateway.outbox_store import OutboxEntry
+    from plait.gateway.outbox import OutboxEntry
 
 
 endpoint_option = click.option(
