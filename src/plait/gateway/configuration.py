@@ -101,14 +101,18 @@ class McpToolServerConfigurationService:
             options.get("ttl_seconds", 300.0), self._clock
         )
         outbox = options.get("outbox")
-        self.outbox = Outbox(outbox) if isinstance(outbox, str | os.PathLike) else outbox
-        """The outbox, if there is one."""
-        if self.outbox is not None:
+        self._outbox = Outbox(outbox) if isinstance(outbox, str | os.PathLike) else outbox
+        if self._outbox is not None:
             # What waits since the endpoint was another one goes to the new one too.
-            self.outbox.current_url = lambda: self.settings().history_url
-            self.outbox.resume()
+            self._outbox.current_url = lambda: self.settings().history_url
+            self._outbox.resume()
         redact = options.get("redact")
         self._redact: Redact | None = Redactor() if redact is True else redact or None
+
+    @property
+    def outbox(self) -> Outbox | None:
+        """The outbox, if there is one."""
+        return self._outbox
 
     @property
     def environ(self) -> Mapping[str, str]:
@@ -278,7 +282,7 @@ class McpToolServerConfigurationService:
                 raise ChatHistoryError(f"{text}: {public_url(url)}", url=public_url(url))
             if self._redact is not None:
                 history = history.redacted(self._redact)
-            if self.outbox is None:
+            if self._outbox is None:
                 await send(
                     "POST",
                     url,
@@ -291,7 +295,7 @@ class McpToolServerConfigurationService:
                 )
             else:
                 conversation = history.conversation_id
-                await in_thread(self.outbox.put, conversation, url, headers, history.body())
+                await in_thread(self._outbox.put, conversation, url, headers, history.body())
         except (ChatHistoryError, OutboxError) as error:
             logger.warning("%s", error)
             return OperationResult.failed(OperationError(error))
@@ -302,8 +306,8 @@ class McpToolServerConfigurationService:
 
     async def aclose(self) -> None:
         """Stop background work; what is in the outbox stays there."""
-        if self.outbox is not None:
-            await in_thread(self.outbox.close)
+        if self._outbox is not None:
+            await in_thread(self._outbox.close)
 
     async def __aenter__(self) -> Self:
         return self

@@ -54,8 +54,7 @@ class ServerProcess:
         state_dir: str | Path | None = None,
     ) -> None:
         self.port = free_port() if url is not None and not port else port
-        self.command = tuple(command)
-        """The command, with `{port}` and `{state_dir}` as placeholders."""
+        self._command = tuple(command)
         self._url = url
         self._ready = re.compile(ready)
         self._env = dict(env or {})
@@ -66,6 +65,11 @@ class ServerProcess:
         self._reader: threading.Thread | None = None
         self._settled = threading.Event()
         self._output: list[str] = []
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The command, with `{port}` and `{state_dir}` as placeholders."""
+        return self._command
 
     @property
     def url(self) -> str:
@@ -118,7 +122,7 @@ class ServerProcess:
         self._release()
         self._settled = threading.Event()
         self._process = subprocess.Popen(
-            [self._filled(part) for part in self.command],
+            [self._filled(part) for part in self._command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -144,7 +148,7 @@ class ServerProcess:
         what = (
             f"ended with {self.exit_code}" if settled else f"is not ready in {timeout_seconds:g} s"
         )
-        raise RuntimeError(f"the server {what}: {' '.join(self.command)}\n{self.log}")
+        raise RuntimeError(f"the server {what}: {' '.join(self._command)}\n{self.log}")
 
     def kill(self) -> None:
         """Kill the server and its children with SIGKILL, and wait for their end."""
