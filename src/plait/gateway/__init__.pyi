@@ -9,14 +9,14 @@ from plait.gateway.entries import ServerList as ServerList
 from plait.gateway.entries import SkippedServer as SkippedServer
 from plait.gateway.headers import GatewayRequestOptions as GatewayRequestOptions
 from plait.gateway.history import ChatHistoryMessage as ChatHistoryMessage
+from plait.gateway.history import OperationError as OperationError
+from plait.gateway.history import OperationResult as OperationResult
 from plait.gateway.middleware import GatewayToolsMiddleware as GatewayToolsMiddleware
 from plait.gateway.outbox import Outbox as Outbox
-from plait.gateway.outbox_store import OutboxEntry as OutboxEntry
+from plait.gateway.outbox import OutboxEntry as OutboxEntry
 from plait.gateway.port import Activity as Activity
 from plait.gateway.port import Authorization as Authorization
 from plait.gateway.port import Conversation as Conversation
 from plait.gateway.port import ExchangedToken as ExchangedToken
 from plait.gateway.port import TurnContext as TurnContext
 from plait.gateway.registration import McpToolRegistrationService as McpToolRegistrationService
-from plait.gateway.result import OperationError as OperationError
-from plait.gateway.result import OperationResult as OperationResult

@@ -10,8 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Self, TypedDict, Unpack
 
-import httpx2
-
 from plait._support.clock import Clock, SystemClock
 from plait._support.redact import Redactor
 from plait._support.suggestions import did_you_mean
@@ -22,18 +20,28 @@ from plait.client.config.timing import ReconnectPolicy
 from plait.client.config.urls import is_private, public_url
 from plait.client.toolbox import Toolbox
 from plait.errors import ChatHistoryError, ConfigError, DiscoveryError, OutboxError, TokenError
+from plait.gateway.credentials import check_token, is_expired
 from plait.gateway.entries import GatewayServer, ServerList, entries_of, servers_from
-from plait.gateway.headers import GatewayRequestOptions, discovery_headers, history_headers
-from plait.gateway.history import ChatHistory, ChatHistoryMessage, Redact, history_of
-from plait.gateway.http import get_with_retries, is_refused, reason_of, send, status_text
+from plait.gateway.headers import (
+    GatewayRequestOptions,
+    discovery_headers,
+    history_headers,
+    token_key,
+)
+from plait.gateway.history import (
+    ChatHistory,
+    ChatHistoryMessage,
+    OperationError,
+    OperationResult,
+    Redact,
+    history_of,
+)
+from plait.gateway.http import get_with_retries, is_refused, send
 from plait.gateway.manifest import read_manifest
 from plait.gateway.outbox import Outbox
 from plait.gateway.port import TurnContext
-from plait.gateway.result import OperationError, OperationResult
 from plait.gateway.settings import NO_APPLICATION, ApiVersion, GatewaySettings, settings_from
 from plait.gateway.shared_cache import SharedCache
-from plait.gateway.tokens import check_token, is_expired
-from plait.gateway.turns import token_key
 
 logger = logging.getLogger("plait.gateway")
 
@@ -41,6 +49,7 @@ _STALE_SECONDS = 30.0
 """How long a stale list is used before a gateway that failed is tried again."""
 
 _LONGEST_LOGGED = 500
+_NOT_ARRIVED = "chat history did not arrive"
 
 DEFAULT_RETRY = ReconnectPolicy(max_attempts=3, first_delay_seconds=0.5, longest_delay_seconds=10.0)
 
@@ -274,7 +283,16 @@ class McpToolServerConfigurationService:
             if self._redact is not None:
                 history = history.redacted(self._redact)
             if self._outbox is None:
-                await self._send(url, headers, history.body())
+                await send(
+                    "POST",
+                    url,
+                    headers,
+                    history.body(),
+                    self._timeout_seconds,
+                    error=ChatHistoryError,
+                    texts=(_NOT_ARRIVED, _NOT_ARRIVED),
+                    limit=_LONGEST_LOGGED,
+                )
             else:
                 conversation = history.conversation_id
                 await in_thread(self._outbox.put, conversation, url, headers, history.body())
@@ -285,23 +303,6 @@ class McpToolServerConfigurationService:
             logger.exception("chat history was not sent")
             return OperationResult.failed(OperationError(error))
         return OperationResult.success()
-
-    async def _send(self, url: str, headers: Mapping[str, str], body: bytes) -> None:
-        shown = public_url(url)
-        try:
-            answer = await send("POST", url, headers, body, self._timeout_seconds)
-        except (httpx2.RequestError, TimeoutError) as fault:
-            reason = reason_of(fault, self._timeout_seconds)
-            text = f"chat history did not arrive: {shown}: {reason}"
-            raise ChatHistoryError(text, url=shown) from fault
-        if not answer.is_success:
-            reason = status_text(answer.status, answer.text, limit=_LONGEST_LOGGED)
-            raise ChatHistoryError(
-                f"chat history did not arrive: {shown}: {reason}",
-                url=shown,
-                status=answer.status,
-                retry_after=answer.retry_after,
-            )
 
     async def aclose(self) -> None:
         """Stop background work; what is in the outbox stays there."""

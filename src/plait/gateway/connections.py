@@ -46,14 +46,6 @@ class TurnAuth(httpx2.Auth):
 
 
 @dataclass(frozen=True, slots=True)
-class ServerAccess:
-    """A server, and the headers for it in one turn."""
-
-    server: GatewayServer
-    headers: Mapping[str, str] = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
 class Registration:
     """The tools that a turn got from the gateway, and the servers that failed."""
 
@@ -103,28 +95,29 @@ class ToolConnections:
         self._auths: LRUCache[tuple[str, str], TurnAuth] = LRUCache(_MOST_USERS)
 
     async def tools(
-        self, user: str, accesses: Sequence[ServerAccess], taken: Sequence[str] = ()
+        self, user: str, servers: Sequence[GatewayServer], taken: Sequence[str] = ()
     ) -> Registration:
-        """List the tools of these servers for a user.
+        """List the tools of these servers, each with the headers of one turn, for a user.
 
         Tools with the same name, or one that is taken, are prefixed with their server's name.
         """
         failures: dict[str, PlaitError] = {}
-        servers: dict[str, str] = {}
+        own_names: list[str] = []
         auths: dict[str, TurnAuth] = {}
-        for access in accesses:
-            own_name = access.server.mcp_server_name
+        for server in servers:
+            own_name = server.mcp_server_name
             try:
-                name = servers[own_name] = await self._add(access.server)
+                name = await self._add(server)
             except ConfigError as error:  # such as a name that no server may have
                 failures[own_name] = error
             else:
-                auths[name] = self._auth(user, name, access.headers)
+                own_names.append(own_name)
+                auths[name] = self._auth(user, name, server.headers)
         results = await asyncio.gather(
             *map(self._list, auths, auths.values()), return_exceptions=True
         )
         listed: list[Tool] = []
-        for name, result in zip(servers, results, strict=True):
+        for name, result in zip(own_names, results, strict=True):
             if isinstance(result, PlaitError):
                 failures[name] = result
             elif isinstance(result, BaseException):
@@ -136,7 +129,7 @@ class ToolConnections:
         }
         named = with_public_names(listed, taken=taken)
         tools = tuple(MCPTool(tool, runners[tool.server]) for tool in named)
-        reached = tuple(name for name in servers if name not in failures)
+        reached = tuple(name for name in own_names if name not in failures)
         return Registration(tools, reached, failures=failures)
 
     async def _add(self, server: GatewayServer) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast, overload
 from urllib.parse import urlsplit
 
+from plait._support.mappings import entries_of as mapping_of
 from plait.client.config.urls import public_url
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -31,6 +32,12 @@ class GatewayServer:
     publisher: str | None = None
     tools: tuple[str, ...] | None = None
     """The tools that the entry declares; `None` if it has no declaration."""
+
+    def with_headers(self, headers: Mapping[str, str]) -> GatewayServer:
+        """Return a copy with more headers; those of the entry win, also over a token."""
+        own = {name.lower() for name in self.headers}
+        more = {name: value for name, value in headers.items() if name.lower() not in own}
+        return replace(self, headers={**more, **self.headers})
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to JSON data, without the values of headers."""
@@ -138,10 +145,7 @@ def _distinct(server: GatewayServer, others: Iterable[GatewayServer]) -> Gateway
 
 
 def _name_of(entry: object) -> str:
-    if not isinstance(entry, Mapping):
-        return ""
-    fields = cast("Mapping[str, object]", entry)
-    names = (fields.get(key) for key in ("mcpServerName", "mcpServerUniqueName"))
+    names = (mapping_of(entry).get(key) for key in ("mcpServerName", "mcpServerUniqueName"))
     return next((name.strip() for name in names if isinstance(name, str) and name.strip()), "")
 
 

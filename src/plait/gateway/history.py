@@ -1,7 +1,8 @@
-"""Chat history in the format of the gateway."""
+"""Chat history in the format of the gateway, and the result of sending it."""
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -86,3 +87,57 @@ def history_of(turn: TurnContext, messages: Iterable[ChatHistoryMessage]) -> Cha
         user_message=text,
         messages=tuple(messages),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class OperationError:
+    """Why an operation failed."""
+
+    exception: Exception
+
+    @property
+    def message(self) -> str:
+        """The text of the exception."""
+        return str(self.exception)
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class OperationResult:
+    """Whether an operation succeeded, and its errors."""
+
+    __slots__ = ("_errors", "_succeeded")
+
+    def __init__(self, *, succeeded: bool, errors: tuple[OperationError, ...] = ()) -> None:
+        self._succeeded = succeeded
+        self._errors = errors
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the operation succeeded."""
+        return self._succeeded
+
+    @property
+    def errors(self) -> list[OperationError]:
+        """A copy of the list of errors."""
+        return list(self._errors)
+
+    @staticmethod
+    @functools.cache
+    def success() -> OperationResult:
+        """Return the shared result of success."""
+        return OperationResult(succeeded=True)
+
+    @staticmethod
+    def failed(*errors: OperationError) -> OperationResult:
+        """Return a failure."""
+        return OperationResult(succeeded=False, errors=errors)
+
+    def __str__(self) -> str:
+        if self._succeeded:
+            return "Succeeded"
+        return f"Failed: {', '.join(map(str, self._errors))}" if self._errors else "Failed"
+
+    def __repr__(self) -> str:
+        return f"<OperationResult {self}>"

@@ -34,9 +34,19 @@ async def get_with_retries(
         DiscoveryError: No attempt succeeded.
     """
     deadline = clock.monotonic() + timeout_seconds
+    texts = (
+        "Failed to connect to MCP configuration endpoint",
+        "Failed to read MCP servers from endpoint",
+    )
 
     async def attempt() -> HttpReply:
-        return await _get(url, headers, max(0.1, deadline - clock.monotonic()))
+        seconds = max(0.1, deadline - clock.monotonic())
+        try:
+            return await send("GET", url, headers, None, seconds, error=DiscoveryError, texts=texts)
+        except DiscoveryError as error:
+            if is_refused(error):
+                error.retry = "never"
+            raise
 
     return await with_retries(
         attempt, delays=policy.delays(), clock=clock, give_up=_with_attempts, deadline=deadline
@@ -48,41 +58,39 @@ def _with_attempts(error: PlaitError, attempts: int) -> PlaitError:
     return error
 
 
-async def _get(url: str, headers: Mapping[str, str], seconds: float) -> HttpReply:
-    redact = Redactor(secrets_in_headers(headers))
-    shown = public_url(url)
-    try:
-        reply = await send("GET", url, headers, None, seconds)
-    except (httpx2.RequestError, TimeoutError) as error:
-        reason = reason_of(error, seconds, redact)
-        text = f"Failed to connect to MCP configuration endpoint: {shown}: {reason}"
-        raise DiscoveryError(text, url=shown) from error
-    if reply.is_success:
-        return reply
-    reason = status_text(reply.status, reply.text, redact)
-    raise DiscoveryError(
-        f"Failed to read MCP servers from endpoint: {shown}: {reason}",
-        url=shown,
-        status=reply.status,
-        retry_after=reply.retry_after,
-        retry="always" if reply.status in _RETRYABLE else "never",
-    )
-
-
 async def send(
-    method: str, url: str, headers: Mapping[str, str], body: bytes | None, seconds: float
+    method: str,
+    url: str,
+    headers: Mapping[str, str],
+    body: bytes | None,
+    seconds: float,
+    *,
+    error: type[GatewayError],
+    texts: tuple[str, str],
+    limit: int = 200,
 ) -> HttpReply:
     """Send a request once.
 
     Raises:
-        httpx2.RequestError: There was no reply.
-        TimeoutError: There was none in time.
+        GatewayError: An `error` that begins with the first of the texts if there was no reply in
+            time, and with the second and `limit` characters of the body if its status is not 2xx.
     """
+    shown = public_url(url)
+    redact = Redactor(secrets_in_headers(headers))
     context = await in_thread(certificates)
-    async with httpx2.AsyncClient(verify=context, timeout=None) as client:
-        return await send_request(
-            client, method, url, headers=headers, content=body, timeout_seconds=seconds
-        )
+    try:
+        async with httpx2.AsyncClient(verify=context, timeout=None) as client:
+            reply = await send_request(
+                client, method, url, headers=headers, content=body, timeout_seconds=seconds
+            )
+    except (httpx2.RequestError, TimeoutError) as fault:
+        reason = reason_of(fault, seconds, redact)
+        raise error(f"{texts[0]}: {shown}: {reason}", url=shown) from fault
+    if reply.is_success:
+        return reply
+    reason = status_text(reply.status, reply.text, redact, limit)
+    details = {"status": reply.status, "retry_after": reply.retry_after}
+    raise error(f"{texts[1]}: {shown}: {reason}", url=shown, **details)
 
 
 def reason_of(error: BaseException, seconds: float, redact: Redactor | None = None) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from plait._support.files import write_atomically
+from plait._support.mappings import entries_of as mapping_of
 from plait.client.config.document import JsonSyntaxError, decode_text, parse_jsonc
 from plait.errors import ManifestError
 from plait.gateway.entries import ServerList, UrlFor, entries_of, servers_from
@@ -92,9 +93,7 @@ def remove_entries(path: Path, names: Iterable[str]) -> list[str]:
 
 
 def _is_called(entry: object, name: str) -> bool:
-    if not isinstance(entry, Mapping):
-        return False
-    fields = cast("Mapping[str, object]", entry)
+    fields = mapping_of(entry)
     return name in {fields.get("mcpServerName"), fields.get("mcpServerUniqueName")}
 
 

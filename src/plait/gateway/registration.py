@@ -20,13 +20,12 @@ from plait.client.config.urls import public_url
 from plait.client.connections.loop_bridge import LoopBridge, blocking
 from plait.errors import ClientClosedError, ConfigError, PlaitError
 from plait.gateway.configuration import GatewayOptions, McpToolServerConfigurationService
-from plait.gateway.connections import Registration, ServerAccess, ToolConnections
+from plait.gateway.connections import Registration, ToolConnections
 from plait.gateway.credentials import TokenSource
-from plait.gateway.headers import GatewayRequestOptions, tool_headers
+from plait.gateway.headers import GatewayRequestOptions, agent_of, tool_headers, user_key
+from plait.gateway.history import OperationError, OperationResult
 from plait.gateway.messages import LimitFrom, Roles, history_from_messages, limited
 from plait.gateway.port import Authorization, TurnContext
-from plait.gateway.result import OperationError, OperationResult
-from plait.gateway.turns import agent_of, user_key
 from plait.langchain.client.spec import Agent, AgentSpec, name_of
 from plait.langchain.tools.tool import MCPTool
 
@@ -159,12 +158,12 @@ class McpToolRegistrationService:
             turn=turn_context,
             environ=self.configuration.environ,
         )
-        accesses = [
-            ServerAccess(server, _with_entry_headers(headers(token=token), server.headers))
+        ready = [
+            server.with_headers(headers(token=token))
             for server in servers
             if (token := credentials.tokens.get(server.mcp_server_name)) is not None
         ]
-        listed = await self._connections.tools(user_key(turn_context, shared), accesses, taken)
+        listed = await self._connections.tools(user_key(turn_context, shared), ready, taken)
         for tool in listed.tools:
             tool.metadata = {**(tool.metadata or {}), FROM_GATEWAY: True}
         failures: dict[str, PlaitError] = {**credentials.failures, **listed.failures}
@@ -191,10 +190,10 @@ class McpToolRegistrationService:
         """Send the messages in the state of a graph."""
         _require(turn_context=turn_context, graph=graph, config=config)
         try:
-            if hasattr(graph, "aget_state"):
-                state = cast("StateSnapshot", await graph.aget_state(config))
-            else:
-                state = cast("StateSnapshot", await in_thread(graph.get_state, config))
+            read = getattr(graph, "aget_state", None) or functools.partial(
+                in_thread, graph.get_state
+            )
+            state = cast("StateSnapshot", await read(config))
         except Exception as error:  # noqa: BLE001  # boundary: a checkpointer may raise anything
             return OperationResult.failed(OperationError(error))
         return await self.send_chat_history_from_state(
@@ -299,15 +298,6 @@ def _require(**arguments: object) -> None:
     for name, value in arguments.items():
         if value is None:
             raise ConfigError(f"{name} is required")
-
-
-def _with_entry_headers(
-    headers: Mapping[str, str], entry_headers: Mapping[str, str]
-) -> dict[str, str]:
-    """Combine headers for a server; those of its entry win, also over the token."""
-    replaced = {name.lower() for name in entry_headers}
-    kept = {name: value for name, value in headers.items() if name.lower() not in replaced}
-    return {**kept, **entry_headers}
 
 
 def is_from_gateway(tool: object) -> bool:

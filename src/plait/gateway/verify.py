@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -81,16 +81,10 @@ async def _verify(
     result = Verification(server=name, url=public_url(server.url), declared=server.tools)
     if (no_token := credentials.failures.get(name)) is not None:
         return replace(result, error=no_token)
-    headers = with_token(server.headers, credentials.tokens.get(name, ""))
+    token = credentials.tokens.get(name)
+    ready = server.with_headers({"Authorization": f"Bearer {token}"} if token else {})
     try:
-        tools = await configuration.get_mcp_client_tools(name, replace(server, headers=headers))
+        tools = await configuration.get_mcp_client_tools(name, ready)
     except PlaitError as error:
         return replace(result, error=error)
     return replace(result, live=tuple(tool.wire_name for tool in tools))
-
-
-def with_token(headers: Mapping[str, str], token: str) -> dict[str, str]:
-    """Add a token, unless the headers have an `Authorization`."""
-    if not token or any(name.lower() == "authorization" for name in headers):
-        return dict(headers)
-    return {**headers, "Authorization": f"Bearer {token}"}

@@ -28,9 +28,8 @@ from plait.models.scripts import Call, Say
 from plait.testing.faults.options import parse
 from plait.testing.faults.run import Run
 from plait.testing.faults.serve import build_server
-from plait.testing.launch import fault_server, stdio_config
 from plait.testing.llm.turns import Hang, Refuse
-from plait.testing.processes import ServerProcess
+from plait.testing.processes import ServerProcess, fault_server, stdio_config
 from plait.traces.events import Healed, ToolReturned, TraceEvent
 from plait.traces.file import read_trace
 from plait.traces.messages.message import Message, Role
@@ -205,8 +204,9 @@ class AgentSuite:
 
             def listen(event: TraceEvent) -> None:
                 events.append(event)
-                if isinstance(event, ToolReturned) and _count(events) == 1:
-                    os.kill(int(event.content), signal.SIGKILL)
+                results = [each for each in events if isinstance(each, ToolReturned)]
+                if results == [event]:
+                    os.kill(int(results[0].content), signal.SIGKILL)
                     if process is not None:
                         process.restart()
 
@@ -423,7 +423,3 @@ Sure."""
 def _counts(usage: UsageMetadata) -> tuple[int, int, int, int]:
     cached = usage.cache_read_tokens or 0
     return usage.input_tokens, usage.output_tokens, usage.total_tokens, cached
-
-
-def _count(events: Sequence[TraceEvent]) -> int:
-    return sum(isinstance(event, ToolReturned) for event in events)

@@ -11,7 +11,7 @@ from typing import Protocol, Unpack
 
 import pytest
 
-from plait.testing import launch
+from plait.testing import processes
 from plait.testing.faults.options import FaultOptions, Transport
 from plait.testing.ports import blackhole
 from plait.testing.processes import ServerProcess
@@ -45,7 +45,7 @@ def fault_server() -> Generator[StartFaultServer]:
     with ExitStack() as stack:
 
         def start(transport: Transport = "http", **options: Unpack[FaultOptions]) -> ServerProcess:
-            return stack.enter_context(launch.fault_server(transport, **options))
+            return stack.enter_context(processes.fault_server(transport, **options))
 
         yield start
 
@@ -71,5 +71,5 @@ def blackhole_port() -> Generator[int]:
 @pytest.fixture(scope="module")
 def mcp_test_server() -> Generator[ServerProcess]:
     """Run the well-behaved test server over Streamable HTTP, one for the module."""
-    with launch.running_server() as server:
+    with processes.running_server() as server:
         yield server

@@ -1,4 +1,4 @@
-"""MCP servers as child processes of a test: start, kill, restart, suspend."""
+"""MCP servers as child processes of a test: launch, kill, restart, suspend."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Self, Unpack
 from urllib.parse import urlsplit
 
 import anyio
 
+from plait.testing.faults.options import FaultOptions, Transport, flags_from_options
 from plait.testing.ports import free_port
 from plait.testing.state import StateDir
 
@@ -244,6 +246,57 @@ class ServerProcess:
         if self._url is None and url is not None:
             self.port = urlsplit(url).port or self.port
             self._url = url.replace(f":{self.port}", ":{port}", 1)
+
+
+def running_server(*args: str, port: int = 0) -> ServerProcess:
+    """Return the well-behaved test server on a port; entering its context starts it.
+
+    `args` are more flags of its command line, such as `"--transport", "sse"`.
+    """
+    return ServerProcess(
+        [*_python("server"), "--port", "{port}", "--until-stdin-closes", *args], port=port
+    )
+
+
+def fault_server(transport: Transport = "http", **options: Unpack[FaultOptions]) -> ServerProcess:
+    """Return a fault server on a port; entering its context starts it.
+
+    Its ledger and counters are in `server.state`.
+    """
+    if transport == "stdio":
+        raise ValueError("a stdio server is started by its client: pass it `stdio_config(...)`")
+    port = options.get("port", 0)
+    flags = options.copy()
+    flags.pop("port", None)
+    flags.pop("state_dir", None)
+    return ServerProcess(
+        [
+            *_python("faults"),
+            f"--transport={transport}",
+            "--port={port}",
+            "--state-dir={state_dir}",
+            "--until-stdin-closes",
+            *flags_from_options(flags),
+        ],
+        port=port,
+        state_dir=options.get("state_dir"),
+    )
+
+
+def stdio_config(**options: Unpack[FaultOptions]) -> dict[str, object]:
+    """Return the `mcp.json` entry of a fault server on stdio."""
+    command, *args = _python("faults")
+    return {"command": command, "args": [*args, "--transport=stdio", *flags_from_options(options)]}
+
+
+def server_stdio_config() -> dict[str, object]:
+    """Return the `mcp.json` entry of the test server on stdio."""
+    command, *args = _python("server")
+    return {"command": command, "args": [*args, "--transport", "stdio"]}
+
+
+def _python(module: str) -> list[str]:
+    return [sys.executable, "-m", f"plait.testing.{module}"]
 
 
 @contextmanager

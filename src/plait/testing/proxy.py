@@ -6,7 +6,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Coroutine
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self
 from urllib.parse import urlsplit, urlunsplit
 
 from plait.testing.ports import bind
@@ -15,8 +15,6 @@ _WAIT_SECONDS = 5.0
 _CHUNK_BYTES = 64 * 1024
 
 Mode = Literal["forward", "blackhole", "refuse"]
-
-_Result = TypeVar("_Result")
 
 
 class FaultProxy:
@@ -81,11 +79,11 @@ class FaultProxy:
         """Cut every open connection; new ones are accepted."""
         self._do(self._cut())
 
-    def _do(self, what: Coroutine[Any, Any, _Result]) -> _Result:
+    def _do(self, what: Coroutine[Any, Any, None]) -> None:
         if self._loop is None:
             what.close()
             raise RuntimeError("the proxy is not running: use it as a context manager")
-        return asyncio.run_coroutine_threadsafe(what, self._loop).result(_WAIT_SECONDS)
+        asyncio.run_coroutine_threadsafe(what, self._loop).result(_WAIT_SECONDS)
 
     def _run(self) -> None:
         try:

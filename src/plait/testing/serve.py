@@ -110,6 +110,16 @@ def sse_app(serve_streams: ServeStreams, host: str) -> Starlette:
     )
 
 
+def http_app(
+    server: MCPServer, serve_streams: ServeStreams, transport: str, host: str, **options: Any
+) -> tuple[Starlette, str]:
+    """Return the app of the old or of the new HTTP transport, and its path."""
+    if transport == "sse":
+        return sse_app(serve_streams, host), "/sse"
+    size = MAX_REQUEST_BODY_BYTES
+    return server.streamable_http_app(host=host, max_request_body_size=size, **options), "/mcp"
+
+
 async def serve_websocket(
     serve_streams: ServeStreams,
     listener: socket.socket,

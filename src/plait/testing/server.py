@@ -16,12 +16,11 @@ from mcp.types import ToolAnnotations
 
 from plait.testing.ports import bind
 from plait.testing.serve import (
-    MAX_REQUEST_BODY_BYTES,
     exit_when_stdin_closes,
+    http_app,
     http_server,
     serve_websocket,
     serve_with,
-    sse_app,
 )
 
 _READ_ONLY = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
@@ -80,13 +79,7 @@ def serve(transport: str, host: str = "127.0.0.1", port: int = 5000) -> None:
         if transport == "websocket":
             anyio.run(serve_websocket, serve_with(server), listener)
             return
-        if transport == "sse":
-            app, path = sse_app(serve_with(server), host), "/sse"
-        else:
-            app = server.streamable_http_app(
-                host=host, max_request_body_size=MAX_REQUEST_BODY_BYTES
-            )
-            path = "/mcp"
+        app, path = http_app(server, serve_with(server), transport, host)
         anyio.run(http_server(app, listener, path).serve, [listener])
 
 

@@ -1,4 +1,3 @@
-from plait.traces.compare import differences as differences
 from plait.traces.events import Elicited as Elicited
 from plait.traces.events import Healed as Healed
 from plait.traces.events import Retried as Retried
@@ -36,3 +35,4 @@ from plait.traces.raw import prepare_evaluation_input as prepare_evaluation_inpu
 from plait.traces.recorder import Recorder as Recorder
 from plait.traces.recorder import hash_question as hash_question
 from plait.traces.trace import Trace as Trace
+from plait.traces.trace import differences as differences

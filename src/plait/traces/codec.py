@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from typing import Any, cast
 
 from cachetools import LRUCache
@@ -58,8 +58,9 @@ def event_from_line(line: bytes) -> TraceEvent | None:
     kind = KINDS.get(data["event"])
     if kind is None:
         return None
+    names = [field.name for field in fields(kind) if field.name in data]
     try:
-        return kind(**_fields_of(kind, data))
+        return kind(**{name: _decoded(kind, name, data[name]) for name in names})
     except (TypeError, AttributeError) as error:
         raise ValueError(f"not an event: {error}") from error
 
@@ -68,34 +69,22 @@ class LaterVersionError(ValueError):
     """A line has a later version of the format than this package."""
 
 
-def _fields_of(kind: type[TraceEvent], data: Mapping[str, Any]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for field in fields(kind):
-        if field.name in data:
-            values[field.name] = _decoded(kind, field.name, data[field.name])
-        elif field.default is MISSING and field.default_factory is MISSING:
-            raise ValueError(f"an event of the kind {kind.kind} needs {field.name}")
-    return values
+_DECODERS: Mapping[str, Callable[[Any], Any]] = {
+    "run": str,
+    "id": int,
+    "at": float,
+    "messages": lambda value: tuple(map(Message.from_dict, value)),
+    "usage": UsageMetadata.from_dict,
+    "servers": tuple,
+    "tools": tuple,
+    "notes": tuple,
+}
+"""How the values of fields are read that are not plain JSON, or that must have a type."""
 
 
 def _decoded(kind: type[TraceEvent], name: str, value: Any) -> Any:
-    match name:
-        case "run":
-            return str(value)
-        case "id":
-            return int(value)
-        case "at":
-            return float(value)
-        case "message" if kind is Turn:
-            return Message.from_dict(value)
-        case "messages":
-            return tuple(Message.from_dict(message) for message in value)
-        case "usage":
-            return UsageMetadata.from_dict(value)
-        case "servers" | "tools" | "notes":
-            return tuple(value)
-        case _:
-            return value
+    decode = Message.from_dict if kind is Turn and name == "message" else _DECODERS.get(name)
+    return value if decode is None else decode(value)
 
 
 def plain(value: object) -> object:

@@ -41,8 +41,12 @@ class TraceFile:
         with self._lock:
             if self._file is None:
                 return
+            data = b"\n" + line if self._incomplete else line
             try:
-                self._append(b"\n" + line if self._incomplete else line)
+                # In one write, so that lines of several writers do not mix.
+                while data:
+                    data = data[os.write(self._file, data) :]
+                self._incomplete = False
             except OSError as error:
                 self._incomplete = True
                 if not self._has_warned:
@@ -55,13 +59,6 @@ class TraceFile:
             if self._file is not None:
                 os.close(self._file)
                 self._file = None
-
-    def _append(self, data: bytes) -> None:
-        assert self._file is not None  # noqa: S101  # checked under the lock
-        # In one write, so that lines of several writers do not mix.
-        while data:
-            data = data[os.write(self._file, data) :]
-        self._incomplete = False
 
 
 def read_traces(path: str | Path) -> list[Trace]:

@@ -47,7 +47,7 @@ def _blocks(event: TraceEvent) -> Iterator[str]:
                 yield f"## {'System' if message.role is Role.SYSTEM else message.role.title()}"
                 yield message.text
         case events.Turn():
-            yield f"## events.Turn {event.number}"
+            yield f"## Turn {event.number}"
             if event.message.thinking:
                 yield _quoted(event.message.thinking)
             if event.message.text:

@@ -16,7 +16,7 @@ import pytest
 from langchain_core.messages import ToolMessage
 
 from plait import MCPToolsMiddleware, MultiServerMCPClient
-from plait.testing.faults.content import PNG, WAV
+from plait.testing.faults.tools import PNG, WAV
 from tests.integration.agents.helpers import arun, at_once, one_by_one, run, tool_call
 from tests.nursery import fault_server
 from tests.servers import everything_stdio_config, node_stdio_config

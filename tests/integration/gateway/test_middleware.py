@@ -12,7 +12,7 @@ from langchain_core.tools import tool
 from plait import ConfigError
 from plait.client.config.timing import ReconnectPolicy
 from plait.gateway import GatewayToolsMiddleware, McpToolRegistrationService
-from plait.gateway.tokens import claim
+from plait.gateway.credentials import claim
 from plait.testing import MockGateway, ScriptedChatModel, tool_call
 from tests.integration.gateway.hosting import authorization, jwt, turn
 

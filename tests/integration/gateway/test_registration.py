@@ -18,7 +18,7 @@ from plait import ConfigError
 from plait.client.config.timing import ReconnectPolicy
 from plait.errors import DiscoveryError, TokenError
 from plait.gateway import McpToolRegistrationService
-from plait.gateway.tokens import claim
+from plait.gateway.credentials import claim
 from plait.langchain import AgentSpec, create_agent
 from plait.langchain.client.spec import name_of
 from plait.testing import MockGateway, ScriptedChatModel, eventually, tool_call

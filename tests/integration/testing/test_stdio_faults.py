@@ -15,7 +15,7 @@ import pytest
 from mcp import Client, MCPError, StdioServerParameters, types
 
 from plait.testing import FaultOptions, StateDir, eventually, stdio_config
-from plait.testing.faults.stdio_noise import BAD_UTF8, BANNER, BIG_LINE, BOM, HALF
+from plait.testing.faults.serve import BAD_UTF8, BANNER, BIG_LINE, BOM, HALF
 
 pytestmark = pytest.mark.anyio
 

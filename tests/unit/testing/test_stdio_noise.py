@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from plait.testing.faults.options import NoiseKind
-from plait.testing.faults.stdio_noise import BOM, HALF, NoisyStdout, noisy_chunks
+from plait.testing.faults.serve import BOM, HALF, NoisyStdout, noisy_chunks
 
 LINE = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"text": "é"}}, ensure_ascii=False) + "\n"
 

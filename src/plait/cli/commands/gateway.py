@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from plait.gateway.configuration import McpToolServerConfigurationService
     from plait.gateway.credentials import TokenSource
     from plait.gateway.entries import GatewayServer, ServerList
-    from plait.gateway.outbox_store import OutboxEntry
+    from plait.gateway.outbox import OutboxEntry
     from plait.gateway.verify import Verification
 
 

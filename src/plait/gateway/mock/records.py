@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from html import escape
 from typing import Any
-
-_MOST = 2000
-"""How many requests are kept."""
 
 
 @dataclass(slots=True)
@@ -68,34 +63,6 @@ _SHOWN_HEADERS = frozenset(
     | {"x-ms-agentid", "x-ms-channel-id", "x-ms-correlation-id", "x-ms-subchannel-id"}
 )
 """Headers whose values are shown on the page."""
-
-
-class Records:
-    """The requests of a mock gateway, oldest first; may be used from any thread."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._all: deque[Record] = deque(maxlen=_MOST)
-
-    def add(
-        self, target: str, method: str, path: str, headers: Mapping[str, str], body: bytes
-    ) -> Record:
-        """Record a request; its status is set later."""
-        record = Record(target, method, path, dict(headers), body, datetime.now(UTC))
-        with self._lock:
-            self._all.append(record)
-        return record
-
-    def of(self, target: str | None = None) -> list[Record]:
-        """Return the requests to one target, or all."""
-        with self._lock:
-            return [record for record in self._all if target is None or record.target == target]
-
-    def clear(self) -> None:
-        """Remove all requests."""
-        with self._lock:
-            self._all.clear()
-
 
 _HEAD = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>plait gateway mock</title>

@@ -1,20 +1,106 @@
-"""Runs the mock gateway in a thread, or in the foreground."""
+"""The mock gateway: a web application with simulated faults, in a thread or in the foreground."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import re
 import socket
+import threading
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
+from urllib.parse import unquote
 
-from plait._support.local_server import LocalServer, listen
-from plait.errors import ConfigError
-from plait.gateway.mock.app import MockState, build_app
-from plait.gateway.mock.faults import Fault, Faults
-from plait.gateway.mock.records import Record
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
+
+from plait._support.local_server import LocalServer, buffer_body, listen
+from plait.errors import ConfigError, TokenError
+from plait.gateway.credentials import check_token, claims_of
+from plait.gateway.mock.records import Record, inspection_page
 from plait.gateway.mock.servers import MockServers, read_mocks
+
+_SERVERS = "/agents/servers/"
+_HISTORY = "/agents/real-time-threat-protection/chat-message"
+_CATALOGUE = "/agents/discoverToolServers"
+_TOO_MANY = 429
+
+_MOST_RECORDS = 2000
+"""How many requests are kept."""
+
+_SYNTAX = re.compile(
+    r"(?P<target>[^=]+)=(?P<kind>\d{3}|slow|garbage|malformed|duplicate)"
+    r"(?::(?P<seconds>\d+(?:\.\d+)?))?(?:x(?P<times>\d+))?"
+)
+
+FORMS = "TARGET=KIND[:SECONDS][xTIMES]"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A simulated fault."""
+
+    target: str
+    """`discovery`, `history`, or the name of a server."""
+    kind: str
+    """A status, `slow`, `garbage`, and for `discovery` `malformed` or `duplicate`."""
+    seconds: float | None = None
+    """The delay, or the value of `Retry-After`."""
+    times: int | None = None
+    """For how many requests; `None` means all."""
+
+
+def fault_from(text: str) -> Fault:
+    """Parse a fault: `discovery=429:1x2`, `history=slow:5`, `mcp_MailTools=500`.
+
+    Raises:
+        ConfigError: It has another form.
+    """
+    match = _SYNTAX.fullmatch(text.strip())
+    if match is None:
+        kinds = "a status, slow, garbage, malformed or duplicate"
+        raise ConfigError(f"a fault is written {FORMS}, with {kinds} as the kind: {text!r}")
+    seconds, times = match["seconds"], match["times"]
+    return Fault(
+        match["target"].strip(),
+        match["kind"],
+        None if seconds is None else float(seconds),
+        None if times is None else int(times),
+    )
+
+
+class Faults:
+    """The faults to simulate; may be changed from any thread."""
+
+    def __init__(self, faults: Iterable[Fault | str] = ()) -> None:
+        self._lock = threading.Lock()
+        self.set(*faults)
+
+    def set(self, *faults: Fault | str) -> None:
+        """Simulate these faults from now on, and no others."""
+        parsed = [fault_from(fault) if isinstance(fault, str) else fault for fault in faults]
+        with self._lock:
+            self._faults = parsed
+            self._used: Counter[int] = Counter()
+
+    def take(self, target: str) -> Fault | None:
+        """Return the fault for a request, if there is one, and count it."""
+        with self._lock:
+            for index, fault in enumerate(self._faults):
+                if fault.target == target and (
+                    fault.times is None or self._used[index] < fault.times
+                ):
+                    self._used[index] += 1
+                    return fault
+        return None
 
 
 class MockGateway:
@@ -34,30 +120,47 @@ class MockGateway:
     ) -> None:
         """Take the folder and the faults; `details` are more keys for the entries of servers.
 
+        With `require_token` requests need a token that is not expired, with the audience of the
+        server.
+
         Raises:
             ConfigError: A fault or a file of mocks is invalid.
         """
         folder = Path(mocks)
         for path in folder.glob("*.json"):
             read_mocks(path)
-        self._mock = MockState(
-            MockServers(folder), Faults(fail), details=details or {}, require_token=require_token
-        )
-        self._port = port
         self.url = ""
-
-    @property
-    def faults(self) -> Faults:
+        self.faults = Faults(fail)
         """The simulated faults; `faults.set("discovery=500x2")` changes them."""
-        return self._mock.faults
+        self._port = port
+        self._details = details or {}
+        self._require_token = require_token
+        self._records: deque[Record] = deque(maxlen=_MOST_RECORDS)
+        self._servers = MockServers(folder)
+        self._app = Starlette(
+            routes=[
+                Route("/", self._page),
+                Route("/requests", self._requests),
+                Route("/health", self._health),
+                Route("/agents/{agent}/mcpServers", self._discovery),
+                Route("/agents/v2/{agent}/mcpServers", self._discovery),
+                Route(_CATALOGUE, self._catalogue),
+                Route(_HISTORY, self._history, methods=["POST"]),
+                Route(f"{_SERVERS}{{name}}", endpoint=self._servers),
+                Route(f"{_SERVERS}{{name}}/", endpoint=self._servers),
+            ],
+            lifespan=self._servers.running,
+        )
 
     def requests(self, target: str | None = None) -> list[Record]:
         """Return the requests to `discovery`, `history`, or a server; oldest first."""
-        return self._mock.records.of(target)
+        # A copy, since the server adds requests in its own thread.
+        records = self._records.copy()
+        return [record for record in records if target is None or record.target == target]
 
     def clear(self) -> None:
         """Forget all requests."""
-        self._mock.records.clear()
+        self._records.clear()
 
     def histories(self) -> list[Any]:
         """Return the bodies of chat history that were accepted."""
@@ -65,12 +168,12 @@ class MockGateway:
 
     def add_server(self, name: str, tools: Iterable[Mapping[str, Any]]) -> None:
         """Add a server with mock tools."""
-        path = self._mock.servers.folder / f"{name}.json"
+        path = self._servers.folder / f"{name}.json"
         path.write_text(json.dumps([dict(tool) for tool in tools]), "utf-8")
 
     def __enter__(self) -> Self:
         listener = self._listen()
-        self._server = LocalServer(build_app(self._mock), lifespan="on")
+        self._server = self._local_server()
         self._server.start(listener, name="the mock gateway")
         return self
 
@@ -80,8 +183,10 @@ class MockGateway:
     def serve(self, on_ready: Callable[[str], None]) -> None:
         """Serve until a signal ends it; `on_ready` gets the URL."""
         listener = self._listen()
-        app, url = build_app(self._mock), self.url
-        LocalServer(app, on_ready=lambda: on_ready(url), lifespan="on").run([listener])
+        self._local_server(lambda: on_ready(self.url)).run([listener])
+
+    def _local_server(self, on_ready: Callable[[], None] = lambda: None) -> LocalServer:
+        return LocalServer(self._handle, on_ready=on_ready, lifespan="on", interface="asgi3")
 
     def _listen(self) -> socket.socket:
         try:
@@ -91,3 +196,110 @@ class MockGateway:
             raise ConfigError(f"port {self._port} cannot be listened on: {reason}") from error
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         return listener
+
+    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Record a request, simulate its fault, check its token, and answer it."""
+        target = _target(scope)
+        if target is None:
+            await self._app(scope, receive, send)
+            return
+        body, receive = await buffer_body(receive)
+        request = Request(scope)
+        path, headers = request.url.path, dict(request.headers)
+        record = Record(target, request.method, path, headers, body, datetime.now(UTC))
+        self._records.append(record)
+        fault = self.faults.take(target)
+        scope["plait.fault"] = fault
+        if fault is not None and fault.kind == "slow":
+            await asyncio.sleep(fault.seconds or 0)
+        answer = _failing(fault) or self._refusal(target, request)
+        await (answer or self._app)(scope, receive, _record_status(record, send))
+
+    def _refusal(self, target: str, request: Request) -> Response | None:
+        if not self._require_token or target == "history":
+            return None
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        try:
+            check_token(token if scheme.lower() == "bearer" else "")
+            audience = self._details.get(target, {}).get("audience")
+            if audience and claims_of(token).get("aud") not in {audience, f"api://{audience}"}:
+                raise TokenError("the token is for another audience")
+        except TokenError as error:
+            return PlainTextResponse(error.message, 401, {"WWW-Authenticate": "Bearer"})
+        return None
+
+    def _entries(self, request: Request) -> list[dict[str, Any]]:
+        return [
+            {
+                "mcpServerName": name,
+                "mcpServerUniqueName": name,
+                "url": f"{_base(request)}{_SERVERS}{name}",
+                **self._details.get(name, {}),
+            }
+            for name in self._servers.names()
+        ]
+
+    async def _discovery(self, request: Request) -> Response:
+        entries = self._entries(request)
+        fault = cast("Fault | None", request.scope.get("plait.fault"))
+        if fault is not None and fault.kind == "malformed":
+            entries.insert(0, {"mcpServerName": "malformed", "url": 7})
+        if fault is not None and fault.kind == "duplicate" and entries:
+            entries.append({**entries[0], "url": f"{entries[0]['url']}?again"})
+        return JSONResponse(entries)
+
+    async def _catalogue(self, request: Request) -> Response:
+        return JSONResponse({"mcpServers": self._entries(request)})
+
+    async def _history(self, _: Request) -> Response:
+        return JSONResponse({})
+
+    async def _health(self, _: Request) -> Response:
+        return JSONResponse({"status": "ok", "servers": self._servers.names()})
+
+    async def _page(self, request: Request) -> Response:
+        page = inspection_page(_base(request), self._servers.names(), self.requests())
+        return HTMLResponse(page)
+
+    async def _requests(self, _: Request) -> Response:
+        return JSONResponse([record.to_dict() for record in self.requests()])
+
+
+def _target(scope: Scope) -> str | None:
+    """Return the target of a request; `None` for those that only inspect the mock."""
+    if scope["type"] != "http":
+        return None
+    path: str = scope["path"]
+    if path.startswith(_SERVERS):
+        return unquote(path.removeprefix(_SERVERS).strip("/"))
+    if path == _HISTORY:
+        return "history"
+    if path == _CATALOGUE:
+        return "catalogue"
+    return "discovery" if path.endswith("/mcpServers") else None
+
+
+def _failing(fault: Fault | None) -> Response | None:
+    if fault is None:
+        return None
+    if fault.kind == "garbage":
+        return HTMLResponse("<html>this is not what you asked for")
+    if not fault.kind.isdigit():
+        return None
+    status = int(fault.kind)
+    seconds = 1.0 if fault.seconds is None and status == _TOO_MANY else fault.seconds
+    headers = {} if seconds is None else {"Retry-After": f"{seconds:g}"}
+    return PlainTextResponse(f"simulated fault {status}", status, headers)
+
+
+def _record_status(record: Record, send: Send) -> Send:
+    async def recording(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            record.status = message["status"]
+        await send(message)
+
+    return recording
+
+
+def _base(request: Request) -> str:
+    return str(request.base_url).rstrip("/")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Annotated, Any, Literal, cast
 
+import mcp_types as types
 from mcp.server import MCPServer, Server
 from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import (
@@ -17,30 +18,7 @@ from mcp.server.mcpserver import (
     Sample,
 )
 from mcp.shared.exceptions import MCPDeprecationWarning
-from mcp.types import (
-    CancelledNotification,
-    CancelledNotificationParams,
-    CreateMessageResult,
-    CreateMessageResultWithTools,
-    EmptyResult,
-    ImageContent,
-    ListRootsResult,
-    LoggingLevel,
-    ModelHint,
-    ModelPreferences,
-    PromptListChangedNotification,
-    ResourceListChangedNotification,
-    RootsListChangedNotification,
-    SamplingMessage,
-    ServerNotification,
-    SetLevelRequestParams,
-    SubscribeRequestParams,
-    TextContent,
-    Tool,
-    ToolListChangedNotification,
-    UnsubscribeRequestParams,
-)
-from mcp.types.version import MODERN_PROTOCOL_VERSIONS
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel
 
 from plait.testing.faults.run import Run
@@ -57,7 +35,7 @@ def add_client_features(server: MCPServer, inner: Server[Any], run: Run) -> None
 
 def _add_notifications(server: MCPServer) -> None:
     @server.tool(annotations=READ_ONLY, structured_output=False)
-    async def log(level: LoggingLevel, text: str, ctx: Context) -> str:
+    async def log(level: types.LoggingLevel, text: str, ctx: Context) -> str:
         """Send a log message to the client."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", MCPDeprecationWarning)
@@ -77,28 +55,26 @@ def _add_notifications(server: MCPServer) -> None:
         what: Literal["tools", "prompts", "resources", "roots", "cancelled"], ctx: Context
     ) -> str:
         """Announce a change that did not happen; roots and cancelled only in the older era."""
-        match what:
-            case "tools":
-                await ctx.notify_tools_changed()
-            case "prompts":
-                await ctx.notify_prompts_changed()
-            case "resources":
-                await ctx.notify_resources_changed()
-            case _:
-                pass
+        notifications = {
+            "tools": ctx.notify_tools_changed,
+            "prompts": ctx.notify_prompts_changed,
+            "resources": ctx.notify_resources_changed,
+        }
+        if notify := notifications.get(what):
+            await notify()
         if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             # Not all of them are server notifications, as the SDK's types say.
-            await ctx.session.send_notification(cast("ServerNotification", _ANNOUNCED[what]))
+            await ctx.session.send_notification(cast("types.ServerNotification", _ANNOUNCED[what]))
         return f"announced {what}"
 
 
 _ANNOUNCED = {
-    "tools": ToolListChangedNotification(),
-    "prompts": PromptListChangedNotification(),
-    "resources": ResourceListChangedNotification(),
-    "roots": RootsListChangedNotification(),
-    "cancelled": CancelledNotification(
-        params=CancelledNotificationParams(request_id=7, reason="no longer needed")
+    "tools": types.ToolListChangedNotification(),
+    "prompts": types.PromptListChangedNotification(),
+    "resources": types.ResourceListChangedNotification(),
+    "roots": types.RootsListChangedNotification(),
+    "cancelled": types.CancelledNotification(
+        params=types.CancelledNotificationParams(request_id=7, reason="no longer needed")
     ),
 }
 
@@ -121,7 +97,7 @@ def elicit_answer(question: str) -> Elicit[Answer]:
 
 def _add_requests(server: MCPServer) -> None:
     @server.tool(annotations=READ_ONLY, structured_output=False)
-    async def roots(result: Annotated[ListRootsResult, Resolve(list_roots)]) -> str:
+    async def roots(result: Annotated[types.ListRootsResult, Resolve(list_roots)]) -> str:
         """Ask the client for its roots and return their URIs, a line each."""
         return "\n".join(str(root.uri) for root in result.roots)
 
@@ -141,30 +117,30 @@ def _add_subscriptions(server: MCPServer, inner: Server[Any], run: Run) -> None:
         """Return the URIs that clients of the older era are subscribed to, a line each."""
         return "\n".join(run.followed)
 
-    async def accept(_: ServerRequestContext[Any, Any], params: object) -> EmptyResult:  # noqa: ARG001
-        return EmptyResult()
+    async def accept(_: ServerRequestContext[Any, Any], params: object) -> types.EmptyResult:  # noqa: ARG001
+        return types.EmptyResult()
 
     async def subscribe(
-        _: ServerRequestContext[Any, Any], params: SubscribeRequestParams
-    ) -> EmptyResult:
+        _: ServerRequestContext[Any, Any], params: types.SubscribeRequestParams
+    ) -> types.EmptyResult:
         run.followed.append(str(params.uri))
-        return EmptyResult()
+        return types.EmptyResult()
 
     async def unsubscribe(
-        _: ServerRequestContext[Any, Any], params: UnsubscribeRequestParams
-    ) -> EmptyResult:
+        _: ServerRequestContext[Any, Any], params: types.UnsubscribeRequestParams
+    ) -> types.EmptyResult:
         run.followed.remove(str(params.uri))
-        return EmptyResult()
+        return types.EmptyResult()
 
-    inner.add_request_handler("logging/setLevel", SetLevelRequestParams, accept)
-    inner.add_request_handler("resources/subscribe", SubscribeRequestParams, subscribe)
-    inner.add_request_handler("resources/unsubscribe", UnsubscribeRequestParams, unsubscribe)
+    inner.add_request_handler("logging/setLevel", types.SetLevelRequestParams, accept)
+    inner.add_request_handler("resources/subscribe", types.SubscribeRequestParams, subscribe)
+    inner.add_request_handler("resources/unsubscribe", types.UnsubscribeRequestParams, unsubscribe)
 
 
 _PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="  # noqa: E501
 """A PNG of one pixel."""
 
-_CLOCK = Tool(name="clock", description="Tell the time.", input_schema={"type": "object"})
+_CLOCK = types.Tool(name="clock", description="Tell the time.", input_schema={"type": "object"})
 
 
 def sample_model(prompt: str, max_tokens: int) -> Sample:
@@ -176,11 +152,11 @@ def sample_model(prompt: str, max_tokens: int) -> Sample:
         include_context="thisServer",
         temperature=0.5,
         stop_sequences=["END"],
-        model_preferences=ModelPreferences(hints=[ModelHint(name="any")]),
+        model_preferences=types.ModelPreferences(hints=[types.ModelHint(name="any")]),
     )
 
 
-_Sampled = Annotated[CreateMessageResult, Resolve(sample_model)]
+_Sampled = Annotated[types.CreateMessageResult, Resolve(sample_model)]
 
 
 def sample_again(prompt: str, first: _Sampled, max_tokens: int) -> Sample:  # noqa: ARG001
@@ -190,8 +166,8 @@ def sample_again(prompt: str, first: _Sampled, max_tokens: int) -> Sample:  # no
 
 def sample_image(prompt: str) -> Sample:
     """Sample with an image."""
-    picture = ImageContent(data=_PICTURE, mime_type="image/png")
-    message = SamplingMessage(role="user", content=[TextContent(text=prompt), picture])
+    picture = types.ImageContent(data=_PICTURE, mime_type="image/png")
+    message = types.SamplingMessage(role="user", content=[types.TextContent(text=prompt), picture])
     return Sample([message], max_tokens=50)
 
 
@@ -200,9 +176,9 @@ def sample_with_clock(prompt: str) -> Sample:
     return Sample([_user_message(prompt)], max_tokens=50, tools=[_CLOCK])
 
 
-_SampledAgain = Annotated[CreateMessageResult, Resolve(sample_again)]
-_SampledImage = Annotated[CreateMessageResult, Resolve(sample_image)]
-_SampledWithClock = Annotated[CreateMessageResultWithTools, Resolve(sample_with_clock)]
+_SampledAgain = Annotated[types.CreateMessageResult, Resolve(sample_again)]
+_SampledImage = Annotated[types.CreateMessageResult, Resolve(sample_image)]
+_SampledWithClock = Annotated[types.CreateMessageResultWithTools, Resolve(sample_with_clock)]
 
 
 def _add_sampling(server: MCPServer) -> None:
@@ -229,9 +205,9 @@ def _add_sampling(server: MCPServer) -> None:
         return _json(answer)
 
 
-def _user_message(prompt: str) -> SamplingMessage:
-    return SamplingMessage(role="user", content=TextContent(text=prompt))
+def _user_message(prompt: str) -> types.SamplingMessage:
+    return types.SamplingMessage(role="user", content=types.TextContent(text=prompt))
 
 
-def _json(answer: CreateMessageResult | CreateMessageResultWithTools) -> str:
+def _json(answer: types.CreateMessageResult | types.CreateMessageResultWithTools) -> str:
     return answer.model_dump_json(by_alias=True, exclude_none=True)

@@ -1,32 +1,59 @@
-"""Tools of the fault server that run, count, wait, keep state, fail and die."""
+"""Tools of the fault server that run, wait, fail and die, and content of every type."""
 
 from __future__ import annotations
 
+import base64
 import os
 
 import anyio
+import mcp_types as types
 from mcp import MCPError
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
-from mcp.server.mcpserver.exceptions import ToolError
-from mcp.types import ToolAnnotations
-from mcp.types.version import MODERN_PROTOCOL_VERSIONS
+from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import BaseModel
 
 from plait.testing.faults.run import Run
 from plait.testing.state import StateDir
 
-READ_ONLY = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-REPEATABLE = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
-CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False)
-DESTRUCTIVE = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=False)
+READ_ONLY = types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
+REPEATABLE = types.ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+CHANGES = types.ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False)
+DESTRUCTIVE = types.ToolAnnotations(
+    read_only_hint=False, destructive_hint=True, idempotent_hint=False
+)
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8DwHwAFAAH/iZk9HQAAAABJRU5ErkJggg=="
+)
+"""One red pixel."""
+
+WAV = (
+    b"RIFF\x28\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\x40\x1f\x00\x00"
+    b"\x80\x3e\x00\x00\x02\x00\x10\x00data\x04\x00\x00\x00\x00\x00\x00\x00"
+)
+"""Two samples of silence."""
+
+NAMES = ("Ada", "Alan", "Grace")
+
+
+class Weather(BaseModel):
+    """The result of `structured`, and the output schema of `bad_structured`."""
+
+    city: str
+    degrees: float
 
 
 def add_tools(server: MCPServer, run: Run) -> None:
-    """Register the tools."""
+    """Register the tools, resources and prompts."""
     _add_plain_tools(server, run)
     _add_waiting_tools(server, run)
     _add_durable_tools(server, run)
-    _add_failing_tools(server, run)
+    _add_failing_tools(server)
+    _add_content_tools(server)
+    _add_resources(server)
+    _add_prompts(server)
 
 
 def _add_plain_tools(server: MCPServer, run: Run) -> None:
@@ -156,7 +183,7 @@ def _add_durable_tools(server: MCPServer, run: Run) -> None:
         return await _no_answer()
 
 
-def _add_failing_tools(server: MCPServer, run: Run) -> None:  # noqa: ARG001  same shape as the rest
+def _add_failing_tools(server: MCPServer) -> None:
     @server.tool(annotations=READ_ONLY, structured_output=False)
     async def fail(text: str) -> str:
         """Fail as a tool does: a result that is marked as an error and holds the text."""
@@ -171,6 +198,93 @@ def _add_failing_tools(server: MCPServer, run: Run) -> None:  # noqa: ARG001  sa
     async def crash() -> str:
         """Raise an exception that the tool did not expect."""
         raise RuntimeError("the tool crashed")
+
+
+def _add_content_tools(server: MCPServer) -> None:
+    @server.tool(annotations=READ_ONLY)
+    async def structured() -> Weather:
+        """Return structured content that keeps its output schema."""
+        return Weather(city="Oslo", degrees=-3.5)
+
+    @server.tool(annotations=READ_ONLY)
+    async def bad_structured() -> Weather:
+        """Return structured content that breaks its output schema."""
+        return Weather(city="Oslo", degrees=-3.5)
+
+    @server.tool(annotations=READ_ONLY, structured_output=False)
+    async def image() -> list[types.ContentBlock]:
+        """Return a text and an image."""
+        return [
+            types.TextContent(text="one pixel"),
+            types.ImageContent(data=_text(PNG), mime_type="image/png"),
+        ]
+
+    @server.tool(annotations=READ_ONLY, structured_output=False)
+    async def audio() -> list[types.ContentBlock]:
+        """Return a text and a sound."""
+        return [
+            types.TextContent(text="silence"),
+            types.AudioContent(data=_text(WAV), mime_type="audio/wav"),
+        ]
+
+    @server.tool(annotations=READ_ONLY, structured_output=False)
+    async def links() -> list[types.ContentBlock]:
+        """Return a resource link, an embedded text and an embedded blob."""
+        return [
+            types.ResourceLink(
+                uri="test://static",
+                name="static",
+                description="The static resource",
+                mime_type="text/plain",
+                size=6,
+            ),
+            types.EmbeddedResource(
+                resource=types.TextResourceContents(
+                    uri="test://item/1", text="item 1", mime_type="text/plain"
+                )
+            ),
+            types.EmbeddedResource(
+                resource=types.BlobResourceContents(
+                    uri="test://pixel", blob=_text(PNG), mime_type="image/png"
+                )
+            ),
+        ]
+
+
+def _add_resources(server: MCPServer) -> None:
+    @server.resource("test://static", name="static", mime_type="text/plain")
+    async def static() -> str:
+        """A text that never changes."""
+        return "static"
+
+    @server.resource("test://item/{id}", name="item", mime_type="text/plain")
+    async def item(id: str) -> str:  # noqa: A002  the name in the template
+        """One of many items; there is no item `missing`."""
+        if id == "missing":
+            raise ResourceNotFoundError(f"there is no item {id}")
+        return f"item {id}"
+
+
+def _add_prompts(server: MCPServer) -> None:
+    @server.prompt()
+    async def greet(name: str) -> str:
+        """Ask for a greeting."""
+        return f"Say hello to {name}."
+
+    @server.completion()
+    async def complete(
+        ref: types.PromptReference | types.ResourceTemplateReference,
+        argument: types.CompletionArgument,
+        context: types.CompletionContext | None,  # noqa: ARG001  part of the SDK's signature
+    ) -> types.Completion | None:
+        if not isinstance(ref, types.PromptReference) or argument.name != "name":
+            return None
+        values = [name for name in NAMES if name.lower().startswith(argument.value.lower())]
+        return types.Completion(values=values, total=len(values), has_more=False)
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
 
 
 def _state(run: Run) -> StateDir:

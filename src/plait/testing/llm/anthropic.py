@@ -91,13 +91,10 @@ class AnthropicServer(ProviderServer):
             ):
                 return Refuse(status=400, message="anthropic-version: header is required")
             case "POST", "/v1/messages":
-                fault = self._fault(request.body) or (
-                    fault_of(request.body) if self._strict else None
-                )
-                return fault or self.next_turn(request)
+                return self._fault(request.body) or self.next_turn(request)
             case "POST", "/v1/messages/count_tokens":
                 counted = {"input_tokens": tokens_read(request.body)}
-                return self._fault(request.body) or JSONResponse(counted)
+                return self._missing(request.body) or JSONResponse(counted)
             case "GET", "/v1/models":
                 return JSONResponse(self._listed())
             case _:
@@ -112,12 +109,15 @@ class AnthropicServer(ProviderServer):
     def response_for(self, say: Say, usage: Mapping[str, int], request: ApiRequest) -> Response:
         """Encode a turn of the model."""
         body = request.body
-        whole = complete_message(_with_offered_names(say, body), usage, body["model"])
+        whole = _message_of(_with_offered_names(say, body), usage, body["model"])
         if body.get("thread"):
             reply = {"role": "assistant", "content": whole["content"]}
             self._stored[whole["id"]] = {**body, "messages": [*body["messages"], reply]}
         if body.get("stream"):
-            return EventStream(map(encode_event, events(whole)))
+            return EventStream(
+                f"event: {event['type']}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n"
+                for event in _events(whole)
+            )
         return JSONResponse(whole)
 
     def refusal(self, refuse: Refuse) -> Mapping[str, Any]:
@@ -165,6 +165,12 @@ class AnthropicServer(ProviderServer):
         return {"request-id": f"req_{uuid.uuid4().hex[:24]}"}
 
     def _fault(self, body: Mapping[str, Any]) -> Refuse | None:
+        if (missing := self._missing(body)) is not None or not self._strict:
+            return missing
+        fault = next(_faults(body), None)
+        return None if fault is None else Refuse(status=400, message=fault)
+
+    def _missing(self, body: Mapping[str, Any]) -> Refuse | None:
         for needed in ("model", "messages"):
             if needed not in body:
                 return Refuse(status=400, message=f"{needed}: Field required")
@@ -197,8 +203,7 @@ _PIECE = 9
 """Characters of arguments per event; few, so that they split at odd places."""
 
 
-def complete_message(say: Say, usage: Mapping[str, int], model: str) -> dict[str, Any]:
-    """Make a complete answer."""
+def _message_of(say: Say, usage: Mapping[str, int], model: str) -> dict[str, Any]:
     return {
         "id": f"msg_{uuid.uuid4().hex[:24]}",
         "type": "message",
@@ -211,7 +216,7 @@ def complete_message(say: Say, usage: Mapping[str, int], model: str) -> dict[str
     }
 
 
-def events(whole: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _events(whole: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the events of a message; the last but one has the complete usage."""
     usage: Mapping[str, Any] = whole["usage"]
     begun: dict[str, Any] = {"content": [], "stop_reason": None}
@@ -230,11 +235,6 @@ def events(whole: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         "usage": {name: count for name, count in usage.items() if name.endswith("_tokens")},
     }
     yield {"type": "message_stop"}
-
-
-def encode_event(event: Mapping[str, Any]) -> str:
-    """Encode a server-sent event."""
-    return f"event: {event['type']}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n"
 
 
 def signature_of(thinking: str) -> str:
@@ -281,13 +281,8 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _ROLES = ("user", "assistant", "system")
 
 
-def fault_of(body: Mapping[str, Any]) -> Refuse | None:
-    """Return the first fault in the messages and tools of a request."""
-    fault = next(_faults(body), None)
-    return None if fault is None else Refuse(status=400, message=fault)
-
-
 def _faults(body: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the faults in the messages and tools of a request."""
     limit: object = body.get("max_tokens")
     if not isinstance(limit, int) or limit < 1:
         yield "max_tokens: Field required"
@@ -320,8 +315,7 @@ def _call_faults(messages: Sequence[tuple[int, Mapping[str, Any]]]) -> Iterator[
                 )
         if len(results) != len(set(results)):
             yield f"messages.{index}.content: each tool_use must have a single result"
-        missing = [call for call in waiting if call not in results]
-        if missing:
+        if missing := [call for call in waiting if call not in results]:
             yield _unanswered(missing, f"messages.{index}")
         waiting = [block["id"] for block in content_blocks(message, "tool_use")]
         for call in waiting:

@@ -70,8 +70,9 @@ class OpenAIServer(ProviderServer):
             return JSONResponse(completion(say, usage, body["model"]))
         options: Mapping[str, Any] = body.get("stream_options") or {}
         with_usage = options.get("include_usage") is True
-        events = chunks(say, usage, body["model"], with_usage=with_usage)
-        return EventStream([*map(encode_event, events), DONE])
+        chunks = _chunks(say, usage, body["model"], with_usage=with_usage)
+        texts = (json.dumps(chunk, ensure_ascii=False) for chunk in chunks)
+        return EventStream(f"data: {text}\n\n" for text in (*texts, "[DONE]"))
 
     def default_turn(self, body: Mapping[str, Any]) -> Turn:
         """Make the tool calls that the user text lists, or repeat the text."""
@@ -79,13 +80,8 @@ class OpenAIServer(ProviderServer):
 
     def refusal(self, refuse: Refuse) -> Mapping[str, Any]:
         """Encode a refusal as OpenAI does."""
-        error = {
-            "message": refuse.message,
-            "type": "invalid_request_error",
-            "param": refuse.param,
-            "code": None,
-        }
-        return {"error": error}
+        error = {"message": refuse.message, "type": "invalid_request_error"}
+        return {"error": {**error, "param": refuse.param, "code": None}}
 
     def _complete(self, request: ApiRequest) -> Turn:
         body = request.body
@@ -97,7 +93,7 @@ class OpenAIServer(ProviderServer):
         for refused in sorted(self._refuses & set(body)):
             param = refused if self._names_param else None
             return Refuse(status=400, message="unsupported parameter", param=param)
-        fault = fault_of(body) if self._strict else None
+        fault = next(_faults(body), None) if self._strict else None
         return fault or self.next_turn(request)
 
     def _listed(self) -> list[dict[str, Any]]:
@@ -111,11 +107,11 @@ _PIECE = 7
 
 def completion(say: Say, usage: Mapping[str, int], model: str) -> dict[str, Any]:
     """Make a complete answer."""
-    choice = {"index": 0, "message": message_of(say), "finish_reason": finish_of(say)}
-    return {**_head("chat.completion", model), "choices": [choice], "usage": counts_of(usage)}
+    choice = {"index": 0, "message": _message_of(say), "finish_reason": _finish_of(say)}
+    return {**_head("chat.completion", model), "choices": [choice], "usage": _counts_of(usage)}
 
 
-def chunks(
+def _chunks(
     say: Say, usage: Mapping[str, int], model: str, *, with_usage: bool
 ) -> Iterator[dict[str, Any]]:
     """Yield the chunks of an answer; `with_usage`, the last has the usage, the others null."""
@@ -136,22 +132,12 @@ def chunks(
         yield chunk({"tool_calls": [{"index": index, **start}]})
         for piece in pieces(arguments, _PIECE):
             yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
-    yield chunk({}, finish_of(say))
+    yield chunk({}, _finish_of(say))
     if with_usage:
-        yield {**head, "choices": [], "usage": counts_of(usage)}
+        yield {**head, "choices": [], "usage": _counts_of(usage)}
 
 
-def encode_event(chunk: Mapping[str, Any]) -> str:
-    """Encode a chunk as a server-sent event."""
-    return f"data: {json.dumps(chunk, ensure_ascii=False)}\n\n"
-
-
-DONE = "data: [DONE]\n\n"
-"""The event after the last chunk."""
-
-
-def message_of(say: Say) -> dict[str, Any]:
-    """Make the message of the assistant."""
+def _message_of(say: Say) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": say.text}
     if say.thinking:
         message["reasoning_content"] = say.thinking
@@ -161,12 +147,11 @@ def message_of(say: Say) -> dict[str, Any]:
     return message
 
 
-def finish_of(say: Say) -> str:
-    """Return the finish reason."""
+def _finish_of(say: Say) -> str:
     return "tool_calls" if say.calls else "stop"
 
 
-def counts_of(usage: Mapping[str, int]) -> dict[str, Any]:
+def _counts_of(usage: Mapping[str, int]) -> dict[str, Any]:
     """Encode usage as OpenAI does; cached tokens are part of the prompt."""
     read, written = usage["input_tokens"], usage["output_tokens"]
     counts: dict[str, Any] = {
@@ -197,12 +182,8 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _ROLES = ("system", "developer", "user", "assistant", "tool")
 
 
-def fault_of(body: Mapping[str, Any]) -> Refuse | None:
-    """Return the first fault in the messages and tools of a request."""
-    return next(_faults(body), None)
-
-
 def _faults(body: Mapping[str, Any]) -> Iterator[Refuse]:
+    """Yield the faults in the messages and tools of a request."""
     messages: Sequence[Mapping[str, Any]] = body["messages"]
     tools: Sequence[Mapping[str, Any]] | None = body.get("tools")
     if not messages:

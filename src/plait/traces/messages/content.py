@@ -127,17 +127,13 @@ def _from_flat(data: Mapping[str, Any]) -> list[Content]:
 
 
 def _block_from_dict(data: Mapping[str, Any]) -> Content:
-    match ContentType(data.get("type")):
-        case ContentType.TEXT:
-            return TextContent(data["text"])
-        case ContentType.TOOL_USE:
-            return _call_from_dict(data)
-        case ContentType.TOOL_RESULT:
-            return ToolResultContent(
-                data["tool_use_id"], data["content"], bool(data.get("is_error", False))
-            )
-        case ContentType.THINKING:
-            return ThinkingContent(data["thinking"], data.get("signature"))
+    kind = _BLOCKS[ContentType(data.get("type"))]
+    return kind(**{field.name: data[field.name] for field in fields(kind) if field.name in data})
+
+
+_BLOCKS: Mapping[ContentType, type[Content]] = {
+    kind.type: kind for kind in (TextContent, ToolUseContent, ToolResultContent, ThinkingContent)
+}
 
 
 def _fields_of(block: Content) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from plait import ConfigError
-from plait.gateway.mock.faults import Fault, Faults, fault_from
+from plait.gateway.mock.run import Fault, Faults, fault_from
 from plait.gateway.mock.servers import MockTool, answer_of, read_mocks
 
 

@@ -9,10 +9,19 @@ import pytest
 
 from plait import ConfigError
 from plait.gateway import GatewayRequestOptions
-from plait.gateway.headers import discovery_headers, history_headers, tool_headers, user_agent
+from plait.gateway.headers import (
+    agent_of,
+    caller_of,
+    channels_of,
+    discovery_headers,
+    history_headers,
+    owner_key,
+    tool_headers,
+    user_agent,
+    user_key,
+)
 from plait.gateway.history import history_of
 from plait.gateway.settings import NO_APPLICATION, GatewaySettings
-from plait.gateway.turns import agent_of, caller_of, channels_of, owner_key, user_key
 from tests.unit.gateway.turns import Conversation, Sender, jwt, turn
 
 LANGCHAIN = GatewayRequestOptions(orchestrator_name="LangChain")

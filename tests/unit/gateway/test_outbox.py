@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plait.errors import OutboxError
-from plait.gateway.outbox_store import OutboxStore
+from plait.gateway.outbox import OutboxStore
 
 URL = "http://gateway.example"
 

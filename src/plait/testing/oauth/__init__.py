@@ -1,1 +1,0 @@
-"""A local authorization server and an MCP server it protects, for tests of signing in."""
