@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from plait.client.catalog.schemas.keywords import (
     ADDRESSES,
@@ -16,6 +16,7 @@ from plait.client.catalog.schemas.keywords import (
     step_into,
 )
 from plait.client.catalog.schemas.plain_schema import DIALECT
+from plait.client.catalog.schemas.provider_schema import Notes
 from plait.client.catalog.schemas.values import (
     MOST_DEPTH,
     Schema,
@@ -25,9 +26,6 @@ from plait.client.catalog.schemas.values import (
     is_number,
     is_schema,
 )
-
-if TYPE_CHECKING:
-    from plait.client.catalog.schemas.provider_schema import Notes
 
 _BROKEN: Final = object()
 

@@ -12,7 +12,7 @@ from plait.client.catalog.schemas.plain_schema import shared_if_plain
 from plait.client.catalog.schemas.profiles import gemini, openai_strict
 from plait.client.catalog.schemas.provider_schema import Notes, ProviderSchema
 from plait.client.catalog.schemas.refs import inline_refs
-from plait.client.catalog.schemas.roots import describe_at_root, object_root, plain_root
+from plait.client.catalog.schemas.roots import bare_root, object_root, plain_root
 from plait.client.catalog.schemas.values import Schema, as_list, as_schema, is_schema, plain
 
 Profile = Literal["default", "openai", "openai_strict", "anthropic", "gemini"]
@@ -69,8 +69,7 @@ def _for_openai(schema: Schema, notes: Notes) -> Schema:
 
     https://developers.openai.com/api/docs/guides/function-calling
     """
-    root = describe_at_root(plain_root(schema, notes), ("enum", "const", "not"), notes)
-    return _with_items(root)
+    return _with_items(bare_root(schema, notes))
 
 
 def _with_items(schema: Schema) -> Schema:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from plait.client.catalog.schemas.describe import (
     about_union,
@@ -19,6 +19,7 @@ from plait.client.catalog.schemas.merge import (
     merge_members,
     values_of,
 )
+from plait.client.catalog.schemas.provider_schema import Notes
 from plait.client.catalog.schemas.values import (
     MOST_DEPTH,
     Schema,
@@ -28,9 +29,6 @@ from plait.client.catalog.schemas.values import (
     json_type,
     same,
 )
-
-if TYPE_CHECKING:
-    from plait.client.catalog.schemas.provider_schema import Notes
 
 _MOST_FORMS = 256
 """After this many alternatives, the rest is only described: nested ones multiply."""
@@ -54,10 +52,15 @@ def plain_root(schema: Schema, notes: Notes) -> Schema:
     if is_never(root):
         root = {key: value for key, value in root.items() if key != "not"}
         notes.add("", "no arguments can fit the schema", "invalid")
-    return describe_at_root(object_root(root, notes), ("allOf", *UNIONS), notes)
+    return _describe_at_root(object_root(root, notes), ("allOf", *UNIONS), notes)
 
 
-def describe_at_root(root: Schema, keys: tuple[str, ...], notes: Notes) -> Schema:
+def bare_root(schema: Schema, notes: Notes) -> Schema:
+    """Return a plain root without `enum`, `const` and `not`, too."""
+    return _describe_at_root(plain_root(schema, notes), ("enum", "const", "not"), notes)
+
+
+def _describe_at_root(root: Schema, keys: tuple[str, ...], notes: Notes) -> Schema:
     """Move keywords of the root to the description."""
     moved = {key: root[key] for key in keys if key in root}
     if not moved:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
-from plait.client.catalog.schemas.flatten import flatten
 from plait.client.catalog.schemas.keywords import map_children
 from plait.client.catalog.schemas.merge import values_of
 from plait.client.catalog.schemas.profiles.narrowing import Narrowing
-from plait.client.catalog.schemas.roots import describe_at_root, plain_root
+from plait.client.catalog.schemas.provider_schema import Notes
 from plait.client.catalog.schemas.values import (
     Schema,
     as_list,
@@ -23,9 +22,6 @@ from plait.client.catalog.schemas.values import (
     is_schema,
     json_type,
 )
-
-if TYPE_CHECKING:
-    from plait.client.catalog.schemas.provider_schema import Notes
 
 _FORMATS: Final = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
@@ -44,8 +40,7 @@ _NUMBERS: Final = frozenset(
 
 def convert(schema: Schema, notes: Notes) -> Schema:
     """Return the schema within the subset of strict mode."""
-    root = describe_at_root(plain_root(schema, notes), ("enum", "const", "not"), notes)
-    strict = _Strict(notes).convert_root(flatten(root, notes))
+    strict = _Strict(notes).convert_arguments(schema)
     _note_size(strict, notes)
     return strict
 
