@@ -8,12 +8,10 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from plait.client.catalog.tool import Tool
 from plait.errors import ConfigError
-
-if TYPE_CHECKING:
-    from plait.client.catalog.tool import Tool
 
 _LONGEST = 64
 _HASH_CHARACTERS = 8
@@ -118,7 +116,7 @@ def _reject_collisions(
     tools: Sequence[Tool], preferred: Sequence[str], taken: Collection[str]
 ) -> None:
     for name, claimants in sorted(_claims(tools, preferred).items()):
-        owners = sorted({f"{tool.server}/{tool.wire_name}" for tool in claimants})
+        owners = sorted({tool.full_name for tool in claimants})
         if len(owners) == 1 and name in taken:
             owners.append("one that is already there")
         if len(owners) > 1:
@@ -142,9 +140,8 @@ def _unique_names(
 
 
 def _hashed_name(name: str, tool: Tool, used: Collection[str]) -> str:
-    identity = f"{tool.server}/{tool.wire_name}"
-    numbered = (f"{identity}#{number}" for number in count(2))
-    marked = (_marked(name, one) for one in chain([identity], numbered))
+    numbered = (f"{tool.full_name}#{number}" for number in count(2))
+    marked = (_marked(name, one) for one in chain([tool.full_name], numbered))
     return next(candidate for candidate in marked if candidate not in used)
 
 

@@ -46,7 +46,7 @@ def _clean(schema: Any, path: str, notes: Notes, depth: int) -> Schema | bool:
         return {}
     kept: Schema = {}
     for key, value in _modernized(schema).items():
-        repaired = _repaired(key, value)
+        repaired = _CHECKS[key](value) if key in _CHECKS else value
         if repaired is _BROKEN:
             notes.add(path, f"{key} is broken, left out", "invalid")
         elif key not in ADDRESSES and key not in REFERENCES:
@@ -81,23 +81,12 @@ def _modernized(schema: Schema) -> Schema:
     return modern
 
 
-def _repaired(key: str, value: Any) -> Any:
-    if key in HOLD_SCHEMA:
-        return value if isinstance(value, bool) or is_schema(value) else _BROKEN
-    if key in HOLD_LIST:
-        return value if is_list(value) and value else _BROKEN
-    if key in HOLD_MAP:
-        return value if is_schema(value) else _BROKEN
-    check = _CHECKS.get(key)
-    return value if check is None else check(value)
-
-
 def _count(value: Any) -> Any:
     return int(value) if is_number(value) and value >= 0 and value == int(value) else _BROKEN
 
 
-def _if_is(kind: type) -> Callable[[Any], Any]:
-    return lambda value: value if isinstance(value, kind) else _BROKEN
+def _if_is(*kinds: type) -> Callable[[Any], Any]:
+    return lambda value: value if isinstance(value, kinds) else _BROKEN
 
 
 def _names(value: Any) -> Any:
@@ -119,6 +108,9 @@ def _type(value: Any) -> Any:
 
 
 _CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
+    **dict.fromkeys(HOLD_SCHEMA, _if_is(bool, dict)),
+    **dict.fromkeys(HOLD_LIST, lambda value: as_list(value) or _BROKEN),
+    **dict.fromkeys(HOLD_MAP, _if_is(dict)),
     "type": _type,
     "enum": lambda value: distinct(as_list(value)) or _BROKEN,
     "examples": _if_is(list),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, cast
 
-from plait.client.catalog.schemas.values import Schema, is_schema
+from plait.client.catalog.schemas.values import Schema, as_schema, is_schema
 
 TYPES: Final = ("string", "number", "integer", "boolean", "array", "object", "null")
 
@@ -89,6 +89,20 @@ def map_children(schema: Schema, visit: Callable[[Any, str], Any]) -> Schema:
         else:
             changed[key] = value
     return changed
+
+
+def places_in(schema: Schema, path: str = "") -> Iterator[tuple[str, Schema]]:
+    """Yield a schema and all inside of it, each with its path."""
+    yield path, schema
+    inside: list[tuple[str, Schema]] = []
+
+    def visit(inner: Any, step: str) -> Any:
+        inside.append((step_into(path, step), as_schema(inner)))
+        return inner
+
+    map_children(schema, visit)
+    for step, inner in inside:
+        yield from places_in(inner, step)
 
 
 def step_into(path: str, step: str) -> str:

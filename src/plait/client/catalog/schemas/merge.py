@@ -179,12 +179,11 @@ def _merge_objects(merged: Schema, left: Schema, behind: Schema, depth: int) -> 
     patterns = _merge_maps(own.get("patternProperties"), other.get("patternProperties"), depth)
     if patterns:
         merged["patternProperties"] = patterns
-    rule = other.get("additionalProperties")
-    if "additionalProperties" in own and "additionalProperties" in other:
-        rules = own["additionalProperties"], rule
+    rules = [one["additionalProperties"] for one in (own, other) if "additionalProperties" in one]
+    if len(rules) == 2:
         merged["additionalProperties"] = False if False in rules else merge(*rules, depth + 1)
-    elif "additionalProperties" in other:
-        merged["additionalProperties"] = rule
+    elif rules:
+        merged["additionalProperties"] = rules[0]
 
 
 def _patterns_fit(first: Schema, second: Schema) -> bool:
@@ -290,13 +289,8 @@ def possible_types(schema: Schema) -> list[str]:
     values = values_of(schema)
     if values is not None:
         # The values decide: a number that can only be 0 is an integer.
-        kinds = list(
-            dict.fromkeys(
-                json_type(value)
-                for value in values
-                if not named or any(_is_kind(value, kind) for kind in named)
-            )
-        )
+        fitting = [v for v in values if not named or any(_is_kind(v, kind) for kind in named)]
+        kinds = list(dict.fromkeys(map(json_type, fitting)))
     elif named:
         kinds = list(named)
     else:
@@ -341,19 +335,16 @@ def _apart(first: Schema, second: Schema) -> bool:
     if is_never(first) or is_never(second):
         return True
     own, other = types_of(first), types_of(second)
-    if own and other and not _overlap(own, other):
-        return True
-    if _no_common_value(first, second):
+    if (own and other and not _overlap(own, other)) or _no_common_value(first, second):
         return True
     if own != ["object"] or other != ["object"]:
         return False
-    if _leaves_out(first, second) or _leaves_out(second, first):
-        return True
     needed = set(as_list(first.get("required"))) & set(as_list(second.get("required")))
-    properties = as_schema(first.get("properties")), as_schema(second.get("properties"))
-    return any(
-        _no_common_value(as_schema(properties[0].get(name)), as_schema(properties[1].get(name)))
-        for name in needed
+    one, two = as_schema(first.get("properties")), as_schema(second.get("properties"))
+    return (
+        _leaves_out(first, second)
+        or _leaves_out(second, first)
+        or any(_no_common_value(as_schema(one.get(n)), as_schema(two.get(n))) for n in needed)
     )
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urldefrag, urljoin
 
 from plait.client.catalog.schemas.describe import join_descriptions
@@ -30,6 +29,7 @@ from plait.client.catalog.schemas.values import (
     MOST_DEPTH,
     Schema,
     as_list,
+    as_schema,
     is_list,
     is_mapping,
     is_schema,
@@ -39,30 +39,25 @@ from plait.client.catalog.schemas.values import (
 Node = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The target of a reference."""
-
+class _Target(NamedTuple):
     schema: Node | bool
     base: str
     """The base URI of references inside it."""
     name: str
-    """Its name."""
 
 
-class Document:
+class _Document:
     """A schema, indexed by `$id` and anchors."""
 
     def __init__(self, root: Node) -> None:
         self.root = root
-        self.size = 0
-        """How many objects there are in it."""
         self.base = base_of(root, "")
         self._resources: dict[str, Node] = {"": root, self.base: root}
         self._anchors: dict[tuple[str, str], Node] = {}
-        self._index()
+        self.size = self._index()
+        """How many objects there are in it."""
 
-    def find(self, reference: str, base: str) -> Target | None:
+    def find(self, reference: str, base: str) -> _Target | None:
         """Return the target of a reference, or `None` if it is not in the document."""
         address, fragment = _split(reference)
         uri = _joined(base, address) if address else base
@@ -72,12 +67,12 @@ class Document:
         fragment = unquote(fragment)
         if fragment and not fragment.startswith("/"):
             anchored = self._anchors.get((uri, fragment)) or self._anchors.get(("", fragment))
-            return None if anchored is None else Target(anchored, uri, fragment)
+            return None if anchored is None else _Target(anchored, uri, fragment)
         found = _walk(start, uri, fragment)
         # Many generators resolve references from the root, ignoring any `$id` in between.
         return found or (_walk(self.root, self.base, fragment) if not address else None)
 
-    def _index(self) -> None:
+    def _index(self) -> int:
         waiting: list[tuple[Node, str]] = [(self.root, "")]
         seen: set[int] = set()
         while waiting:
@@ -92,7 +87,7 @@ class Document:
                 self._anchors.setdefault((base, anchor), node)
                 self._anchors.setdefault(("", anchor), node)
             waiting.extend((inner, base) for inner in _inside(node))
-        self.size = len(seen)
+        return len(seen)
 
 
 def base_of(node: Node, outer: str) -> str:
@@ -104,7 +99,7 @@ def base_of(node: Node, outer: str) -> str:
     return _joined(outer, address) if address else outer
 
 
-def _walk(start: Node, base: str, pointer: str) -> Target | None:
+def _walk(start: Node, base: str, pointer: str) -> _Target | None:
     here: object = start
     title = start.get("title")
     name = title if isinstance(title, str) else "the whole schema"
@@ -118,7 +113,7 @@ def _walk(start: Node, base: str, pointer: str) -> Target | None:
             return None
         if is_mapping(here):
             base = base_of(here, base)
-    return Target(here, base, name) if isinstance(here, bool) or is_mapping(here) else None
+    return _Target(here, base, name) if isinstance(here, bool) or is_mapping(here) else None
 
 
 def _anchors_of(node: Node) -> Iterator[str]:
@@ -170,19 +165,16 @@ def inline_refs(schema: object) -> ProviderSchema:
     Nothing is ever fetched: what is not in the schema allows anything.
     """
     notes = Notes()
-    if isinstance(schema, bool):
-        return ProviderSchema({} if schema else {"not": {}})
-    if not is_mapping(schema):
+    written: object = schema
+    if is_mapping(schema):
+        written = _Writer(_Document(schema), notes).write(schema, "", "", ())
+    elif not isinstance(schema, bool):
         notes.add("", "not a schema, so anything is allowed", "invalid")
-        return ProviderSchema({}, notes.all)
-    written = _Writer(Document(schema), notes).write(schema, "", "", ())
-    if is_schema(written):
-        return ProviderSchema(written, notes.all)
-    return ProviderSchema({} if written else {"not": {}}, notes.all)
+    return ProviderSchema(as_schema(written), notes.all)
 
 
 class _Writer:
-    def __init__(self, document: Document, notes: Notes) -> None:
+    def __init__(self, document: _Document, notes: Notes) -> None:
         self._document = document
         self._notes = notes
         self._left = document.size + _MAX_INLINED
@@ -248,7 +240,7 @@ class _Writer:
         return self.write(target.schema, path, target.base, above)
 
 
-def _opened(target: Target) -> Schema:
+def _opened(target: _Target) -> Schema:
     kinds = sorted(_kinds(target.schema))
     opened: Schema = {"type": kinds[0] if len(kinds) == 1 else kinds} if kinds else {}
     return {**opened, "description": f"recursive: same shape as {target.name}"}

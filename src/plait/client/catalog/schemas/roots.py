@@ -115,27 +115,22 @@ class _Joiner:
 
 
 def _united(forms: list[Schema], about: Schema) -> Schema:
-    names = dict.fromkeys(name for form in forms for name in as_schema(form.get("properties")))
+    properties = [as_schema(form.get("properties")) for form in forms]
     shared = {
         key: value
         for key, value in forms[0].items()
         if key not in ("properties", "required", *ANNOTATIONS)
         and all(key in form and same(form[key], value) for form in forms)
     }
-    needed = [
-        name
-        for name in as_list(forms[0].get("required"))
-        if all(name in as_list(form.get("required")) for form in forms)
-    ]
+    required = [as_list(form.get("required")) for form in forms]
+    needed = [name for name in required[0] if all(name in names for names in required)]
     text = f"Use one of these forms: {'; '.join(_form(form, shared) for form in forms)}"
     return {
         **about,
         **shared,
         "properties": {
-            name: _either(
-                [form["properties"][name] for form in forms if name in form.get("properties", {})]
-            )
-            for name in names
+            name: _either([one[name] for one in properties if name in one])
+            for name in dict.fromkeys(name for one in properties for name in one)
         },
         **({"required": needed} if needed else {}),
         "description": with_sentences(about.get("description"), [text]),
@@ -146,13 +141,14 @@ def _either(variants: list[Any]) -> Any:
     kinds = distinct(variants)
     if len(kinds) == 1:
         return kinds[0]
-    lists = [values_of(as_schema(variant)) for variant in kinds]
-    if all(
-        values is not None and as_schema(variant).keys() <= {"type", "enum", "const", *ANNOTATIONS}
-        for values, variant in zip(lists, kinds, strict=True)
-    ):
+    lists = [
+        values_of(schema)
+        for schema in map(as_schema, kinds)
+        if schema.keys() <= {"type", "enum", "const", *ANNOTATIONS}
+    ]
+    if len(lists) == len(kinds) and None not in lists:
         values = distinct(value for found in lists for value in found or [])
-        types = list(dict.fromkeys(json_type(value) for value in values))
+        types = list(dict.fromkeys(map(json_type, values)))
         return {"type": types[0] if len(types) == 1 else types, "enum": values}
     return {"anyOf": kinds}
 
@@ -176,13 +172,9 @@ def _form(form: Schema, shared: Schema) -> str:
 
 def _may_be_object(branch: Any) -> bool:
     schema = as_schema(branch)
-    named = types_of(schema)
     values = values_of(schema)
-    return (
-        not is_never(schema)
-        and (not named or "object" in named)
-        and (values is None or any(json_type(value) == "object" for value in values))
-    )
+    fits = values is None or "object" in map(json_type, values)
+    return not is_never(schema) and "object" in (types_of(schema) or ["object"]) and fits
 
 
 def _adds_nothing(branch: Any) -> bool:

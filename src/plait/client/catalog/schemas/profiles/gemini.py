@@ -35,8 +35,6 @@ class _Gemini(Narrowing):
         "integer": frozenset({"minimum", "maximum", "format"}),
         "array": frozenset({"minItems", "maxItems"}),
         "object": frozenset({"minProperties", "maxProperties"}),
-        "boolean": frozenset(),
-        "null": frozenset(),
     }
 
     def convert_root(self, node: Schema) -> Schema:

@@ -95,7 +95,7 @@ class _Flattener:
                 return self._union(node, key, path, depth)
         kinds = possible_types(node)
         if not kinds:
-            return dict(NEVER) if "type" in node or "enum" in node or "const" in node else node
+            return node if node.keys().isdisjoint({"type", "enum", "const"}) else dict(NEVER)
         if len(kinds) == 1:
             return self._plain(narrowed(node, kinds[0]), path, depth)
         about, rest = _split_annotations(node)
@@ -232,7 +232,7 @@ class Narrowing(ABC):
 
     def may_keep(self, key: str, value: Any, kind: str) -> bool:
         """Return whether this value of a keyword, of those that are kept, can be passed on."""
-        return key in self.keeps[kind] and value is not None
+        return key in self.keeps.get(kind, ()) and value is not None
 
     def rewritten(self, node: Schema) -> Schema:
         """Return the schema with keywords replaced by others that mean the same."""
