@@ -17,7 +17,8 @@ from plait.client.catalog.lock.changes import (
     schema_changes,
     text_changes,
 )
-from plait.client.catalog.lock.entries import LockedServer, LockedTool, Lockfile, entries_of
+from plait.client.catalog.lock.entries import LockedServer, LockedTool, Lockfile
+from plait.client.catalog.schemas.values import entries_of
 from plait.errors import ConfigError
 
 _ToolDriftKind = Literal["added", "removed", "renamed", "swapped", "changed"]
@@ -190,10 +191,8 @@ def find_renames(before: Tools, after: Tools) -> dict[str, str]:
     by_essence = {name: tool.essence for name, tool in after.items()}
     for name, tool in before.items():
         essence = tool.essence
-        same = [
-            one for one in by_essence if by_essence[one] == essence and one not in pairs.values()
-        ]
-        if same:
+        equal = [other for other in after if by_essence[other] == essence]
+        if same := [other for other in equal if other not in pairs.values()]:
             pairs[name] = max(
                 same, key=lambda one, name=name: SequenceMatcher(None, name, one).ratio()
             )
@@ -212,15 +211,12 @@ def find_swaps(before: Tools, after: Tools, names: Collection[str]) -> dict[str,
     for name in names:
         tool, features = after[name], features_of(after[name])
         own = similarity(features, features_of(known[name]))
-        others = [
-            (
-                1.0 if other.essence == tool.essence else similarity(features, features_of(other)),
-                one,
-            )
+        scores = {
+            one: 1.0 if other.essence == tool.essence else similarity(features, features_of(other))
             for one, other in known.items()
             if one != name and one not in moved.values()
-        ]
-        score, nearest = max(others, default=(0.0, ""))
+        }
+        score, nearest = max(((score, one) for one, score in scores.items()), default=(0.0, ""))
         if score >= _MIN_SIMILARITY and score > own:
             moved[name] = nearest
     return moved
@@ -233,8 +229,7 @@ def _similar(before: Tools, after: Tools) -> Iterator[tuple[float, str, str]]:
     for name, tool in before.items():
         features = features_of(tool)
         for other, others in known.items():
-            score = similarity(features, others)
-            if score >= _MIN_SIMILARITY:
+            if (score := similarity(features, others)) >= _MIN_SIMILARITY:
                 yield score, name, other
 
 

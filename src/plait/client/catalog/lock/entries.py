@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self, cast
 
 from plait._support.redact import Redactor
 from plait.client.catalog.schemas.values import is_list, is_mapping
+from plait.client.catalog.tool import Tool
 from plait.client.config.secrets import secret_values
 from plait.client.config.servers import InProcessServer, RemoteOptions, ServerConfig
 from plait.client.config.urls import public_url
-
-if TYPE_CHECKING:
-    from plait.client.catalog.tool import Tool
 
 _UNORDERED = frozenset({"required", "type"})
 """Keywords of a schema whose list is a set."""
@@ -29,18 +26,13 @@ _NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "
 
 def canonical(value: Any) -> Any:
     """Return the value as plain data with sorted keys and numbers in one form."""
-    match value:
-        case bool() | None | str():
-            return value
-        case float() if math.isfinite(value) and value.is_integer():
-            return int(value)
-        case Mapping():
-            entries = cast("Mapping[str, Any]", value)
-            return {str(key): canonical(entries[key]) for key in sorted(entries)}
-        case list() | tuple():
-            return [canonical(one) for one in cast("list[Any]", value)]
-        case _:
-            return value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if is_mapping(value):
+        return {str(key): canonical(value[key]) for key in sorted(value)}
+    if isinstance(value, list | tuple):
+        return [canonical(one) for one in cast("list[Any]", value)]
+    return value
 
 
 def canonical_schema(schema: Any) -> Any:
@@ -65,11 +57,6 @@ def _keyword(key: str, value: Any) -> Any:
 def are_texts(value: Any) -> bool:
     """Return whether a value is a list of strings."""
     return is_list(value) and all(isinstance(one, str) for one in value)
-
-
-def entries_of(value: Any) -> Mapping[str, Any]:
-    """Return an object as it is, and anything else as an empty one."""
-    return value if is_mapping(value) else {}
 
 
 def text_of(value: Any) -> str:
@@ -124,17 +111,11 @@ class LockedTool:
     @property
     def essence(self) -> str:
         """The hash of the content without names and titles, which frameworks derive from names."""
-        parts = ("input_schema", "output_schema", "annotations")
-        return digest(
-            {
-                "description": self.description,
-                **{part: _untitled(getattr(self, part)) for part in parts},
-            }
-        )
-
-
-def _untitled(part: Json | None) -> Json | None:
-    return part and {key: value for key, value in part.items() if key != "title"}
+        essence: dict[str, Any] = {"description": self.description}
+        for name in ("input_schema", "output_schema", "annotations"):
+            part: Json | None = getattr(self, name)
+            essence[name] = part and {key: one for key, one in part.items() if key != "title"}
+        return digest(essence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,13 +21,6 @@ LOCKFILE_NAME = "plait.lock.json"
 _VERSION = 1
 
 
-class _IdentityEntry(TypedDict):
-    name: NotRequired[str | None]
-    version: NotRequired[str | None]
-    transport: str
-    target: NotRequired[str]
-
-
 class _ToolEntry(TypedDict):
     hash: str
     title: NotRequired[str | None]
@@ -38,7 +31,7 @@ class _ToolEntry(TypedDict):
 
 
 class _ServerEntry(TypedDict):
-    identity: _IdentityEntry
+    identity: Identity
     tools: dict[str, _ToolEntry]
 
 
@@ -111,7 +104,7 @@ def _tool_entry(tool: LockedTool) -> dict[str, Any]:
 
 def _lockfile_from(value: object, text: str, path: Path) -> Lockfile:
     try:
-        document = _document().validate_python(value, strict=True)
+        document = _document().validate_python(value)
     except ValidationError as error:
         first = error.errors()[0]
         names = [str(step) for step in first["loc"] if not str(step).endswith("]")]
@@ -126,7 +119,7 @@ def _lockfile_from(value: object, text: str, path: Path) -> Lockfile:
             if entry["tools"][name]["hash"] != tool.hash:
                 message = f"{server}/{name} does not match its hash"
                 _raise_broken(text, path, entry["tools"][name]["hash"], message)
-        servers[server] = LockedServer(identity=Identity(**entry["identity"]), tools=tools)
+        servers[server] = LockedServer(identity=entry["identity"], tools=tools)
     return Lockfile(servers)
 
 
