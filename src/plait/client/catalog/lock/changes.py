@@ -154,7 +154,8 @@ class _Comparison:
                 yield from self._keyword(keyword, path, before, after)
 
     def _keyword(self, keyword: str, path: str, old: Json, new: Json) -> Iterator[Change]:
-        one, other = old.get(keyword), new.get(keyword)
+        both: list[Any] = [old.get(keyword), new.get(keyword)]
+        one, other = both
         where = _at(path, keyword)
         match keyword:
             case "properties" if _are(Mapping, one or {}, other or {}):

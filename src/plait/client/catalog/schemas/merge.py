@@ -180,10 +180,10 @@ def _merge_objects(merged: Schema, left: Schema, behind: Schema, depth: int) -> 
     if patterns:
         merged["patternProperties"] = patterns
     rules = [one["additionalProperties"] for one in (own, other) if "additionalProperties" in one]
-    if len(rules) == 2:
-        merged["additionalProperties"] = False if False in rules else merge(*rules, depth + 1)
+    if len(rules) == 2 and False not in rules:
+        merged["additionalProperties"] = merge(rules[0], rules[1], depth + 1)
     elif rules:
-        merged["additionalProperties"] = rules[0]
+        merged["additionalProperties"] = False if False in rules else rules[0]
 
 
 def _patterns_fit(first: Schema, second: Schema) -> bool:
