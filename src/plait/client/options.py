@@ -24,7 +24,7 @@ from plait.client.calls.fallback import BeforeFallback, backups_only
 from plait.client.calls.policy_check import PolicyCheck
 from plait.client.calls.result_cache import ResultCaching
 from plait.client.catalog.filters import ToolFilter, ToolPattern
-from plait.client.catalog.lock.file import LOCKFILE_NAME, read_lockfile
+from plait.client.catalog.lock.entries import LOCKFILE_NAME, read_lockfile
 from plait.client.catalog.lock.guard import LockMode, ToolLock
 from plait.client.catalog.names import NamePolicy
 from plait.client.catalog.options import CatalogOptions

@@ -106,7 +106,7 @@ def _lock_findings(config: ClientConfig, seen: Sequence[Examined]) -> Sequence[F
     """Compare the listed tools with the lockfile, if there is one."""
     from plait.cli.doctor.diagnosis import check_lock
     from plait.cli.doctor.findings import findings_from_config_error
-    from plait.client.catalog.lock.file import read_lockfile
+    from plait.client.catalog.lock.entries import read_lockfile
     from plait.client.options import lock_mode, lockfile_path
 
     path = lockfile_path(config.options, config.source)

@@ -77,8 +77,7 @@ def lock(
         plait lock --update shop       accept the changes of one server
     """
     from plait.client.catalog.lock.drift import file_drift, relocked, updated
-    from plait.client.catalog.lock.entries import Lockfile
-    from plait.client.catalog.lock.file import read_lockfile, write_lockfile
+    from plait.client.catalog.lock.entries import Lockfile, read_lockfile, write_lockfile
     from plait.client.options import lockfile_path
 
     if check and updates:

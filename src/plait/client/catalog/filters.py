@@ -226,7 +226,6 @@ def _function(function: object, setting: str) -> Matches:
 
 
 def _is_plain(text: str) -> bool:
-    """Return whether a string is a plain name."""
     return not (text.startswith((_REGEX, _TRAIT)) or _GLOB_CHARACTERS & set(text))
 
 

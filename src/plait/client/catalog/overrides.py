@@ -84,11 +84,6 @@ def required_arguments(schema: Schema) -> dict[str, None]:
     return names
 
 
-def _takes_argument(schema: Schema, name: str) -> bool:
-    named = name in declared_arguments(schema) or name in required_arguments(schema)
-    return named or "$ref" in schema or bool(schema.get("additionalProperties"))
-
-
 def _required_here(schema: Schema) -> list[str]:
     return [name for name in as_list(schema.get("required")) if isinstance(name, str)]
 
@@ -166,7 +161,6 @@ def _shown_property(inner: object, rule: ArgumentOverride) -> object:
 
 
 def _mentions(node: object, names: frozenset[str]) -> bool:
-    """Return whether a part of a schema mentions one of the names."""
     if is_mapping(node):
         return any(key in names or _mentions(inner, names) for key, inner in node.items())
     if is_list(node):
@@ -273,11 +267,13 @@ async def complete_arguments(
     known = wire_names.keys() | hidden
     completed = {name: value for name, value in arguments.items() if name not in known}
     completed |= {wire_names[name]: arguments[name] for name in arguments if name in wire_names}
+    schema = tool.wire_schema
+    takes_any = "$ref" in schema or bool(schema.get("additionalProperties"))
+    named = declared_arguments(schema) | required_arguments(schema)
     for name, rule in override.arguments.items():
-        if name in completed or not rule.filled_in or not _takes_argument(tool.wire_schema, name):
-            continue
-        value = rule.default if rule.value is UNSET else rule.value
-        completed[name] = await _resolved(value, context)
+        if name not in completed and rule.filled_in and (takes_any or name in named):
+            value = rule.default if rule.value is UNSET else rule.value
+            completed[name] = await _resolved(value, context)
     return completed
 
 
@@ -370,10 +366,6 @@ def _read_tool(raw: RawValue) -> ToolOverride:
     return ToolOverride(**read_table(raw, _TOOL_KEYS, "an object or a description", hint))
 
 
-def _read_arguments(raw: RawValue) -> dict[str, ArgumentOverride]:
-    return raw.read_entries(_read_argument, "an object of overrides, by argument")
-
-
 def _read_argument(raw: RawValue) -> ArgumentOverride:
     if isinstance(raw.value, ArgumentOverride):
         return raw.value
@@ -432,7 +424,10 @@ _TOOL_KEYS = KeyTable(
         Key("name", _read_name),
         Key("description", _read_text),
         Key("title", _read_text),
-        Key("arguments", _read_arguments),
+        Key(
+            "arguments",
+            lambda raw: raw.read_entries(_read_argument, "an object of overrides, by argument"),
+        ),
         Key("annotations", _read_annotations),
         Key("input_schema", _read_schema),
     ],

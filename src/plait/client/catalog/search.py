@@ -176,19 +176,17 @@ class ToolIndex:
 
 
 def _words_by_field(tool: Tool) -> dict[Field, list[str]]:
-    texts: dict[Field, list[str]] = {
-        "name": [tool.name],
-        "title": [tool.title or ""],
-        "description": [tool.description],
-        "server": [tool.server],
+    words: dict[Field, list[str]] = {
+        "name": words_of(tool.name),
+        "title": words_of(tool.title or ""),
+        "description": words_of(tool.description),
+        "server": words_of(tool.server),
         "parameters": [],
         "parameter_texts": [],
     }
     for text, field in _parameter_texts(tool.input_schema, _MOST_LEVELS):
-        texts[field].append(text)
-    return {
-        field: [word for text in some for word in words_of(text)] for field, some in texts.items()
-    }
+        words[field] += words_of(text)
+    return words
 
 
 def _weighted(

@@ -148,14 +148,14 @@ def validator_for_schema(schema: Mapping[str, Any]) -> SchemaValidator:
 
 async def prepare(schema: Mapping[str, Any]) -> SchemaValidator:
     """Return the validator of a schema; if it is new, it is compiled in a thread."""
-    return validator_if_prepared(schema) or await in_thread(_compile_and_use, schema)
 
+    def compile_and_use() -> SchemaValidator:
+        validator = validator_for_schema(schema)
+        # The library loads some parts with the first value.
+        validator.problem({})
+        return validator
 
-def _compile_and_use(schema: Mapping[str, Any]) -> SchemaValidator:
-    validator = validator_for_schema(schema)
-    # The library loads some parts with the first value.
-    validator.problem({})
-    return validator
+    return validator_if_prepared(schema) or await in_thread(compile_and_use)
 
 
 def validator_if_prepared(schema: Mapping[str, Any]) -> SchemaValidator | None:
@@ -224,12 +224,10 @@ def _no_registry() -> Any:
 def _exact_class(rules: Any) -> Any:
     from jsonschema import validators  # noqa: PLC0415
 
-    types = rules.TYPE_CHECKER.redefine("integer", _is_exact_integer)
+    types = rules.TYPE_CHECKER.redefine(
+        "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
+    )
     return cast("Any", validators).extend(rules, type_checker=types)
-
-
-def _is_exact_integer(_checker: object, value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _violation(error: Any) -> Violation:
@@ -321,7 +319,7 @@ def _test_of_rule(
             return lambda value: any(test(value) for test in options)
         case "items":
             each = _test_of(expected, known)
-            return each and partial(_keeps_everywhere, each)
+            return each and (lambda value: type(value) is list and all(map(each, value)))
         case "properties":
             by_name = {name: _test_of(part, known) for name, part in expected.items()}
             return partial(_keeps_each, by_name)
@@ -341,10 +339,6 @@ def _keeps_all(tests: list[Test], value: object) -> bool:
         if not test(value):
             return False
     return True
-
-
-def _keeps_everywhere(test: Test, value: Any) -> bool:
-    return type(value) is list and all(map(test, cast("list[Any]", value)))
 
 
 def _keeps_each(tests: dict[str, Test | None], value: Any) -> bool:

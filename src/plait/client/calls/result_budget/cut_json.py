@@ -85,11 +85,11 @@ class _Cutter:
         if not isinstance(value, Mapping | list | tuple):
             return len(repr(value))
         size = 2
-        names = cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else None
         for item in cast("Sequence[Any]", value):
-            if names is not None:
+            inner = item
+            if isinstance(value, Mapping):
                 size += self._text_size(item) + _BETWEEN
-            inner = item if names is None else names[item]
+                inner = value[item]
             size += self._size(inner, most - size, depth + 1) + _BETWEEN
             if size > most + _BETWEEN:
                 return size
@@ -103,15 +103,13 @@ class _Cutter:
             return value
         if depth > _DEEPEST:
             return _ELLIPSIS
-        match value:
-            case str():
-                return self._text(value, allowed, path)
-            case Mapping():
-                return self._object(cast("Mapping[str, Any]", value), allowed, path, depth)
-            case list():
-                return self._list(cast("Sequence[Any]", value), allowed, path, depth)
-            case _:
-                return _ELLIPSIS
+        if isinstance(value, str):
+            return self._text(value, allowed, path)
+        if isinstance(value, Mapping):
+            return self._object(cast("Mapping[str, Any]", value), allowed, path, depth)
+        if isinstance(value, list):
+            return self._list(cast("Sequence[Any]", value), allowed, path, depth)
+        return _ELLIPSIS
 
     def _text(self, text: str, allowed: int, path: str | None) -> str:
         room = allowed - self._text_size(

@@ -298,8 +298,8 @@ def _with_tool(server: str, tool: str, before: LockedServer, now: LockedServer) 
         raise ConfigError(f"{server} has no tool {tool!r} to update", server=server)
     drift = server_drift(server, before, now)
     meant = [one for one in drift if tool in (one.tool, one.other) and one.tool is not None]
-    for one in meant:
-        # A renamed tool is updated under both names.
-        for name in filter(None, (one.tool, one.other)):
-            before = before.with_tool(name, now.tools.get(name))
-    return before
+    # A renamed tool is updated under both names.
+    names = {name for one in meant for name in (one.tool, one.other)}
+    kept = {name: known for name, known in before.tools.items() if name not in names}
+    accepted = {name: known for name, known in now.tools.items() if name in names}
+    return replace(before, tools=kept | accepted)

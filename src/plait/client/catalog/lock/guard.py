@@ -32,7 +32,9 @@ class LockCheck:
             return None
         see = f"see: plait lock --check {self.server}"
         for one in self.drift:
-            if one.tool == wire_name or _distrusts_server(one):
+            # A new version alone is no reason to distrust every tool of a server.
+            other_server = one.kind == "identity" and one.loud
+            if one.tool == wire_name or one.kind == "server_added" or other_server:
                 return f"{one.label}; to accept it: plait lock --update {one.where}"
             if one.kind == "renamed" and one.other == wire_name:
                 return f"the server lists it under another name; {see}"
@@ -41,11 +43,6 @@ class LockCheck:
 
 
 UNCHECKED = LockCheck("")
-
-
-def _distrusts_server(drift: Drift) -> bool:
-    """Return whether every tool of the server is untrusted; a new version alone is no reason."""
-    return drift.kind == "server_added" or (drift.kind == "identity" and drift.loud)
 
 
 @dataclass(frozen=True, slots=True)

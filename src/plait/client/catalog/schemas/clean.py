@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-from plait.client.catalog.schemas.keywords import (
-    ADDRESSES,
-    HOLD_LIST,
-    HOLD_MAP,
-    HOLD_SCHEMA,
-    REFERENCES,
-    TYPES,
-    map_children,
-    step_into,
-)
+from plait.client.catalog.schemas import keywords
 from plait.client.catalog.schemas.plain_schema import DIALECT
 from plait.client.catalog.schemas.provider_schema import Notes
 from plait.client.catalog.schemas.values import (
@@ -49,10 +40,10 @@ def _clean(schema: Any, path: str, notes: Notes, depth: int) -> Schema | bool:
         repaired = _CHECKS[key](value) if key in _CHECKS else value
         if repaired is _BROKEN:
             notes.add(path, f"{key} is broken, left out", "invalid")
-        elif key not in ADDRESSES and key not in REFERENCES:
+        elif key not in keywords.ADDRESSES and key not in keywords.REFERENCES:
             kept[key] = repaired
-    return map_children(
-        kept, lambda inner, step: _clean(inner, step_into(path, step), notes, depth + 1)
+    return keywords.map_children(
+        kept, lambda inner, step: _clean(inner, keywords.step_into(path, step), notes, depth + 1)
     )
 
 
@@ -103,14 +94,14 @@ def _name_lists(value: Any) -> Any:
 
 def _type(value: Any) -> Any:
     if isinstance(value, str):
-        return value.lower() if value.lower() in TYPES else _BROKEN
-    return [name for name in _names(as_list(value)) if name in TYPES] or _BROKEN
+        return value.lower() if value.lower() in keywords.TYPES else _BROKEN
+    return [name for name in _names(as_list(value)) if name in keywords.TYPES] or _BROKEN
 
 
 _CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
-    **dict.fromkeys(HOLD_SCHEMA, _if_is(bool, dict)),
-    **dict.fromkeys(HOLD_LIST, lambda value: as_list(value) or _BROKEN),
-    **dict.fromkeys(HOLD_MAP, _if_is(dict)),
+    **dict.fromkeys(keywords.HOLD_SCHEMA, _if_is(bool, dict)),
+    **dict.fromkeys(keywords.HOLD_LIST, lambda value: as_list(value) or _BROKEN),
+    **dict.fromkeys(keywords.HOLD_MAP, _if_is(dict)),
     "type": _type,
     "enum": lambda value: distinct(as_list(value)) or _BROKEN,
     "examples": _if_is(list),

@@ -15,6 +15,7 @@ HOLD_SCHEMA: Final = frozenset(
 )
 HOLD_LIST: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 HOLD_MAP: Final = frozenset({"properties", "patternProperties", "dependentSchemas"})
+HOLD_SCHEMAS: Final = HOLD_SCHEMA | HOLD_LIST | HOLD_MAP
 HOLD_VALUE: Final = frozenset({"enum", "const", "default", "examples", "example"})
 """Their values are data; a `$ref` in it is no reference."""
 REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")

@@ -89,7 +89,9 @@ def merge(first: Any, second: Any, depth: int = 0) -> Schema:
     _merge_arrays(merged, left, behind, depth)
     _merge_values(merged, left)
     for group in (CONDITION, _CONTAINS):
-        _merge_group(merged, left, behind, group)
+        own, other = _taken(merged, left, group)
+        if not same(own, other):
+            behind.update(other)
     for key, value in left.items():
         _merge_keyword(merged, key, value, behind, depth)
     return _with_member(merged, behind) if behind else merged
@@ -156,12 +158,6 @@ def values_of(schema: Schema) -> list[Any] | None:
         return listed
     only = schema["const"]
     return [only] if listed is None or any(same(only, value) for value in listed) else []
-
-
-def _merge_group(merged: Schema, left: Schema, behind: Schema, group: frozenset[str]) -> None:
-    own, other = _taken(merged, left, group)
-    if other and not same(own, other):
-        behind.update(other)
 
 
 def _merge_objects(merged: Schema, left: Schema, behind: Schema, depth: int) -> None:
@@ -335,7 +331,8 @@ def _apart(first: Schema, second: Schema) -> bool:
     if is_never(first) or is_never(second):
         return True
     own, other = types_of(first), types_of(second)
-    if (own and other and not _overlap(own, other)) or _no_common_value(first, second):
+    kinds = [{"number" if kind == "integer" else kind for kind in named} for named in (own, other)]
+    if (all(kinds) and kinds[0].isdisjoint(kinds[1])) or _no_common_value(first, second):
         return True
     if own != ["object"] or other != ["object"]:
         return False
@@ -361,11 +358,6 @@ def _no_common_value(first: Schema, second: Schema) -> bool:
     if own is None or other is None:
         return False
     return {canonical(value) for value in own}.isdisjoint(canonical(value) for value in other)
-
-
-def _overlap(own: list[str], other: list[str]) -> bool:
-    numbers = {"number", "integer"}
-    return bool(set(own) & set(other)) or bool(numbers & set(own) and numbers & set(other))
 
 
 def _is_kind(value: Any, kind: str) -> bool:

@@ -13,9 +13,8 @@ from plait.client.catalog.schemas.keywords import (
     ARRAY_SHAPE,
     CONDITION,
     DEFINITIONS,
-    HOLD_LIST,
     HOLD_MAP,
-    HOLD_SCHEMA,
+    HOLD_SCHEMAS,
     HOLD_VALUE,
     OBJECT_SHAPE,
     REFERENCES,
@@ -58,7 +57,6 @@ class _Document:
         """How many objects there are in it."""
 
     def find(self, reference: str, base: str) -> _Target | None:
-        """Return the target of a reference, or `None` if it is not in the document."""
         address, fragment = _split(reference)
         uri = _joined(base, address) if address else base
         start = self._resources.get(uri) or self._resources.get(address or self.base)
@@ -93,9 +91,7 @@ class _Document:
 def base_of(node: Node, outer: str) -> str:
     """Return the base URI of references inside a schema."""
     own = node.get("$id")
-    if not isinstance(own, str):
-        return outer
-    address, _ = _split(own)
+    address = _split(own)[0] if isinstance(own, str) else ""
     return _joined(outer, address) if address else outer
 
 
@@ -127,21 +123,17 @@ def _anchors_of(node: Node) -> Iterator[str]:
 
 def _inside(node: Node) -> Iterator[Node]:
     for key, value in node.items():
-        if key in HOLD_VALUE:
-            continue
-        maps = (key in HOLD_MAP or key in DEFINITIONS) and is_mapping(value)
-        inner = list(value.values()) if maps else value
-        for each in inner if is_list(inner) else [inner]:
-            if is_mapping(each):
-                yield each
+        if key not in HOLD_VALUE:
+            maps = (key in HOLD_MAP or key in DEFINITIONS) and is_mapping(value)
+            inner = list(value.values()) if maps else value
+            yield from filter(is_mapping, inner if is_list(inner) else [inner])
 
 
 def _split(reference: str) -> tuple[str, str]:
     try:
-        address, fragment = urldefrag(reference)
+        return urldefrag(reference)
     except ValueError:  # not an address at all
         return reference, ""
-    return address, fragment
 
 
 def _joined(base: str, address: str) -> str:
@@ -204,12 +196,12 @@ class _Writer:
         return written
 
     def _with_parts(self, own: Schema, path: str, base: str, above: tuple[int, ...]) -> Schema:
-        kept: Schema = {}
-        for key, value in own.items():
-            if key in HOLD_SCHEMA or key in HOLD_MAP or key in HOLD_LIST or key in HOLD_VALUE:
-                kept[key] = dict(value) if key in HOLD_MAP and is_mapping(value) else value
-            elif not _has_reference(value):  # else it holds definitions, whatever its name
-                kept[key] = value
+        known = HOLD_SCHEMAS | HOLD_VALUE
+        kept: Schema = {
+            key: dict(value) if key in HOLD_MAP and is_mapping(value) else value
+            for key, value in own.items()
+            if key in known or not _has_reference(value)  # else it holds definitions
+        }
 
         def visit(inner: Any, step: str) -> Any:
             if is_list(inner):  # the tuples of older drafts: `items: [...]`
@@ -224,7 +216,7 @@ class _Writer:
             written["dependencies"] = {
                 name: visit(inner, f".dependencies.{name}") for name, inner in dependencies.items()
             }
-        untouched = written.keys() - HOLD_SCHEMA - HOLD_MAP - HOLD_LIST - {"dependencies"}
+        untouched = written.keys() - HOLD_SCHEMAS - {"dependencies"}
         return {key: plain(value) if key in untouched else value for key, value in written.items()}
 
     def _target(self, reference: str, path: str, base: str, above: tuple[int, ...]) -> Any:
@@ -247,7 +239,6 @@ def _opened(target: _Target) -> Schema:
 
 
 def _kinds(schema: object, depth: int = 0) -> frozenset[str]:
-    """Return the types that a schema declares; empty if it does not."""
     if not is_mapping(schema) or depth > _MAX_TYPE_DEPTH:
         return frozenset()
     kind = schema.get("type")

@@ -11,9 +11,8 @@ from plait.client.catalog.schemas.describe import (
     sentences_for,
     with_sentences,
 )
-from plait.client.catalog.schemas.keywords import ANNOTATIONS, UNIONS, types_of
+from plait.client.catalog.schemas.keywords import ANNOTATIONS, CONSTRAINTS, UNIONS, types_of
 from plait.client.catalog.schemas.merge import (
-    allows_anything,
     is_never,
     merge,
     merge_members,
@@ -61,7 +60,6 @@ def bare_root(schema: Schema, notes: Notes) -> Schema:
 
 
 def _describe_at_root(root: Schema, keys: tuple[str, ...], notes: Notes) -> Schema:
-    """Move keywords of the root to the description."""
     moved = {key: root[key] for key in keys if key in root}
     if not moved:
         return root
@@ -87,7 +85,8 @@ class _Joiner:
         branches: list[Any] = node[key]
         rest = {name: value for name, value in node.items() if name != key}
         usable = [branch for branch in branches if _may_be_object(branch)]
-        if key == "anyOf" and any(_adds_nothing(branch) for branch in usable):
+        demands = [as_schema(branch).keys() & CONSTRAINTS for branch in usable]
+        if key == "anyOf" and any(keys <= {"type"} for keys in demands):
             return rest
         self._left -= len(usable)
         if not usable or self._left < 0:
@@ -175,8 +174,3 @@ def _may_be_object(branch: Any) -> bool:
     values = values_of(schema)
     fits = values is None or "object" in map(json_type, values)
     return not is_never(schema) and "object" in (types_of(schema) or ["object"]) and fits
-
-
-def _adds_nothing(branch: Any) -> bool:
-    schema = {key: value for key, value in as_schema(branch).items() if key != "type"}
-    return branch is not False and allows_anything(schema)
