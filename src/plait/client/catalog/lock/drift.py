@@ -26,27 +26,23 @@ _ToolDriftKind = Literal["added", "removed", "renamed", "swapped", "changed"]
 DriftKind = _ToolDriftKind | Literal["identity", "server_added", "server_removed"]
 """What happened to a tool, or to a server."""
 
-_LABELS: Mapping[DriftKind, str] = {
-    "added": "it was not there when the tools were locked",
-    "removed": "the server does not list it any more",
-    "renamed": "it was renamed: it is locked as {other}",
-    "swapped": "it was swapped with {other}",
-    "changed": "it is not as it was locked: {changes}",
-    "identity": "its server is not the one that was locked: {changes}",
-    "server_added": "its server was not locked",
-    "server_removed": "its server is not configured any more",
+_TEXTS: Mapping[DriftKind, tuple[str, str]] = {
+    "added": ("it was not there when the tools were locked", "{tool} was added"),
+    "removed": ("the server does not list it any more", "{tool} was removed"),
+    "renamed": ("it was renamed: it is locked as {other}", "{other} was renamed to {tool}"),
+    "swapped": ("it was swapped with {other}", "{tool} was swapped with {other}"),
+    "changed": ("it is not as it was locked: {changes}", "{tool} changed"),
+    "identity": (
+        "its server is not the one that was locked: {changes}",
+        "the server has another version",
+    ),
+    "server_added": ("its server was not locked", "the server is not in the lockfile"),
+    "server_removed": (
+        "its server is not configured any more",
+        "the server is in the lockfile, but not configured",
+    ),
 }
-
-_HEADLINES: Mapping[DriftKind, str] = {
-    "added": "{tool} was added",
-    "removed": "{tool} was removed",
-    "renamed": "{other} was renamed to {tool}",
-    "swapped": "{tool} was swapped with {other}",
-    "changed": "{tool} changed",
-    "identity": "the server has another version",
-    "server_added": "the server is not in the lockfile",
-    "server_removed": "the server is in the lockfile, but not configured",
-}
+"""The label and the headline of each kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +73,7 @@ class Drift:
         if self.kind == "changed" and self.other is not None:
             return f"it now has the content of {_quoted(self.other)}"
         changes = ", ".join(dict.fromkeys(change.label for change in self.changes))
-        return _LABELS[self.kind].format(other=_quoted(self.other), changes=changes)
+        return _TEXTS[self.kind][0].format(other=_quoted(self.other), changes=changes)
 
     @property
     def headline(self) -> str:
@@ -88,7 +84,7 @@ class Drift:
         if self.kind == "identity" and self.loud:
             return "the server is not the one that was locked"
         more = ", and changed" if self.kind == "renamed" and self.changes else ""
-        return _HEADLINES[self.kind].format(tool=name, other=other) + more
+        return _TEXTS[self.kind][1].format(tool=name, other=other) + more
 
     @property
     def text(self) -> str:
@@ -99,15 +95,9 @@ class Drift:
 
     def to_dict(self) -> dict[str, Any]:
         """Describe it as plain data."""
-        return {
-            "server": self.server,
-            "kind": self.kind,
-            "tool": self.tool,
-            "other": self.other,
-            "loud": self.loud,
-            "text": self.text,
-            "changes": [change.to_dict() for change in self.changes],
-        }
+        names = ("server", "kind", "tool", "other", "loud", "text")
+        plain = {name: getattr(self, name) for name in names}
+        return {**plain, "changes": [change.to_dict() for change in self.changes]}
 
 
 def tool_changes(before: LockedTool, after: LockedTool) -> tuple[Change, ...]:

@@ -184,11 +184,8 @@ def notes_for(schema: Schema) -> list[str]:
         texts.append(f"Default: {short_json(schema['default'])}")
     if examples := as_list(schema.get("examples")):
         texts.append(f"Examples: {listed(examples)}")
-    if schema.get("deprecated") is True:
-        texts.append("Deprecated")
-    if schema.get("readOnly") is True:
-        texts.append("Read-only")
-    return texts
+    flags = {"deprecated": "Deprecated", "readOnly": "Read-only"}
+    return texts + [text for key, text in flags.items() if schema.get(key) is True]
 
 
 def only_needs(branches: Iterable[Any]) -> bool:

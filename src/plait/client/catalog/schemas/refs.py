@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urldefrag, urljoin
 
 from plait.client.catalog.schemas.describe import join_descriptions
@@ -36,6 +36,8 @@ from plait.client.catalog.schemas.values import (
 )
 
 Node = Mapping[str, Any]
+
+_KNOWN: Final = HOLD_SCHEMAS | HOLD_VALUE
 
 
 class _Target(NamedTuple):
@@ -196,11 +198,10 @@ class _Writer:
         return written
 
     def _with_parts(self, own: Schema, path: str, base: str, above: tuple[int, ...]) -> Schema:
-        known = HOLD_SCHEMAS | HOLD_VALUE
         kept: Schema = {
             key: dict(value) if key in HOLD_MAP and is_mapping(value) else value
             for key, value in own.items()
-            if key in known or not _has_reference(value)  # else it holds definitions
+            if key in _KNOWN or not _has_reference(value)  # else it holds definitions
         }
 
         def visit(inner: Any, step: str) -> Any:

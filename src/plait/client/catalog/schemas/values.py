@@ -12,6 +12,8 @@ Schema = dict[str, Any]
 
 MOST_DEPTH = 64
 """Deeper levels allow anything, because Python's stack is finite."""
+_MOST_PAIRED = 16
+"""More values than this are compared by canonical JSON instead of pairwise."""
 MOST_SHOWN = 400
 """Longer JSON is cut in a text."""
 
@@ -110,10 +112,14 @@ def same(first: Any, second: Any, depth: int = 0) -> bool:
 
 def distinct(values: Iterable[Any]) -> list[Any]:
     """Keep the first of each group of equal JSON values."""
-    kept: dict[str, Any] = {}
-    for value in values:
-        kept.setdefault(canonical(value), value)
-    return list(kept.values())
+    listed = list(values)
+    if len(listed) > _MOST_PAIRED:
+        return list({canonical(value): value for value in reversed(listed)}.values())[::-1]
+    kept: list[Any] = []
+    for value in listed:
+        if not any(same(value, other) for other in kept):
+            kept.append(value)
+    return kept
 
 
 def short_json(value: Any) -> str:
