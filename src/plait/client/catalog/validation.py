@@ -224,10 +224,12 @@ def _no_registry() -> Any:
 def _exact_class(rules: Any) -> Any:
     from jsonschema import validators  # noqa: PLC0415
 
-    types = rules.TYPE_CHECKER.redefine(
-        "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
-    )
+    types = rules.TYPE_CHECKER.redefine("integer", _is_exact_integer)
     return cast("Any", validators).extend(rules, type_checker=types)
+
+
+def _is_exact_integer(_checker: object, value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _violation(error: Any) -> Violation:
@@ -319,7 +321,7 @@ def _test_of_rule(
             return lambda value: any(test(value) for test in options)
         case "items":
             each = _test_of(expected, known)
-            return each and (lambda value: type(value) is list and all(map(each, value)))
+            return each and partial(_keeps_everywhere, each)
         case "properties":
             by_name = {name: _test_of(part, known) for name, part in expected.items()}
             return partial(_keeps_each, by_name)
@@ -339,6 +341,10 @@ def _keeps_all(tests: list[Test], value: object) -> bool:
         if not test(value):
             return False
     return True
+
+
+def _keeps_everywhere(test: Test, value: Any) -> bool:
+    return type(value) is list and all(map(test, cast("list[Any]", value)))
 
 
 def _keeps_each(tests: dict[str, Test | None], value: Any) -> bool:

@@ -85,11 +85,11 @@ class _Cutter:
         if not isinstance(value, Mapping | list | tuple):
             return len(repr(value))
         size = 2
+        names = cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else None
         for item in cast("Sequence[Any]", value):
-            inner = item
-            if isinstance(value, Mapping):
+            if names is not None:
                 size += self._text_size(item) + _BETWEEN
-                inner = value[item]
+            inner = item if names is None else names[item]
             size += self._size(inner, most - size, depth + 1) + _BETWEEN
             if size > most + _BETWEEN:
                 return size

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from difflib import SequenceMatcher
 from itertools import zip_longest
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from plait._support.sanitize import escaped
 from plait.client.catalog.lock.entries import Identity, Json, LockedTool, are_texts, text_of
@@ -154,15 +154,14 @@ class _Comparison:
                 yield from self._keyword(keyword, path, before, after)
 
     def _keyword(self, keyword: str, path: str, old: Json, new: Json) -> Iterator[Change]:
-        both: list[Any] = [old.get(keyword), new.get(keyword)]
-        one, other = both
+        one, other = (cast("Any", schema.get(keyword)) for schema in (old, new))
         where = _at(path, keyword)
         match keyword:
             case "properties" if _are(Mapping, one or {}, other or {}):
                 yield from self._properties(path, old, new)
             case "required" if are_texts(one or []) and are_texts(other or []):
                 yield from self._required(path, old, new)
-            case "items" if one is not None and other is not None:
+            case "items" if None not in (one, other):
                 yield from self.compare(f"{path}[]", one, other)
             case "type" if keyword in old and keyword in new:
                 yield self.change(path or "schema", one, other, "type")
