@@ -75,18 +75,15 @@ class NotificationDispatcher:
 
     async def message(self, server: str, message: IncomingMessage) -> None:
         """Dispatch a message that the SDK passes on."""
-        match message:
-            case types.ToolListChangedNotification():
-                self._list_changed(server, "tools", message.params)
-            case types.PromptListChangedNotification():
-                self._list_changed(server, "prompts", message.params)
-            case types.ResourceListChangedNotification():
-                self._list_changed(server, "resources", message.params)
-            case types.ResourceUpdatedNotification():
-                self._on_resource_updated(server, str(message.params.uri))
-                self.notify("on_resources_updated", server, message.params)
-            case _:
-                pass
+        if isinstance(message, types.ToolListChangedNotification):
+            self._list_changed(server, "tools", message.params)
+        elif isinstance(message, types.PromptListChangedNotification):
+            self._list_changed(server, "prompts", message.params)
+        elif isinstance(message, types.ResourceListChangedNotification):
+            self._list_changed(server, "resources", message.params)
+        elif isinstance(message, types.ResourceUpdatedNotification):
+            self._on_resource_updated(server, str(message.params.uri))
+            self.notify("on_resources_updated", server, message.params)
 
     def raw(self, server: str, method: str, params: object) -> None:
         """Dispatch a notification that the SDK does not pass on."""

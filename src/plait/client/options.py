@@ -12,16 +12,19 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from urllib.parse import unquote
 
 import mcp_types as types
+from pydantic import FileUrl
 
 from plait._version import __version__
+from plait.client.calls.callbacks import resolve
 from plait.client.calls.executor import CallSettings
 from plait.client.calls.fallback import BeforeFallback, backups_only
 from plait.client.calls.policy_check import PolicyCheck
 from plait.client.calls.result_cache import ResultCaching
 from plait.client.catalog.filters import ToolFilter, ToolPattern
-from plait.client.catalog.lock.file import LOCKFILE_NAME, read_lockfile
+from plait.client.catalog.lock.entries import LOCKFILE_NAME, read_lockfile
 from plait.client.catalog.lock.guard import LockMode, ToolLock
 from plait.client.catalog.names import NamePolicy
 from plait.client.catalog.options import CatalogOptions
@@ -29,11 +32,11 @@ from plait.client.catalog.overrides import ToolOverride, read_overrides
 from plait.client.config.document import workspace_of
 from plait.client.connections.pool import unknown_server
 from plait.client.connections.session_options import SessionOptions
-from plait.client.roots import Roots, roots_callback
 from plait.errors import ConfigError, PlaitError
 
 if TYPE_CHECKING:
-    from mcp.client.session import ElicitationFnT
+    from mcp.client import ClientRequestContext
+    from mcp.client.session import ElicitationFnT, ListRootsFnT
 
     from plait.client.calls.approval import OnApproval
     from plait.client.calls.callbacks import OnAnyProgress, OnLog, OnNotification
@@ -52,6 +55,14 @@ ToolPatterns = ToolPattern | Iterable[ToolPattern]
 
 Seconds = float | timedelta
 """A duration."""
+
+RootLike = str | os.PathLike[str] | types.Root
+"""A folder's path, a URI, or a root."""
+
+Roots = (
+    RootLike | Iterable[RootLike] | Callable[[], Iterable[RootLike] | Awaitable[Iterable[RootLike]]]
+)
+"""The roots, or a function that returns them whenever a server asks."""
 
 
 class ClientOptions(TypedDict, total=False):
@@ -269,3 +280,30 @@ def _ttl(cache: object) -> float | None:
     if isinstance(cache, int | float) and cache >= 0:
         return float(cache)
     raise ConfigError("cache takes True, False, or the seconds for which a list of tools is cached")
+
+
+def roots_callback(roots: Roots) -> ListRootsFnT:
+    """Create the callback that answers `roots/list`."""
+    fixed = None if callable(roots) else _root_list(roots)
+
+    async def answer(context: ClientRequestContext) -> types.ListRootsResult:
+        del context
+        if fixed is not None or not callable(roots):
+            return types.ListRootsResult(roots=fixed or [])
+        return types.ListRootsResult(roots=_root_list(await resolve(roots())))
+
+    return answer
+
+
+def _root_list(roots: RootLike | Iterable[RootLike]) -> list[types.Root]:
+    if isinstance(roots, str | os.PathLike | types.Root):
+        return [_root(roots)]
+    return [_root(root) for root in roots]
+
+
+def _root(root: RootLike) -> types.Root:
+    if isinstance(root, types.Root):
+        return root
+    text = os.fspath(root)
+    uri = text if "://" in text else Path(text).resolve().as_uri()
+    return types.Root(uri=FileUrl(uri), name=unquote(uri.rstrip("/").rpartition("/")[2]) or None)

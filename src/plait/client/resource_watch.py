@@ -149,8 +149,8 @@ class _Inbox:
         while True:
             self._wakeup.clear()
             with self._lock:
-                uri = next(iter(self._pending), None)
-                if uri is not None:
+                if self._pending:
+                    uri = next(iter(self._pending))
                     del self._pending[uri]
                     return uri
             if self._ended:

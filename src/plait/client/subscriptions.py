@@ -118,11 +118,15 @@ class Subscriptions:
         except asyncio.CancelledError:
             leave()
             raise
-        if subscription.cancelled:
+        failure = resource.failure
+        if subscription.cancelled or failure is not None:
             leave()
-        if resource.failure is not None:
-            leave()
-            raise _as_plait_error(subscription, resource.failure)
+        if isinstance(failure, PlaitError):
+            raise failure
+        if failure is not None:
+            server, uri = subscription.server, subscription.uri
+            text = f"{server}: cannot subscribe to {uri}: {failure}"
+            raise PlaitError(text, server=server) from failure
 
     async def _resource(self, server: str, uri: str) -> _Resource:
         while (resource := self._resources.get((server, uri))) is not None:
@@ -213,17 +217,6 @@ class Subscriptions:
                     await _set_subscribed(client, resource.uri, subscribed=False)
         except Exception as error:  # noqa: BLE001  # boundary: updates are not needed any more
             logger.debug("%s: still subscribed: %s", resource.server, error)
-
-
-def _as_plait_error(subscription: Subscription, error: Exception) -> PlaitError:
-    if isinstance(error, PlaitError):
-        return error
-    server = subscription.server
-    wrapped = PlaitError(
-        f"{server}: cannot subscribe to {subscription.uri}: {error}", server=server
-    )
-    wrapped.__cause__ = error
-    return wrapped
 
 
 async def _listen(client: Client, resource: _Resource) -> None:

@@ -191,11 +191,8 @@ class Toolbox(ConnectionOwner):
         await self._handle_failures(offer, named=servers)
         if selected.is_open and self.calls.policy.policy is None:
             return list(offer.tools)
-        return [
-            tool
-            for tool in offer.tools
-            if selected.offers(tool) and not self.calls.policy.hides(tool)
-        ]
+        hides = self.calls.policy.hides
+        return [tool for tool in offer.tools if selected.offers(tool) and not hides(tool)]
 
     tools_blocking = blocking(tools)
     """Blocking form of `tools`."""
@@ -233,9 +230,8 @@ class Toolbox(ConnectionOwner):
         without one there is none. Call it like others: `call(tool.server, tool.wire_name, ...)`.
         """
         limiter = self.calls.limiter
-        if not limiter.has_limits:
-            return []
-        return [limiter.read_more_tool(free_name(READ_MORE, taken))]
+        reader = limiter.read_more_tool(free_name(READ_MORE, taken))
+        return [reader] if limiter.has_limits else []
 
     def is_waiting(self, server: str) -> bool:
         """Say whether a server is not started yet, because its tools come from the disk cache."""

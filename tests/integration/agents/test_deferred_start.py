@@ -15,8 +15,7 @@ from plait import (
     PlaitError,
     Toolbox,
 )
-from plait.client.catalog.lock.entries import LockedServer, Lockfile, identity_of
-from plait.client.catalog.lock.file import write_lockfile
+from plait.client.catalog.lock.entries import LockedServer, Lockfile, identity_of, write_lockfile
 from plait.testing import eventually
 from tests.integration.agents.counting import Counting, counting
 from tests.integration.agents.helpers import agent_of, answers_of, one_by_one, question, tool_call

@@ -9,7 +9,7 @@ import pytest
 from mcp_types import ListRootsResult, Root
 from pydantic import FileUrl
 
-from plait.client.roots import Roots, roots_callback
+from plait.client.options import Roots, roots_callback
 
 pytestmark = pytest.mark.anyio
 

@@ -72,7 +72,7 @@ def lock(
         plait lock --update shop/pay   accept the changes of one tool
         plait lock --update shop       accept the changes of one server
     """
-    from plait.client.catalog.lock.file import read_lockfile, write_lockfile
+    from plait.client.catalog.lock.entries import read_lockfile, write_lockfile
     from plait.client.options import lockfile_path
 
     if check and updates:

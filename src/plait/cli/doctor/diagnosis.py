@@ -27,8 +27,7 @@ from plait.cli.doctor.tools import (
 )
 from plait.cli.terminal import count_label, some_of
 from plait.client.catalog.lock.drift import server_drift
-from plait.client.catalog.lock.entries import LockedServer, Lockfile, identity_of
-from plait.client.catalog.lock.file import read_lockfile
+from plait.client.catalog.lock.entries import LockedServer, Lockfile, identity_of, read_lockfile
 from plait.client.config.read import ClientConfig
 from plait.client.config.servers import ServerConfig
 from plait.client.options import lock_mode, lockfile_path

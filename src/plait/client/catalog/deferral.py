@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from plait.client.catalog.filters import ToolFilter
 from plait.client.catalog.schemas import Profile, schema_for_provider
 from plait.client.catalog.search import ToolIndex
-
-if TYPE_CHECKING:
-    from plait.client.catalog.tool import Tool
-    from plait.client.config.deferral import Deferral
-    from plait.client.config.servers import ServerConfig
+from plait.client.catalog.tool import Tool
+from plait.client.config.deferral import Deferral
+from plait.client.config.servers import ServerConfig
 
 TokenCounter = Callable[[str], int]
 """Counts the tokens of a text."""
@@ -102,21 +100,15 @@ class DeferralPlan:
 
     def index(self, tools: Sequence[Tool]) -> ToolIndex:
         """Return a search index of these tools; the last one is reused while they stay the same."""
-        known = self._index
-        if (
-            known is None
-            or len(known.tools) != len(tools)
-            or not all(map(_same_tool, known.tools, tools))
-        ):
-            self._index = known = ToolIndex(tools)
-        return known
+        known = () if self._index is None else self._index.tools
+        is_same = len(known) == len(tools) and all(map(_same_tool, known, tools))
+        if self._index is None or not is_same:
+            self._index = ToolIndex(tools)
+        return self._index
 
     def _is_chosen(self, tool: Tool) -> bool:
-        own = self._server_setting(tool)
-        deferral = self._common if own is None else own
-        if deferral is None:
-            return False
-        return deferral.tools is None or ToolFilter.of(include=deferral.tools).offers(tool)
+        deferral = self._server_setting(tool) or self._common
+        return deferral is not None and ToolFilter.of(include=deferral.tools).offers(tool)
 
     def _server_setting(self, tool: Tool) -> Deferral | None:
         server = self._servers.get(tool.server)

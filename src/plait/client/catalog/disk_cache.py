@@ -57,8 +57,7 @@ class _Document:
 
 @cache
 def _document() -> TypeAdapter[_Document]:
-    """Return what reads and writes documents; most clients have none."""
-    return TypeAdapter(_Document)
+    return TypeAdapter(_Document)  # most clients need none
 
 
 def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
@@ -70,20 +69,12 @@ def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def _read_document(body: bytes) -> _Document:
-    """Read a stored list; its tools are checked like those of a server.
-
-    Raises:
-        ValidationError: It is not valid.
-    """
+    """Read a stored list, or raise `ValidationError`; tools are checked like those of a server."""
     document = _document().validate_json(body)
-    stored = document.stored
-    listed = replace(
-        stored.listed,
-        tools=tuple(map(checked_row, stored.listed.tools)),
-        clean=is_clean_body(body),
-        may_mirror=may_mirror(body),
-    )
-    return replace(document, stored=replace(stored, listed=listed))
+    listed = document.stored.listed
+    tools = tuple(map(checked_row, listed.tools))
+    listed = replace(listed, tools=tools, clean=is_clean_body(body), may_mirror=may_mirror(body))
+    return replace(document, stored=replace(document.stored, listed=listed))
 
 
 class ListCache:
@@ -125,7 +116,9 @@ class ListCache:
         path = self.path_of(name, server)
         try:
             with path.open("rb") as file:
-                if os.name == "posix" and not _is_ours(os.fstat(file.fileno())):
+                facts = os.fstat(file.fileno())
+                others_write = facts.st_mode & _OTHERS_MAY_WRITE
+                if os.name == "posix" and (others_write or facts.st_uid != os.getuid()):
                     logger.warning("%s is writable by others, and is not used", path)
                     return None
                 kept = _read_document(file.read())
@@ -187,7 +180,3 @@ def _files(words: Iterable[str], folder: str | None) -> Iterable[tuple[str, int,
             if place.is_file():
                 facts = place.stat()
                 yield path, facts.st_mtime_ns, facts.st_size
-
-
-def _is_ours(facts: os.stat_result) -> bool:
-    return facts.st_uid == os.getuid() and not facts.st_mode & _OTHERS_MAY_WRITE

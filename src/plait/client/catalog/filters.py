@@ -48,27 +48,26 @@ class ToolFilter:
     exclude: tuple[ToolPattern, ...] = ()
     predicate: Matches | None = None
     """Called last; a tool for which it fails is not offered."""
-    _included: Matches | None = field(init=False, repr=False, compare=False)
-    _excluded: Matches = field(init=False, repr=False, compare=False)
-    _agreed: Matches | None = field(init=False, repr=False, compare=False)
-    _reported: set[tuple[str, str]] = field(
-        default_factory=set[tuple[str, str]], init=False, repr=False, compare=False
-    )
+    _stages: list[tuple[str, str, Matches]] = field(init=False, repr=False, compare=False)
+    """The settings, each with the reason to give if a tool does not pass its test."""
+    _reported: set[str] = field(default_factory=set[str], init=False, repr=False, compare=False)
     """The tools for which a failing function was logged."""
 
     def __post_init__(self) -> None:
-        included = None if self.include is None else _any_of(self.include, "include")
-        agreed = None if self.predicate is None else _function(self.predicate, "tool_filter")
-        object.__setattr__(self, "_included", included)
-        object.__setattr__(self, "_excluded", _any_of(self.exclude, "exclude"))
-        object.__setattr__(self, "_agreed", agreed)
+        stages = [("exclude", "in exclude", _none_of(self.exclude, "exclude"))]
+        if self.include is not None:
+            stages.insert(0, ("include", "not in include", _any_of(self.include, "include")))
+        if self.predicate is not None:
+            test = _function(self.predicate, "tool_filter")
+            stages.append(("tool_filter", "refused by tool_filter", test))
+        object.__setattr__(self, "_stages", stages)
 
     @classmethod
     def of(cls, include: Any = None, exclude: Any = (), tool_filter: Any = None) -> Self:
         """Create a filter from a user's settings: one pattern, a list of them, or `None`."""
         return cls(
-            None if include is None else _patterns(include, "include"),
-            () if exclude is None else _patterns(exclude, "exclude"),
+            None if include is None else patterns_in(include, "include"),
+            patterns_in(exclude, "exclude"),
             tool_filter,
         )
 
@@ -83,28 +82,17 @@ class ToolFilter:
 
     def refusal(self, tool: Tool) -> str | None:
         """Return why the tool is not offered, or `None` if it is."""
-        stage = "include"
-        try:
-            if self._included is not None and not self._included(tool):
-                return "not in include"
-            stage = "exclude"
-            if self._excluded(tool):
-                return "in exclude"
-            stage = "tool_filter"
-            if self._agreed is not None and not self._agreed(tool):
-                return "refused by tool_filter"
-        except Exception:  # noqa: BLE001  # boundary: the functions belong to the user
-            self._report(tool, stage)
-            return f"{stage} failed"
+        for setting, reason, passes in self._stages:
+            try:
+                if not passes(tool):
+                    return reason
+            except Exception:  # boundary: the functions belong to the user
+                if tool.full_name not in self._reported:
+                    self._reported.add(tool.full_name)
+                    name = tool.full_name
+                    logger.warning("%s is not offered: %s failed", name, setting, exc_info=True)
+                return f"{setting} failed"
         return None
-
-    def _report(self, tool: Tool, stage: str) -> None:
-        if (tool.server, tool.wire_name) in self._reported:
-            return
-        self._reported.add((tool.server, tool.wire_name))
-        logger.warning(
-            "%s/%s is not offered: %s failed", tool.server, tool.wire_name, stage, exc_info=True
-        )
 
     def unknown_names(self, tools: Iterable[Tool]) -> list[tuple[str, str | None]]:
         """List the names in `include` that none of the tools has, each with the nearest one.
@@ -130,8 +118,9 @@ class ToolFilter:
         return list(unknown.items())
 
 
-def _patterns(patterns: Any, setting: str) -> tuple[ToolPattern, ...]:
-    listed = as_list(patterns)
+def patterns_in(patterns: Any, setting: str) -> tuple[ToolPattern, ...]:
+    """Return the patterns of a setting: one, a list of them, or `None`."""
+    listed = () if patterns is None else as_list(patterns)
     if listed is not None:
         return cast("tuple[ToolPattern, ...]", tuple(listed))
     if isinstance(patterns, (str, re.Pattern, Mapping)) or callable(patterns):
@@ -142,6 +131,11 @@ def _patterns(patterns: Any, setting: str) -> tuple[ToolPattern, ...]:
 def _any_of(patterns: Iterable[ToolPattern], setting: str) -> Matches:
     tests = [_compiled(pattern, setting) for pattern in patterns]
     return lambda tool: any(test(tool) for test in tests)
+
+
+def _none_of(patterns: Iterable[ToolPattern], setting: str) -> Matches:
+    excluded = _any_of(patterns, setting)
+    return lambda tool: not excluded(tool)
 
 
 def _compiled(pattern: object, setting: str) -> Matches:
@@ -158,12 +152,9 @@ def _compiled(pattern: object, setting: str) -> Matches:
 
 def _text(text: str, setting: str) -> Matches:
     """Compile a string; a tool of exactly this name always matches."""
-    if text.startswith(_REGEX):
-        matches = _regex(text, setting)
-    elif text.startswith(_TRAIT):
-        matches = _signed_trait(text, setting)
-    else:
+    if not text.startswith((_REGEX, _TRAIT)):
         return lambda tool: tool.is_called(text)
+    matches = (_regex if text.startswith(_REGEX) else _signed_trait)(text, setting)
     return lambda tool: text == tool.wire_name or matches(tool)
 
 
@@ -235,7 +226,6 @@ def _function(function: object, setting: str) -> Matches:
 
 
 def _is_plain(text: str) -> bool:
-    """Return whether a string is a plain name."""
     return not (text.startswith((_REGEX, _TRAIT)) or _GLOB_CHARACTERS & set(text))
 
 

@@ -8,12 +8,10 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from plait.client.catalog.tool import Tool
 from plait.errors import ConfigError
-
-if TYPE_CHECKING:
-    from plait.client.catalog.tool import Tool
 
 _LONGEST = 64
 _HASH_CHARACTERS = 8
@@ -76,7 +74,7 @@ def collisions(
     if len(set(preferred)) == len(preferred):
         return {}
     return {
-        name: claimants
+        name: tuple(claimants)
         for name, claimants in _claims(listed, preferred).items()
         if len({_identity(tool) for tool in claimants}) > 1
     }
@@ -107,44 +105,42 @@ def _identity(tool: Tool) -> tuple[str, str]:
     return tool.server, tool.wire_name
 
 
-def _claims(tools: Sequence[Tool], preferred: Sequence[str]) -> dict[str, tuple[Tool, ...]]:
+def _claims(tools: Sequence[Tool], preferred: Sequence[str]) -> dict[str, list[Tool]]:
     claims: defaultdict[str, list[Tool]] = defaultdict(list)
     for tool, name in zip(tools, preferred, strict=True):
         claims[name].append(tool)
-    return {name: tuple(claimants) for name, claimants in claims.items()}
+    return claims
 
 
 def _reject_collisions(
     tools: Sequence[Tool], preferred: Sequence[str], taken: Collection[str]
 ) -> None:
     for name, claimants in sorted(_claims(tools, preferred).items()):
-        owners = sorted({f"{tool.server}/{tool.wire_name}" for tool in claimants})
+        owners = sorted({tool.full_name for tool in claimants})
         if len(owners) == 1 and name in taken:
             owners.append("one that is already there")
         if len(owners) > 1:
-            raise ConfigError(
+            text = (
                 f'several tools would be called "{name}": {", ".join(owners)} '
                 "(set prefix_tool_name_with_server_name, rename one with an override, "
-                "or exclude one)",
-                server=", ".join(sorted({tool.server for tool in claimants})),
+                "or exclude one)"
             )
+            raise ConfigError(text, server=", ".join(sorted({tool.server for tool in claimants})))
 
 
 def _unique_names(
     candidates: Sequence[str], named: Collection[int], used: Collection[str]
 ) -> dict[int, str]:
     """Return the unique candidates of the tools without a name."""
-    preferred = {index: name for index, name in enumerate(candidates) if index not in named}
-    times = Counter(preferred.values())
-    return {
-        index: name for index, name in preferred.items() if times[name] == 1 and name not in used
-    }
+    open_ones = {index: name for index, name in enumerate(candidates) if index not in named}
+    times = Counter(open_ones.values())
+    free = {name for name in times if times[name] == 1 and name not in used}
+    return {index: name for index, name in open_ones.items() if name in free}
 
 
 def _hashed_name(name: str, tool: Tool, used: Collection[str]) -> str:
-    identity = f"{tool.server}/{tool.wire_name}"
-    numbered = (f"{identity}#{number}" for number in count(2))
-    marked = (_marked(name, one) for one in chain([identity], numbered))
+    numbered = (f"{tool.full_name}#{number}" for number in count(2))
+    marked = (_marked(name, one) for one in chain([tool.full_name], numbered))
     return next(candidate for candidate in marked if candidate not in used)
 
 

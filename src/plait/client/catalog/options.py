@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
-from plait.client.catalog.filters import ToolFilter
+from plait.client.catalog.filters import ToolFilter, patterns_in
+from plait.client.catalog.lock.guard import ToolLock
 from plait.client.catalog.names import NamePolicy
 from plait.client.catalog.overrides import ToolOverride
+from plait.client.config.deferral import Deferral
 from plait.client.config.servers import InProcessServer, ServerConfig
-
-if TYPE_CHECKING:
-    from plait.client.catalog.lock.guard import ToolLock
-    from plait.client.config.deferral import Deferral
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,24 +39,19 @@ class CatalogOptions:
         """Create the filter of one server: its `include` wins, every `exclude` applies."""
         return ToolFilter.of(
             include=self.include if server.include is None else server.include,
-            exclude=(*_several(server.exclude), *_several(self.exclude)),
+            exclude=(
+                *patterns_in(server.exclude, "exclude"),
+                *patterns_in(self.exclude, "exclude"),
+            ),
             tool_filter=self.tool_filter,
         )
 
     def may_wait(self, server: ServerConfig) -> bool:
         """Return whether a server with known tools is started only for a call."""
-        deferral = self.defer if server.defer is None else server.defer
-        is_deferred = deferral is not None and not deferral.is_off
-        return is_deferred and not isinstance(server, InProcessServer)
+        deferral = server.defer or self.defer
+        in_process = isinstance(server, InProcessServer)
+        return deferral is not None and not deferral.is_off and not in_process
 
     def listed_servers(self, known: Iterable[str]) -> list[str]:
         """Return the servers whose tools are listed by default."""
         return [name for name in known if name not in self.unlisted]
-
-
-def _several(patterns: Any) -> tuple[Any, ...]:
-    if patterns is None:
-        return ()
-    if isinstance(patterns, list | tuple | set | frozenset):
-        return tuple(cast("Iterable[Any]", patterns))
-    return (patterns,)

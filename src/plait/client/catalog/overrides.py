@@ -10,9 +10,11 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from plait._support.suggestions import did_you_mean, nearest
+from plait.client.catalog.schemas.values import as_list, entries_of, is_list, is_mapping
+from plait.client.catalog.tool import Tool
 from plait.client.config.key_table import Key, KeyTable, read_table
 from plait.client.config.policy import TRAITS, trait_named
 from plait.client.config.raw_value import UNSET, Location, Problems, RawValue, RejectedError
@@ -20,8 +22,7 @@ from plait.client.config.value_types import read_bool
 from plait.client.config.variables import Variables
 from plait.errors import ConfigError
 
-if TYPE_CHECKING:
-    from plait.client.catalog.tool import Tool
+logger = logging.getLogger("plait.client.catalog")
 
 Schema = Mapping[str, Any]
 
@@ -30,8 +31,7 @@ ORIGINAL = "{description}"
 _BRANCHES = ("allOf", "anyOf", "oneOf")
 _CONDITION = ("if", "then", "else")
 _SERVER_SIDE_KEYWORDS = (
-    *("not", "dependentRequired", "dependentSchemas", "dependencies"),
-    *("examples", "default"),
+    *("not", "dependentRequired", "dependentSchemas", "dependencies", "examples", "default"),
 )
 """Removed if they mention a changed argument; the server still checks them."""
 
@@ -69,7 +69,7 @@ Arguments = Mapping[str, ArgumentOverride]
 
 def declared_arguments(schema: Schema) -> dict[str, None]:
     """Return the arguments that a schema declares, including its branches, in order."""
-    names: dict[str, None] = dict.fromkeys(_schema(schema.get("properties")))
+    names: dict[str, None] = dict.fromkeys(entries_of(schema.get("properties")))
     for inner in _inner_schemas(schema, (*_BRANCHES, *_CONDITION)):
         names |= declared_arguments(inner)
     return names
@@ -77,28 +77,20 @@ def declared_arguments(schema: Schema) -> dict[str, None]:
 
 def required_arguments(schema: Schema) -> dict[str, None]:
     """Return the arguments that every call must have."""
-    names: dict[str, None] = dict.fromkeys(_strings(schema.get("required")))
+    names = dict.fromkeys(_required_here(schema))
     for inner in _inner_schemas(schema, ("allOf",)):
         names |= required_arguments(inner)
     return names
 
 
-def _takes_argument(schema: Schema, name: str) -> bool:
-    named = name in declared_arguments(schema) or name in required_arguments(schema)
-    return named or "$ref" in schema or bool(schema.get("additionalProperties"))
+def _required_here(schema: Schema) -> list[str]:
+    return [name for name in as_list(schema.get("required")) if isinstance(name, str)]
 
 
 def _shown_names(schema: Schema, arguments: Arguments) -> dict[str, str]:
     """Map each visible argument to its name for the model."""
-    return {
-        name: _shown_name(name, arguments)
-        for name in declared_arguments(schema)
-        if not _rule(name, arguments).hidden
-    }
-
-
-def _shown_name(name: str, arguments: Arguments) -> str:
-    return _rule(name, arguments).name or name
+    rules = {name: _rule(name, arguments) for name in declared_arguments(schema)}
+    return {name: rule.name or name for name, rule in rules.items() if not rule.hidden}
 
 
 def _shown_schema(schema: Schema, arguments: Arguments) -> Schema:
@@ -123,12 +115,16 @@ def _with_rules(schema: Schema, rules: Arguments) -> dict[str, Any]:
     changed_schema = dict(schema)
     if "properties" in schema:
         changed_schema["properties"] = {
-            _shown_name(name, rules): _shown_property(inner, _rule(name, rules))
-            for name, inner in _schema(schema["properties"]).items()
-            if not _rule(name, rules).hidden
+            rule.name or name: _shown_property(inner, rule)
+            for name, inner in entries_of(schema["properties"]).items()
+            if not (rule := _rule(name, rules)).hidden
         }
     if "required" in schema:
-        changed_schema["required"] = _still_required(_strings(schema["required"]), rules)
+        changed_schema["required"] = [
+            rule.name or name
+            for name in _required_here(schema)
+            if not ((rule := _rule(name, rules)).hidden or rule.filled_in)
+        ]
         if not changed_schema["required"]:
             del changed_schema["required"]
     dropped = [word for word in _SERVER_SIDE_KEYWORDS if _mentions(schema.get(word), changed)]
@@ -139,7 +135,7 @@ def _with_rules(schema: Schema, rules: Arguments) -> dict[str, Any]:
     for keyword in _BRANCHES:
         if isinstance(schema.get(keyword), list):
             changed_schema[keyword] = [
-                _with_rules(cast("Schema", inner), rules) if isinstance(inner, Mapping) else inner
+                _with_rules(inner, rules) if is_mapping(inner) else inner
                 for inner in schema[keyword]
             ]
     if "oneOf" in changed_schema and _mentions(schema["oneOf"], changed):
@@ -152,7 +148,7 @@ def _with_rules(schema: Schema, rules: Arguments) -> dict[str, Any]:
 def _shown_property(inner: object, rule: ArgumentOverride) -> object:
     if inner is False or rule == ArgumentOverride(name=rule.name):
         return inner
-    shown = dict(_schema(inner))
+    shown = dict(entries_of(inner))
     if rule.description is not None:
         original = str(shown.get("description", ""))
         shown["description"] = rule.description.replace(ORIGINAL, original)
@@ -163,49 +159,22 @@ def _shown_property(inner: object, rule: ArgumentOverride) -> object:
     return shown
 
 
-def _still_required(required: Iterable[str], rules: Arguments) -> list[str]:
-    return [
-        _shown_name(name, rules)
-        for name in required
-        if not (_rule(name, rules).hidden or _rule(name, rules).filled_in)
-    ]
-
-
 def _mentions(node: object, names: frozenset[str]) -> bool:
-    """Return whether a part of a schema mentions one of the names."""
-    match node:
-        case str():
-            return node in names
-        case Mapping():
-            entries = cast("Mapping[object, object]", node)
-            return any(key in names or _mentions(inner, names) for key, inner in entries.items())
-        case list():
-            return any(_mentions(inner, names) for inner in cast("list[object]", node))
-        case _:
-            return False
+    if is_mapping(node):
+        return any(key in names or _mentions(inner, names) for key, inner in node.items())
+    if is_list(node):
+        return any(_mentions(inner, names) for inner in node)
+    return isinstance(node, str) and node in names
 
 
 def _inner_schemas(schema: Schema, keywords: Iterable[str]) -> Iterator[Schema]:
     for keyword in keywords:
-        value: object = schema.get(keyword)
-        members = cast("list[object]", value) if isinstance(value, list) else [value]
-        yield from (cast("Schema", member) for member in members if isinstance(member, Mapping))
+        value = schema.get(keyword)
+        yield from filter(is_mapping, as_list(value) or [value])
 
 
 def _rule(name: str, rules: Arguments) -> ArgumentOverride:
     return rules.get(name, _UNCHANGED)
-
-
-def _schema(value: object) -> Schema:
-    return cast("Schema", value) if isinstance(value, Mapping) else {}
-
-
-def _strings(value: object) -> list[str]:
-    items = cast("list[object]", value) if isinstance(value, list) else []
-    return [item for item in items if isinstance(item, str)]
-
-
-logger = logging.getLogger("plait.client.catalog")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,11 +266,13 @@ async def complete_arguments(
     known = wire_names.keys() | hidden
     completed = {name: value for name, value in arguments.items() if name not in known}
     completed |= {wire_names[name]: arguments[name] for name in arguments if name in wire_names}
+    schema = tool.wire_schema
+    takes_any = "$ref" in schema or bool(schema.get("additionalProperties"))
+    named = declared_arguments(schema) | required_arguments(schema)
     for name, rule in override.arguments.items():
-        if name in completed or not rule.filled_in or not _takes_argument(tool.wire_schema, name):
-            continue
-        value = rule.default if rule.value is UNSET else rule.value
-        completed[name] = await _resolved(value, context)
+        if name not in completed and rule.filled_in and (takes_any or name in named):
+            value = rule.default if rule.value is UNSET else rule.value
+            completed[name] = await _resolved(value, context)
     return completed
 
 
@@ -394,10 +365,6 @@ def _read_tool(raw: RawValue) -> ToolOverride:
     return ToolOverride(**read_table(raw, _TOOL_KEYS, "an object or a description", hint))
 
 
-def _read_arguments(raw: RawValue) -> dict[str, ArgumentOverride]:
-    return raw.read_entries(_read_argument, "an object of overrides, by argument")
-
-
 def _read_argument(raw: RawValue) -> ArgumentOverride:
     if isinstance(raw.value, ArgumentOverride):
         return raw.value
@@ -456,7 +423,10 @@ _TOOL_KEYS = KeyTable(
         Key("name", _read_name),
         Key("description", _read_text),
         Key("title", _read_text),
-        Key("arguments", _read_arguments),
+        Key(
+            "arguments",
+            lambda raw: raw.read_entries(_read_argument, "an object of overrides, by argument"),
+        ),
         Key("annotations", _read_annotations),
         Key("input_schema", _read_schema),
     ],

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from plait._support.sanitize import escaped, is_clean_json, sanitize_text
 from plait.client.catalog.schemas.values import is_list, is_mapping
-
-if TYPE_CHECKING:
-    from plait.client.catalog.tool import Tool
+from plait.client.catalog.tool import Tool
 
 _FIELDS = {
     "title": "title",

@@ -9,12 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import Any, Final, Literal, cast
 
-from plait.client.catalog.schemas.values import as_list, is_mapping
-
-if TYPE_CHECKING:
-    from plait.client.catalog.tool import Tool
+from plait.client.catalog.schemas.values import as_list, entries_of, is_mapping
+from plait.client.catalog.tool import Tool
 
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+|\d+")
 """A word, also inside of `camelCase`, `snake_case` and `HTTPServer`."""
@@ -178,19 +176,17 @@ class ToolIndex:
 
 
 def _words_by_field(tool: Tool) -> dict[Field, list[str]]:
-    texts: dict[Field, list[str]] = {
-        "name": [tool.name],
-        "title": [tool.title or ""],
-        "description": [tool.description],
-        "server": [tool.server],
+    words: dict[Field, list[str]] = {
+        "name": words_of(tool.name),
+        "title": words_of(tool.title or ""),
+        "description": words_of(tool.description),
+        "server": words_of(tool.server),
         "parameters": [],
         "parameter_texts": [],
     }
     for text, field in _parameter_texts(tool.input_schema, _MOST_LEVELS):
-        texts[field].append(text)
-    return {
-        field: [word for text in some for word in words_of(text)] for field, some in texts.items()
-    }
+        words[field] += words_of(text)
+    return words
 
 
 def _weighted(
@@ -212,8 +208,7 @@ def _parameter_texts(schema: object, levels: int) -> Iterator[tuple[str, Field]]
     """Yield the names, descriptions and choices of parameters, also those inside of others."""
     if levels == 0 or not is_mapping(schema):
         return
-    properties = schema.get("properties")
-    for name, inner in properties.items() if is_mapping(properties) else ():
+    for name, inner in entries_of(schema.get("properties")).items():
         yield str(name), "parameters"
         yield from _texts_of(inner)
         yield from _parameter_texts(inner, levels - 1)
@@ -225,7 +220,7 @@ def _parameter_texts(schema: object, levels: int) -> Iterator[tuple[str, Field]]
 
 
 def _texts_of(schema: object) -> Iterator[tuple[str, Field]]:
-    if is_mapping(schema):
-        for text in (schema.get("description"), *as_list(schema.get("enum"))):
-            if isinstance(text, str):
-                yield text, "parameter_texts"
+    about = entries_of(schema)
+    for text in (about.get("description"), *as_list(about.get("enum"))):
+        if isinstance(text, str):
+            yield text, "parameter_texts"

@@ -130,44 +130,39 @@ _recent: dict[int, tuple[Mapping[str, Any], SchemaValidator]] = {}
 
 def validator_for_schema(schema: Mapping[str, Any]) -> SchemaValidator:
     """Return the validator of a schema, compiling it if it is new."""
-    if (known := _known(schema)) is not None:
+    if (known := validator_if_prepared(schema)) is not None:
         return known
     try:
         key = _key(schema)
     except (TypeError, ValueError, RecursionError):
         return SchemaValidator(broken="it is not JSON")
-    validator = _compile(json.loads(key))
+    decoded = json.loads(key)
+    try:
+        validator = _guarded(lambda: _compile(decoded))
+    except BrokenSchemaError as error:
+        validator = SchemaValidator(schema=decoded, broken=str(error))
     with _lock:
         _compiled[key] = validator
     return validator
 
 
-def is_prepared(schema: Mapping[str, Any]) -> bool:
-    """Return whether the validator of a schema is ready without blocking."""
-    return _known(schema) is not None
+async def prepare(schema: Mapping[str, Any]) -> SchemaValidator:
+    """Return the validator of a schema; if it is new, it is compiled in a thread."""
+
+    def compile_and_use() -> SchemaValidator:
+        validator = validator_for_schema(schema)
+        # The library loads some parts with the first value.
+        validator.problem({})
+        return validator
+
+    return validator_if_prepared(schema) or await in_thread(compile_and_use)
 
 
 def validator_if_prepared(schema: Mapping[str, Any]) -> SchemaValidator | None:
     """Return the validator of a schema if it is ready without blocking."""
-    return _known(schema)
-
-
-async def prepare(schema: Mapping[str, Any]) -> SchemaValidator:
-    """Return the validator of a schema; if it is new, it is compiled in a thread."""
-    return _known(schema) or await in_thread(_compile_and_use, schema)
-
-
-def _compile_and_use(schema: Mapping[str, Any]) -> SchemaValidator:
-    validator = validator_for_schema(schema)
-    # The library loads some parts with the first value.
-    validator.problem({})
-    return validator
-
-
-def _known(schema: Mapping[str, Any]) -> SchemaValidator | None:
-    """Find a compiled schema; comparing with the one seen last is cheaper than writing JSON."""
     try:
         seen = _recent.get(id(schema))
+        # Comparing with the one seen last is cheaper than writing JSON.
         if seen is not None and seen[1].schema == schema:
             return seen[1]
         key = _key(schema)
@@ -193,13 +188,6 @@ def _plain(value: object) -> dict[str, Any]:
 
 
 def _compile(schema: Any) -> SchemaValidator:
-    try:
-        return _guarded(lambda: _compile_unguarded(schema))
-    except BrokenSchemaError as error:
-        return SchemaValidator(schema=schema, broken=str(error))
-
-
-def _compile_unguarded(schema: Any) -> SchemaValidator:
     from jsonschema import validators  # noqa: PLC0415  # 0.1 s many never need
 
     rules: Any = validators.validator_for(schema)
@@ -280,14 +268,14 @@ def _reason(error: BaseException) -> str:
             return f"checking with it fails ({type(error).__name__})"
 
 
-_TYPES: dict[str, frozenset[type]] = {
-    "string": frozenset({str}),
-    "integer": frozenset({int}),
-    "number": frozenset({int, float}),
-    "boolean": frozenset({bool}),
-    "object": frozenset({dict}),
-    "array": frozenset({list}),
-    "null": frozenset({type(None)}),
+_TYPES: dict[str, set[type]] = {
+    "string": {str},
+    "integer": {int},
+    "number": {int, float},
+    "boolean": {bool},
+    "object": {dict},
+    "array": {list},
+    "null": {type(None)},
 }
 
 

@@ -15,10 +15,10 @@ from jsonschema import Draft202012Validator
 
 from plait.client.catalog.validation import (
     BrokenSchemaError,
-    is_prepared,
     place_of,
     prepare,
     validator_for_schema,
+    validator_if_prepared,
 )
 
 BROKEN: list[dict[str, Any]] = [
@@ -64,8 +64,8 @@ def test_the_number_of_schemas_kept_is_bounded() -> None:
     for number in range(300):
         validator_for_schema({"title": f"one of many: {number}"})
 
-    assert not is_prepared(first)
-    assert is_prepared({"title": "one of many: 299"})
+    assert validator_if_prepared(first) is None
+    assert validator_if_prepared({"title": "one of many: 299"}) is not None
 
 
 def test_a_schema_in_use_outlives_those_that_are_not() -> None:
@@ -97,12 +97,12 @@ class WatchedSchema(Mapping[str, Any]):
 @pytest.mark.anyio
 async def test_preparing_compiles_in_another_thread_and_only_once() -> None:
     schema = WatchedSchema({"title": "prepared elsewhere", "type": "object"})
-    assert not is_prepared(schema)
+    assert validator_if_prepared(schema) is None
 
     await prepare(schema)
 
     assert schema.readers - {threading.get_ident()}
-    assert is_prepared(schema)
+    assert validator_if_prepared(schema) is not None
     schema.readers.clear()
     await prepare(schema)
     validator_for_schema(schema)
@@ -114,7 +114,7 @@ async def test_preparing_compiles_in_another_thread_and_only_once() -> None:
 async def test_preparing_a_broken_schema_raises_nothing(schema: dict[str, Any]) -> None:
     await prepare(schema)
 
-    assert is_prepared(schema)
+    assert validator_if_prepared(schema) is not None
 
 
 @pytest.mark.parametrize("schema", BROKEN)

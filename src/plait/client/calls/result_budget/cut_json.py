@@ -103,15 +103,13 @@ class _Cutter:
             return value
         if depth > _DEEPEST:
             return _ELLIPSIS
-        match value:
-            case str():
-                return self._text(value, allowed, path)
-            case Mapping():
-                return self._object(cast("Mapping[str, Any]", value), allowed, path, depth)
-            case list():
-                return self._list(cast("Sequence[Any]", value), allowed, path, depth)
-            case _:
-                return _ELLIPSIS
+        if isinstance(value, str):
+            return self._text(value, allowed, path)
+        if isinstance(value, Mapping):
+            return self._object(cast("Mapping[str, Any]", value), allowed, path, depth)
+        if isinstance(value, list):
+            return self._list(cast("Sequence[Any]", value), allowed, path, depth)
+        return _ELLIPSIS
 
     def _text(self, text: str, allowed: int, path: str | None) -> str:
         room = allowed - self._text_size(

@@ -1,15 +1,18 @@
-"""Cuts a whole result: each block gets a share of the size, or a line that it is left out."""
+"""The parts of a result, their sizes, and cutting them: each gets a share, or a line about it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, cast
 
 import mcp_types as types
 
-from plait.client.calls.content import data_of, json_text
+from plait.client.calls.content import data_of, is_same, json_text
+from plait.client.calls.outcome import ToolResult
 from plait.client.calls.result_budget.cut_json import (
     cut_json,
     parsed_json,
@@ -17,17 +20,114 @@ from plait.client.calls.result_budget.cut_json import (
     written_json,
 )
 from plait.client.calls.result_budget.cut_text import CUT, CutNote, cut_text, size_of_text
-from plait.client.calls.result_budget.parts import cost_of, repeating_text, text_of
+from plait.client.config.budgets import Limit
 
 if TYPE_CHECKING:
-    from plait.client.calls.outcome import ToolResult
-    from plait.client.config.budgets import Limit
+    from plait.client.catalog.deferral import TokenCounter
 
+_MOST_IMAGE_BYTES = 6400
+"""An image counts as 1,600 tokens at most, since models scale it down."""
+_MOST_BYTES_PER_TOKEN = 32
+"""A bound for the average token, to spare slow tokenizers texts that are surely too long."""
 _STRUCTURED_SHARE = 4
 """Structured content that the blocks do not repeat gets at least one part in so many."""
 _LEAST_TEXT = 500
 """If texts would get less, the last of them are left out instead."""
 _LONGEST_LABEL = 60
+
+
+def text_of(block: types.ContentBlock) -> str | None:
+    """Return the text of a block, or `None` if it is binary data."""
+    match block:
+        case types.TextContent():
+            return block.text
+        case types.EmbeddedResource(resource=types.TextResourceContents(text=text)):
+            return text
+        case types.ResourceLink():
+            link = block.model_dump(by_alias=True, exclude_none=True, mode="json", exclude={"meta"})
+            return json.dumps(link, ensure_ascii=False)
+        case _:
+            return None
+
+
+def raw_text_of(result: ToolResult, part: int) -> str:
+    """Return a part of a result as text: data as base64, structured content as JSON."""
+    if part == len(result.content):
+        return json_text(result.structured_content)
+    block = result.content[part]
+    text = text_of(block)
+    return data_of(block) if text is None else text
+
+
+def count_of_parts(result: ToolResult) -> int:
+    """Count the blocks, and structured content as the last one."""
+    return len(result.content) + (result.structured_content is not None)
+
+
+def cost_of(block: types.ContentBlock, limit: Limit) -> int:
+    """Return how many bytes of a limit a block takes."""
+    text = text_of(block)
+    if text is not None:
+        uri = block.resource.uri if isinstance(block, types.EmbeddedResource) else ""
+        return size_of_text(text) + size_of_text(uri)
+    size = len(data_of(block))
+    return min(size, _MOST_IMAGE_BYTES) if limit.bytes is None and _is_image(block) else size
+
+
+def _is_image(block: types.ContentBlock) -> bool:
+    if isinstance(block, types.ImageContent):
+        return True
+    kind = block.resource.mime_type if isinstance(block, types.EmbeddedResource) else None
+    return (kind or "").lower().startswith("image/")
+
+
+def is_within(result: ToolResult, limit: Limit, counter: TokenCounter | None = None) -> bool:
+    """Say whether the content and structured content of a result are within a limit."""
+    size = sum(cost_of(block, limit) for block in result.content)
+    if size > limit.most_bytes and counter is None:
+        return False
+    repeated = result.structured_content is None or repeating_text(result) is not None
+    shown = "" if repeated else json_text(result.structured_content)
+    size += size_of_text(shown)
+    if limit.bytes is not None and size > limit.bytes:
+        return False
+    if limit.tokens is None:
+        return True
+    if counter is None or size > limit.tokens * _MOST_BYTES_PER_TOKEN:
+        return -(-size // 4) <= limit.tokens
+    tokens = counter(shown) if shown else 0
+    for block in result.content:
+        text = text_of(block)
+        tokens += -(-cost_of(block, limit) // 4) if text is None else counter(text)
+    return tokens <= limit.tokens
+
+
+def repeating_text(result: ToolResult) -> tuple[int, Callable[[Any], Any]] | None:
+    """Return the index of the only text if it repeats the structured content, and its wrapper.
+
+    Servers repeat structured content as JSON; a value that is no object they wrap as
+    `{"result": value}`, and write it without the wrapper.
+    """
+    texts = {
+        index: block.text
+        for index, block in enumerate(result.content)
+        if isinstance(block, types.TextContent)
+    }
+    if len(texts) != 1 or result.structured_content is None:
+        return None
+    ((index, text),) = texts.items()
+    structured: Any = result.structured_content
+    if _is_json_of(text, structured):
+        return index, lambda value: value
+    wrapped = cast("Mapping[str, Any]", structured if isinstance(structured, Mapping) else {})
+    inner = wrapped.get("result")
+    if len(wrapped) == 1 and (inner == text or _is_json_of(text, inner)):
+        return index, lambda value: {"result": value}
+    return None
+
+
+def _is_json_of(text: str, value: Any) -> bool:
+    return isinstance(value, Mapping | list) and is_same(text, value)
 
 
 def cut_result(result: ToolResult, limit: Limit, allowed_bytes: int, note: CutNote) -> ToolResult:
@@ -115,12 +215,7 @@ class _BlockCutter:
         if sum(least) <= allowed:
             return len(least), allowed
         room = allowed - size_of_text(self.note.blocks_line(len(least), len(least) * 2))
-        used = 0
-        for index, size in enumerate(least):
-            used += size
-            if used > room:
-                return index, room
-        return len(least), room
+        return sum(used <= room for used in accumulate(least)), room
 
     def _shares(
         self,
@@ -164,23 +259,20 @@ class _BlockCutter:
         return types.TextContent(text=self._line(block, index))
 
     def _line(self, block: types.ContentBlock, index: int) -> str:
-        return self.note.block_line(label_of(block), index)
+        return self.note.block_line(_label_of(block), index)
 
 
 def _shortened(text: str, share: int, note: CutNote) -> str | None:
     value = parsed_json(text)
     if value is not None:
-        try:
+        with suppress(ValueError):
             written = written_json(cut_json(value, share, note))
-        except ValueError:
-            written = None
-        if written is not None and size_of_text(written) <= share:
-            return written
+            if size_of_text(written) <= share:
+                return written
     return cut_text(text, share, note)
 
 
-def label_of(block: types.ContentBlock) -> str:
-    """Describe the type and size of a block."""
+def _label_of(block: types.ContentBlock) -> str:
     match block:
         case types.TextContent():
             return f"text of {len(block.text)} characters"

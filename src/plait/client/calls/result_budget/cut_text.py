@@ -79,8 +79,13 @@ def cut_text(text: str, allowed_bytes: int, note: CutNote) -> str | None:
     room = allowed_bytes - size_of_text(note.text_line(total, total, total))
     if room < 0:
         return None
-    head = _whole_lines(head_of(text, int(room * _HEAD_SHARE)))
-    tail = _whole_last_lines(tail_of(text, room - int(room * _HEAD_SHARE)))
+    head = head_of(text, int(room * _HEAD_SHARE))
+    tail = tail_of(text, room - int(room * _HEAD_SHARE))
+    end, begin = head.rfind("\n") + 1, tail.find("\n") + 1
+    if end and end >= len(head) * _WHOLE_LINES_SHARE:
+        head = head[:end]
+    if begin and begin <= len(tail) * (1 - _WHOLE_LINES_SHARE):
+        tail = tail[begin:]
     line = note.text_line(total - len(head) - len(tail), total, len(head))
     return f"{head}{line}{tail}"
 
@@ -107,13 +112,3 @@ def tail_of(text: str, allowed_bytes: int) -> str:
 
 def _is_continuation(byte: int) -> bool:
     return byte & 0xC0 == 0x80
-
-
-def _whole_lines(head: str) -> str:
-    end = head.rfind("\n") + 1
-    return head[:end] if end and end >= len(head) * _WHOLE_LINES_SHARE else head
-
-
-def _whole_last_lines(tail: str) -> str:
-    begin = tail.find("\n") + 1
-    return tail[begin:] if 0 < begin <= len(tail) * (1 - _WHOLE_LINES_SHARE) else tail

@@ -16,9 +16,14 @@ from plait._support.clock import Clock, SystemClock
 from plait._support.threads import in_thread
 from plait.client.calls.arguments import argument_error_text, prepare_arguments
 from plait.client.calls.outcome import ToolResult
-from plait.client.calls.result_budget.cut_result import cut_result
+from plait.client.calls.result_budget.cut_result import (
+    count_of_parts,
+    cut_result,
+    is_within,
+    raw_text_of,
+    text_of,
+)
 from plait.client.calls.result_budget.cut_text import CutNote
-from plait.client.calls.result_budget.parts import count_of_parts, is_within, raw_text_of, text_of
 from plait.client.calls.result_budget.read import ReadRequest, read_part
 from plait.client.catalog.tool import Tool
 from plait.client.catalog.validation import prepare
@@ -104,8 +109,11 @@ class ResultLimiter:
 
     def limits(self, server: str) -> bool:
         """Return whether any result of a server is limited."""
+        return self._budget is not None or self._own_budget(server) is not None
+
+    def _own_budget(self, server: str) -> ResultBudget | None:
         own = self._servers.get(server)
-        return self._budget is not None or (own is not None and own.result_budget is not None)
+        return None if own is None else own.result_budget
 
     def read_more_tool(self, name: str = READ_MORE) -> Tool:
         """Describe the tool that reads full results."""
@@ -123,10 +131,7 @@ class ResultLimiter:
         self, result: ToolResult, call: ToolCall, *, reader: str = READ_MORE
     ) -> ToolResult:
         """Return the result, or a shortened one with notes on how to read the rest."""
-        own = self._servers.get(call.server)
-        limit = limit_for(
-            call.server, call.tool, None if own is None else own.result_budget, self._budget
-        )
+        limit = limit_for(call.server, call.tool, self._own_budget(call.server), self._budget)
         if limit is None:
             return result
         return await _process(result, self._limited, result, call, limit, reader)
@@ -137,16 +142,9 @@ class ResultLimiter:
         handle = FullResultStore.new_handle()
         note = CutNote(handle, reader)
         shorter = self._fitted(lambda allowed: cut_result(result, limit, allowed, note), limit)
-        full_result = FullResult(
-            result=result,
-            server=call.server,
-            owner=owner_of(call),
-            limit=limit,
-            size_bytes=sum(
-                len(raw_text_of(result, part)) for part in range(count_of_parts(result))
-            ),
-        )
-        self._store.put(handle, full_result)
+        size = sum(len(raw_text_of(result, part)) for part in range(count_of_parts(result)))
+        owner = owner_of(call)
+        self._store.put(handle, FullResult(result, call.server, owner, limit, size))
         return replace(shorter, full_result=handle)
 
     def _fitted(self, make: Callable[[int], ToolResult], limit: Limit) -> ToolResult:
@@ -154,9 +152,8 @@ class ResultLimiter:
         allowed = limit.most_bytes
         result = make(allowed)
         for _ in range(_MOST_TRIES):
-            if self._counter is None or allowed <= _LEAST_BYTES:
-                break
-            if is_within(result, limit, self._counter):
+            has_room = self._counter is not None and allowed > _LEAST_BYTES
+            if not has_room or is_within(result, limit, self._counter):
                 break
             allowed = max(_LEAST_BYTES, allowed * 2 // 3)
             result = make(allowed)
@@ -164,8 +161,7 @@ class ResultLimiter:
 
     def full_result(self, handle: str) -> ToolResult:
         """Return a full result without checking its owner, or raise `ResultExpiredError`."""
-        full_result = self._store.get(handle)
-        if full_result is None:
+        if (full_result := self._store.get(handle)) is None:
             raise _expired(handle)
         return full_result.result
 
@@ -191,19 +187,15 @@ class ResultLimiter:
         if full_result is None or not full_result.owner.may_be_read_by(owner_of(call)):
             raise _expired(handle)
         self._store.get(handle)
-        note = CutNote(handle, reader)
-        return await _process(
-            full_result.result, self._read, full_result, ReadRequest(**arguments), note
-        )
+        request, note = ReadRequest(**arguments), CutNote(handle, reader)
+        return await _process(full_result.result, self._read, full_result, request, note)
 
     def _read(self, full_result: FullResult, request: ReadRequest, note: CutNote) -> ToolResult:
         result, limit = full_result.result, full_result.limit
 
         def read(allowed: int) -> ToolResult:
-            blocks = read_part(result, request, limit, allowed, note)
-            return ToolResult(
-                server=result.server, tool=READ_MORE, is_error=False, content=tuple(blocks)
-            )
+            content = tuple(read_part(result, request, limit, allowed, note))
+            return ToolResult(server=result.server, tool=READ_MORE, is_error=False, content=content)
 
         return self._fitted(read, limit)
 
@@ -259,7 +251,7 @@ class Owner:
         return self.access == other.access and self.thread in (None, other.thread)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class FullResult:
     """A full result, and who may read it."""
 

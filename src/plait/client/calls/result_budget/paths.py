@@ -63,19 +63,15 @@ def _step(match: re.Match[str]) -> Step:
         return match["name"]
     if match["index"] is not None:
         return int(match["index"])
-    if match["key"] is not None:
-        return _key(match["key"])
-    first, last = match["first"], match["last"]
-    return slice(int(first) if first else None, int(last) if last else None)
-
-
-def _key(quoted: str) -> str:
-    if quoted.startswith('"'):
-        try:
-            return json.loads(quoted)
-        except ValueError as error:
-            raise PathError(f"{quoted} is not a string") from error
-    return re.sub(r"\\(.)", r"\1", quoted[1:-1])
+    if (quoted := match["key"]) is None:
+        first, last = match["first"], match["last"]
+        return slice(int(first) if first else None, int(last) if last else None)
+    if quoted.startswith("'"):
+        return re.sub(r"\\(.)", r"\1", quoted[1:-1])
+    try:
+        return json.loads(quoted)
+    except ValueError as error:
+        raise PathError(f"{quoted} is not a string") from error
 
 
 def is_single(path: str) -> bool:

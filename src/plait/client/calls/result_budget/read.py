@@ -5,19 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import mcp_types as types
 
+from plait.client.calls.outcome import ToolResult
 from plait.client.calls.result_budget.cut_json import cut_json, parsed_json, written_json
+from plait.client.calls.result_budget.cut_result import (
+    cost_of,
+    count_of_parts,
+    raw_text_of,
+    text_of,
+)
 from plait.client.calls.result_budget.cut_text import CutNote, head_of, size_of_text
-from plait.client.calls.result_budget.parts import cost_of, count_of_parts, raw_text_of, text_of
 from plait.client.calls.result_budget.paths import PathError, is_single, select
+from plait.client.config.budgets import Limit
 from plait.errors import InvalidArgumentsError
-
-if TYPE_CHECKING:
-    from plait.client.calls.outcome import ToolResult
-    from plait.client.config.budgets import Limit
 
 _NOTE_BYTES = 300
 """Room for the line that says what was read, and what comes next."""
@@ -100,11 +103,11 @@ def _readable(block: types.ContentBlock) -> types.ContentBlock:
                 return types.ImageContent(data=resource.blob, mime_type=kind)
             if kind.startswith("audio/"):
                 return types.AudioContent(data=resource.blob, mime_type=kind)
-            return block
         case types.ResourceLink():
             return types.TextContent(text=text_of(block) or "")
         case _:
-            return block
+            pass
+    return block
 
 
 def _read_text(text: str, request: ReadRequest, allowed: int) -> Blocks:
@@ -157,18 +160,13 @@ def _read_items(items: list[Any], request: ReadRequest, allowed: int, note: CutN
         written.append(text)
     shortened = ""
     if start < end and not written:
-        base = None if note.base is None else f"{note.base}[{start}]"
-        written = [_cut_item(items[start], allowed - 2, replace(note, base=base))]
+        item, base = items[start], None if note.base is None else f"{note.base}[{start}]"
+        is_text = isinstance(item, str)
+        shorter = cut_json([item] if is_text else item, allowed - 2, replace(note, base=base))
+        written = [written_json(shorter[0] if is_text else shorter)]
         shortened = " (shortened: it is too large by itself)"
     position = _position("items", start, start + len(written), len(items), shortened)
     return [types.TextContent(text=f"[{', '.join(written)}]"), position]
-
-
-def _cut_item(item: Any, allowed: int, note: CutNote) -> str:
-    if isinstance(item, str):
-        (shorter, _) = cut_json([item], allowed, note)
-        return written_json(shorter)
-    return written_json(cut_json(item, allowed, note))
 
 
 def _read_object(

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from difflib import SequenceMatcher
-from typing import Any, Literal
+from itertools import zip_longest
+from typing import Any, Literal, cast
 
 from plait._support.sanitize import escaped
-from plait.client.catalog.lock.entries import (
-    Identity,
-    Json,
-    LockedTool,
-    are_texts,
-    entries_of,
-    text_of,
-)
+from plait.client.catalog.lock.entries import Identity, Json, LockedTool, are_texts, text_of
 from plait.client.catalog.schemas.describe import outline
-from plait.client.catalog.schemas.values import as_list, is_mapping
+from plait.client.catalog.schemas.values import as_list, entries_of, is_mapping
 from plait.client.catalog.tool import Tool
 
 Part = Literal[
@@ -30,6 +24,8 @@ How = Literal["changed", "added", "removed", "type", "required", "optional"]
 """How it changed."""
 
 _LONGEST_VALUE = 120
+_NAMED = frozenset({"$defs", "definitions", "patternProperties", "dependentSchemas"})
+_SCHEMAS = frozenset({"additionalProperties", "not", "if", "then", "else"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,12 +90,10 @@ def annotation_changes(before: LockedTool, after: LockedTool) -> Iterator[Change
     old, new = before.annotations, after.annotations
     louder = is_destructive(new) and not is_destructive(old)
     for name in sorted({*old, *new}):
-        if text_of(old.get(name)) == text_of(new.get(name)):
-            continue
-        loud = louder and name in {"read_only_hint", "destructive_hint"}
-        yield Change(
-            part="annotation", path=name, before=old.get(name), after=new.get(name), loud=loud
-        )
+        one, other = old.get(name), new.get(name)
+        if not _same(one, other):
+            loud = louder and name in {"read_only_hint", "destructive_hint"}
+            yield Change(part="annotation", path=name, before=one, after=other, loud=loud)
 
 
 def is_destructive(annotations: Json) -> bool:
@@ -131,134 +125,109 @@ SchemaPart = Literal["argument", "result"]
 
 def schema_changes(part: SchemaPart, before: Any, after: Any) -> Iterator[Change]:
     """Compare two schemas in canonical form; if they differ, there is at least one change."""
-    if before is None or after is None:
-        if before is not after:
-            yield _changed(part, "schema", before, after)
-        return
-    changes = list(_compared(part, "", before, after))
+    comparison = _Comparison(part)
+    changes: list[Change] = []
+    if before is not None and after is not None:
+        changes += comparison.compare("", before, after)
     if not changes and not _same(before, after):
-        changes = [_changed(part, "schema", before, after)]
+        changes = [comparison.change("schema", before, after)]
     yield from changes
 
 
-def _compared(part: SchemaPart, path: str, before: Any, after: Any) -> Iterator[Change]:
-    if _same(before, after):
-        return
-    if not is_mapping(before) or not is_mapping(after):
-        yield _changed(part, path or "schema", before, after)
-        return
-    names = _names(before), _names(after)
-    for keyword in sorted({*before, *after}):
-        one, other = before.get(keyword), after.get(keyword)
-        if _same(one, other) and (keyword in before) is (keyword in after):
-            continue
-        match keyword:
-            case "properties" if isinstance(one or {}, Mapping) and isinstance(
-                other or {}, Mapping
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    part: SchemaPart
+
+    def change(self, path: str, before: Any, after: Any, how: How = "changed") -> Change:
+        return Change(part=self.part, how=how, path=path, before=before, after=after)
+
+    def compare(self, path: str, before: Any, after: Any) -> Iterator[Change]:
+        if _same(before, after):
+            return
+        if not is_mapping(before) or not is_mapping(after):
+            yield self.change(path or "schema", before, after)
+            return
+        for keyword in sorted({*before, *after}):
+            if not _same(before.get(keyword), after.get(keyword)) or (
+                (keyword in before) is not (keyword in after)
             ):
-                yield from _properties(part, path, before, after)
+                yield from self._keyword(keyword, path, before, after)
+
+    def _keyword(self, keyword: str, path: str, old: Json, new: Json) -> Iterator[Change]:
+        one, other = (cast("Any", schema.get(keyword)) for schema in (old, new))
+        where = _at(path, keyword)
+        match keyword:
+            case "properties" if _are(Mapping, one or {}, other or {}):
+                yield from self._properties(path, old, new)
             case "required" if are_texts(one or []) and are_texts(other or []):
-                yield from _required(part, path, one or [], other or [], names)
-            case "items" if one is not None and other is not None:
-                yield from _compared(part, f"{path}[]", one, other)
-            case _ if keyword not in before or keyword not in after:
-                yield _changed(part, _at(path, keyword), one, other)
+                yield from self._required(path, old, new)
+            case "items" if None not in (one, other):
+                yield from self.compare(f"{path}[]", one, other)
+            case "type" if keyword in old and keyword in new:
+                yield self.change(path or "schema", one, other, "type")
+            case "anyOf" | "oneOf" | "allOf" | "prefixItems" if _are(list, one, other):
+                yield from self._alternatives(where, one, other)
+            case _ if keyword in _NAMED and _are(dict, one, other):
+                yield from self._named(where, one, other)
+            case _ if keyword in _SCHEMAS and _are(dict, one, other):
+                yield from self.compare(where, one, other)
             case _:
-                yield from _keyword(part, path, keyword, one, other)
+                yield self.change(where, one, other)
+
+    def _properties(self, path: str, old: Json, new: Json) -> Iterator[Change]:
+        before, after = (entries_of(schema.get("properties")) for schema in (old, new))
+        yield from self._named(path, before, after, [_required(old), _required(new)])
+        if before == after and ("properties" in old) is not ("properties" in new):
+            where = _at(path, "properties")
+            yield self.change(where, old.get("properties"), new.get("properties"))
+
+    def _required(self, path: str, old: Json, new: Json) -> Iterator[Change]:
+        """Yield arguments that became required or optional, unless they were added or removed."""
+        before, after = _required(old), _required(new)
+        known = [entries_of(schema.get("properties")) for schema in (old, new)]
+        differing = sorted({*before} ^ {*after})
+        for name in differing:
+            if (name in known[0]) is (name in known[1]):
+                how = "required" if name in after else "optional"
+                yield self.change(_at(path, name), None, None, how)
+        if not differing:
+            yield self.change(_at(path, "required"), before, after)
+
+    def _alternatives(self, path: str, before: list[Any], after: list[Any]) -> Iterator[Change]:
+        for number, (one, other) in enumerate(zip_longest(before, after), 1):
+            where = f"{path}({number})"
+            if number > len(before):
+                yield self.change(where, None, outline(other), "added")
+            elif number > len(after):
+                yield self.change(where, outline(one), None, "removed")
+            else:
+                yield from self.compare(where, one, other)
+
+    def _named(
+        self, path: str, before: Json, after: Json, required: list[list[str]] | None = None
+    ) -> Iterator[Change]:
+        """Compare schemas by name; `required` are the required names before and after."""
+
+        def kind(schema: Any, name: str, when: int) -> str:
+            if required is None:
+                return outline(schema)
+            return f"{outline(schema)}, {'required' if name in required[when] else 'optional'}"
+
+        for name in sorted({*before, *after}):
+            where = _at(path, name)
+            if name not in before:
+                yield self.change(where, None, kind(after[name], name, 1), "added")
+            elif name not in after:
+                yield self.change(where, kind(before[name], name, 0), None, "removed")
+            else:
+                yield from self.compare(where, before[name], after[name])
 
 
-def _keyword(part: SchemaPart, path: str, keyword: str, one: Any, other: Any) -> Iterator[Change]:
-    both = one, other
-    match keyword:
-        case "anyOf" | "oneOf" | "allOf" | "prefixItems" if _all_are(list, both):
-            yield from _alternatives(part, _at(path, keyword), one, other)
-        case "$defs" | "definitions" | "patternProperties" | "dependentSchemas" if _all_are(
-            dict, both
-        ):
-            yield from _named(part, _at(path, keyword), one, other)
-        case "additionalProperties" | "not" | "if" | "then" | "else" if _all_are(dict, both):
-            yield from _compared(part, _at(path, keyword), one, other)
-        case "type":
-            where = path or "schema"
-            yield Change(part=part, how="type", path=where, before=one, after=other)
-        case _:
-            yield _changed(part, _at(path, keyword), one, other)
+def _required(schema: Json) -> list[str]:
+    return as_list(schema.get("required"))
 
 
-def _properties(
-    part: SchemaPart, path: str, old: Mapping[str, Any], new: Mapping[str, Any]
-) -> Iterator[Change]:
-    before, after = _names(old), _names(new)
-    needed = [tuple(as_list(schema.get("required"))) for schema in (old, new)]
-    yield from _named(part, path, before, after, needed)
-    if before == after and ("properties" in old) is not ("properties" in new):
-        yield _changed(part, _at(path, "properties"), old.get("properties"), new.get("properties"))
-
-
-def _required(
-    part: SchemaPart,
-    path: str,
-    before: list[str],
-    after: list[str],
-    names: tuple[Collection[str], Collection[str]],
-) -> Iterator[Change]:
-    """Yield arguments that became required or optional, unless they were added or removed."""
-    differs = False
-    for name in sorted({*before, *after}):
-        if (name in before) is (name in after):
-            continue
-        differs = True
-        if (name in names[0]) is (name in names[1]):
-            how = "required" if name in after else "optional"
-            yield Change(part=part, how=how, path=_at(path, name))
-    if not differs:
-        yield _changed(part, _at(path, "required"), before, after)
-
-
-def _alternatives(
-    part: SchemaPart, path: str, before: list[Any], after: list[Any]
-) -> Iterator[Change]:
-    for number, (one, other) in enumerate(zip(before, after, strict=False), 1):
-        yield from _compared(part, f"{path}({number})", one, other)
-    for number, extra in enumerate(after[len(before) :], len(before) + 1):
-        yield Change(part=part, how="added", path=f"{path}({number})", after=outline(extra))
-    for number, extra in enumerate(before[len(after) :], len(after) + 1):
-        yield Change(part=part, how="removed", path=f"{path}({number})", before=outline(extra))
-
-
-def _named(
-    part: SchemaPart,
-    path: str,
-    before: Mapping[str, Any],
-    after: Mapping[str, Any],
-    required: Sequence[Collection[str]] | None = None,
-) -> Iterator[Change]:
-    """Compare schemas by name; `required` are the required names before and after."""
-
-    def kind(schema: Any, name: str, when: int) -> str:
-        if required is None:
-            return outline(schema)
-        return f"{outline(schema)}, {'required' if name in required[when] else 'optional'}"
-
-    for name in sorted({*before, *after}):
-        where = _at(path, name)
-        if name not in before:
-            yield Change(part=part, how="added", path=where, after=kind(after[name], name, 1))
-        elif name not in after:
-            yield Change(part=part, how="removed", path=where, before=kind(before[name], name, 0))
-        else:
-            yield from _compared(part, where, before[name], after[name])
-
-
-def _changed(part: SchemaPart, path: str, before: Any, after: Any) -> Change:
-    return Change(part=part, path=path, before=before, after=after)
-
-
-def _names(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    return entries_of(schema.get("properties"))
-
-
-def _all_are(kind: type, values: tuple[Any, ...]) -> bool:
+def _are(kind: type, *values: Any) -> bool:
     return all(isinstance(value, kind) for value in values)
 
 
@@ -285,15 +254,11 @@ def word_diff(before: str, after: str) -> list[Span]:
     """Compare two texts; invisible characters are escaped."""
     old, new = _pieces(before, after)
     spans: list[Span] = []
-    for kind, start, end, new_start, new_end in SequenceMatcher(
-        None, old, new, autojunk=False
-    ).get_opcodes():
-        if kind == "equal":
-            spans.append(("same", "".join(old[start:end])))
-            continue
+    matcher = SequenceMatcher(None, old, new, autojunk=False)
+    for kind, start, end, new_start, new_end in matcher.get_opcodes():
         if start < end:
-            spans.append(("gone", "".join(old[start:end])))
-        if new_start < new_end:
+            spans.append(("same" if kind == "equal" else "gone", "".join(old[start:end])))
+        if new_start < new_end and kind != "equal":
             spans.append(("new", "".join(new[new_start:new_end])))
     return list(_shortened(spans))
 

@@ -17,7 +17,8 @@ from plait.client.catalog.lock.changes import (
     schema_changes,
     text_changes,
 )
-from plait.client.catalog.lock.entries import LockedServer, LockedTool, Lockfile, entries_of
+from plait.client.catalog.lock.entries import LockedServer, LockedTool, Lockfile
+from plait.client.catalog.schemas.values import entries_of
 from plait.errors import ConfigError
 
 _ToolDriftKind = Literal["added", "removed", "renamed", "swapped", "changed"]
@@ -25,27 +26,23 @@ _ToolDriftKind = Literal["added", "removed", "renamed", "swapped", "changed"]
 DriftKind = _ToolDriftKind | Literal["identity", "server_added", "server_removed"]
 """What happened to a tool, or to a server."""
 
-_LABELS: Mapping[DriftKind, str] = {
-    "added": "it was not there when the tools were locked",
-    "removed": "the server does not list it any more",
-    "renamed": "it was renamed: it is locked as {other}",
-    "swapped": "it was swapped with {other}",
-    "changed": "it is not as it was locked: {changes}",
-    "identity": "its server is not the one that was locked: {changes}",
-    "server_added": "its server was not locked",
-    "server_removed": "its server is not configured any more",
+_TEXTS: Mapping[DriftKind, tuple[str, str]] = {
+    "added": ("it was not there when the tools were locked", "{tool} was added"),
+    "removed": ("the server does not list it any more", "{tool} was removed"),
+    "renamed": ("it was renamed: it is locked as {other}", "{other} was renamed to {tool}"),
+    "swapped": ("it was swapped with {other}", "{tool} was swapped with {other}"),
+    "changed": ("it is not as it was locked: {changes}", "{tool} changed"),
+    "identity": (
+        "its server is not the one that was locked: {changes}",
+        "the server has another version",
+    ),
+    "server_added": ("its server was not locked", "the server is not in the lockfile"),
+    "server_removed": (
+        "its server is not configured any more",
+        "the server is in the lockfile, but not configured",
+    ),
 }
-
-_HEADLINES: Mapping[DriftKind, str] = {
-    "added": "{tool} was added",
-    "removed": "{tool} was removed",
-    "renamed": "{other} was renamed to {tool}",
-    "swapped": "{tool} was swapped with {other}",
-    "changed": "{tool} changed",
-    "identity": "the server has another version",
-    "server_added": "the server is not in the lockfile",
-    "server_removed": "the server is in the lockfile, but not configured",
-}
+"""The label and the headline of each kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +73,7 @@ class Drift:
         if self.kind == "changed" and self.other is not None:
             return f"it now has the content of {_quoted(self.other)}"
         changes = ", ".join(dict.fromkeys(change.label for change in self.changes))
-        return _LABELS[self.kind].format(other=_quoted(self.other), changes=changes)
+        return _TEXTS[self.kind][0].format(other=_quoted(self.other), changes=changes)
 
     @property
     def headline(self) -> str:
@@ -87,7 +84,7 @@ class Drift:
         if self.kind == "identity" and self.loud:
             return "the server is not the one that was locked"
         more = ", and changed" if self.kind == "renamed" and self.changes else ""
-        return _HEADLINES[self.kind].format(tool=name, other=other) + more
+        return _TEXTS[self.kind][1].format(tool=name, other=other) + more
 
     @property
     def text(self) -> str:
@@ -98,15 +95,9 @@ class Drift:
 
     def to_dict(self) -> dict[str, Any]:
         """Describe it as plain data."""
-        return {
-            "server": self.server,
-            "kind": self.kind,
-            "tool": self.tool,
-            "other": self.other,
-            "loud": self.loud,
-            "text": self.text,
-            "changes": [change.to_dict() for change in self.changes],
-        }
+        names = ("server", "kind", "tool", "other", "loud", "text")
+        plain = {name: getattr(self, name) for name in names}
+        return {**plain, "changes": [change.to_dict() for change in self.changes]}
 
 
 def tool_changes(before: LockedTool, after: LockedTool) -> tuple[Change, ...]:
@@ -190,10 +181,8 @@ def find_renames(before: Tools, after: Tools) -> dict[str, str]:
     by_essence = {name: tool.essence for name, tool in after.items()}
     for name, tool in before.items():
         essence = tool.essence
-        same = [
-            one for one in by_essence if by_essence[one] == essence and one not in pairs.values()
-        ]
-        if same:
+        equal = [other for other in after if by_essence[other] == essence]
+        if same := [other for other in equal if other not in pairs.values()]:
             pairs[name] = max(
                 same, key=lambda one, name=name: SequenceMatcher(None, name, one).ratio()
             )
@@ -212,15 +201,12 @@ def find_swaps(before: Tools, after: Tools, names: Collection[str]) -> dict[str,
     for name in names:
         tool, features = after[name], features_of(after[name])
         own = similarity(features, features_of(known[name]))
-        others = [
-            (
-                1.0 if other.essence == tool.essence else similarity(features, features_of(other)),
-                one,
-            )
+        scores = {
+            one: 1.0 if other.essence == tool.essence else similarity(features, features_of(other))
             for one, other in known.items()
             if one != name and one not in moved.values()
-        ]
-        score, nearest = max(others, default=(0.0, ""))
+        }
+        score, nearest = max(((score, one) for one, score in scores.items()), default=(0.0, ""))
         if score >= _MIN_SIMILARITY and score > own:
             moved[name] = nearest
     return moved
@@ -233,8 +219,7 @@ def _similar(before: Tools, after: Tools) -> Iterator[tuple[float, str, str]]:
     for name, tool in before.items():
         features = features_of(tool)
         for other, others in known.items():
-            score = similarity(features, others)
-            if score >= _MIN_SIMILARITY:
+            if (score := similarity(features, others)) >= _MIN_SIMILARITY:
                 yield score, name, other
 
 
@@ -303,8 +288,8 @@ def _with_tool(server: str, tool: str, before: LockedServer, now: LockedServer) 
         raise ConfigError(f"{server} has no tool {tool!r} to update", server=server)
     drift = server_drift(server, before, now)
     meant = [one for one in drift if tool in (one.tool, one.other) and one.tool is not None]
-    for one in meant:
-        # A renamed tool is updated under both names.
-        for name in filter(None, (one.tool, one.other)):
-            before = before.with_tool(name, now.tools.get(name))
-    return before
+    # A renamed tool is updated under both names.
+    names = {name for one in meant for name in (one.tool, one.other)}
+    kept = {name: known for name, known in before.tools.items() if name not in names}
+    accepted = {name: known for name, known in now.tools.items() if name in names}
+    return replace(before, tools=kept | accepted)

@@ -1,23 +1,31 @@
-"""What is written down about tools and servers when they are locked."""
+"""What is locked about tools and servers, and the lockfile: readable JSON with minimal diffs."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
+from functools import cache
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Literal, NoReturn, NotRequired, Self, cast
 
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+from plait._support.files import write_atomically
 from plait._support.redact import Redactor
+from plait._support.sanitize import escaped
 from plait.client.catalog.schemas.values import is_list, is_mapping
+from plait.client.catalog.tool import Tool
+from plait.client.config.document import JsonSyntaxError, decode_text, parse_jsonc
 from plait.client.config.secrets import secret_values
 from plait.client.config.servers import InProcessServer, RemoteOptions, ServerConfig
 from plait.client.config.urls import public_url
+from plait.errors import ConfigError, Problem
 
-if TYPE_CHECKING:
-    from plait.client.catalog.tool import Tool
+LOCKFILE_NAME = "plait.lock.json"
+_VERSION = 1
 
 _UNORDERED = frozenset({"required", "type"})
 """Keywords of a schema whose list is a set."""
@@ -29,18 +37,13 @@ _NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "
 
 def canonical(value: Any) -> Any:
     """Return the value as plain data with sorted keys and numbers in one form."""
-    match value:
-        case bool() | None | str():
-            return value
-        case float() if math.isfinite(value) and value.is_integer():
-            return int(value)
-        case Mapping():
-            entries = cast("Mapping[str, Any]", value)
-            return {str(key): canonical(entries[key]) for key in sorted(entries)}
-        case list() | tuple():
-            return [canonical(one) for one in cast("list[Any]", value)]
-        case _:
-            return value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if is_mapping(value):
+        return {str(key): canonical(value[key]) for key in sorted(value)}
+    if isinstance(value, list | tuple):
+        return [canonical(one) for one in cast("list[Any]", value)]
+    return value
 
 
 def canonical_schema(schema: Any) -> Any:
@@ -65,11 +68,6 @@ def _keyword(key: str, value: Any) -> Any:
 def are_texts(value: Any) -> bool:
     """Return whether a value is a list of strings."""
     return is_list(value) and all(isinstance(one, str) for one in value)
-
-
-def entries_of(value: Any) -> Mapping[str, Any]:
-    """Return an object as it is, and anything else as an empty one."""
-    return value if is_mapping(value) else {}
 
 
 def text_of(value: Any) -> str:
@@ -124,17 +122,11 @@ class LockedTool:
     @property
     def essence(self) -> str:
         """The hash of the content without names and titles, which frameworks derive from names."""
-        parts = ("input_schema", "output_schema", "annotations")
-        return digest(
-            {
-                "description": self.description,
-                **{part: _untitled(getattr(self, part)) for part in parts},
-            }
-        )
-
-
-def _untitled(part: Json | None) -> Json | None:
-    return part and {key: value for key, value in part.items() if key != "title"}
+        essence: dict[str, Any] = {"description": self.description}
+        for name in ("input_schema", "output_schema", "annotations"):
+            part: Json | None = getattr(self, name)
+            essence[name] = part and {key: one for key, one in part.items() if key != "title"}
+        return digest(essence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,14 +188,133 @@ class LockedServer:
             locked.setdefault(tool.wire_name, LockedTool.of(tool))
         return cls(identity=identity, tools=locked)
 
-    def with_tool(self, name: str, tool: LockedTool | None) -> Self:
-        """Return the server with this tool replaced, or removed."""
-        others = {known: one for known, one in self.tools.items() if known != name}
-        return replace(self, tools=others if tool is None else {**others, name: tool})
-
 
 @dataclass(frozen=True, slots=True)
 class Lockfile:
     """The locked servers, by name."""
 
     servers: Mapping[str, LockedServer]
+
+
+class _ToolEntry(TypedDict):
+    hash: str
+    title: NotRequired[str | None]
+    description: NotRequired[str | list[str]]
+    input_schema: NotRequired[dict[str, Any]]
+    output_schema: NotRequired[dict[str, Any] | None]
+    annotations: NotRequired[dict[str, Any]]
+
+
+class _ServerEntry(TypedDict):
+    identity: Identity
+    tools: dict[str, _ToolEntry]
+
+
+class _Document(TypedDict):
+    version: Literal[1]
+    servers: dict[str, _ServerEntry]
+
+
+@cache
+def _document() -> TypeAdapter[_Document]:
+    return TypeAdapter(_Document)  # most clients need none
+
+
+def read_lockfile(path: Path) -> Lockfile:
+    """Read a lockfile.
+
+    Raises:
+        ConfigError: There is none, or it is broken; the error names the line where it can.
+    """
+    try:
+        text = decode_text(path.read_bytes())
+    except FileNotFoundError:
+        _reject(path, "lockfile_missing", "there is no lockfile", "write it: plait lock")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        _reject(path, "lockfile_unreadable", f"the lockfile cannot be read: {reason}")
+    try:
+        document = parse_jsonc(text)
+    except JsonSyntaxError as error:
+        where = f"{path}:{error.line}:{error.column}"
+        _reject(where, "lockfile_broken", f"not valid JSON, {error.reason}", _again(path))
+    return _lockfile_from(document.value, text, path)
+
+
+def text_from_lockfile(lockfile: Lockfile) -> str:
+    """Write a lockfile as text; the same content gives the same text."""
+    servers = {
+        name: {
+            "identity": asdict(server.identity),
+            "tools": {tool: _tool_entry(server.tools[tool]) for tool in sorted(server.tools)},
+        }
+        for name, server in sorted(lockfile.servers.items())
+    }
+    value = {"version": _VERSION, "servers": servers}
+    # A reviewer must see invisible characters.
+    return escaped(json.dumps(value, indent=2, ensure_ascii=False)) + "\n"
+
+
+def write_lockfile(lockfile: Lockfile, path: Path) -> None:
+    """Replace the file in one step.
+
+    Raises:
+        ConfigError: It cannot be written; the file before is still there.
+    """
+    mode = None if path.exists() else 0o644
+    try:
+        write_atomically(path, text_from_lockfile(lockfile), mode=mode)
+    except OSError as error:
+        _reject(path, "lockfile_unwritable", f"cannot be written: {error.strerror}")
+
+
+def _tool_entry(tool: LockedTool) -> dict[str, Any]:
+    content = tool.content
+    if "\n" in tool.description:
+        # One entry per line, so that a diff shows single lines.
+        content["description"] = tool.description.split("\n")
+    return {"hash": tool.hash, **content}
+
+
+def _lockfile_from(value: object, text: str, path: Path) -> Lockfile:
+    try:
+        document = _document().validate_python(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        names = [str(step) for step in first["loc"] if not str(step).endswith("]")]
+        message = f"{'.'.join(names) or 'the lockfile'}: {first['msg'].lower()}"
+        if names == ["version"]:
+            message = f"not a lockfile of version {_VERSION}, which this version of plait reads"
+        _raise_broken(text, path, names[-1] if names else "", message)
+    servers: dict[str, LockedServer] = {}
+    for server, entry in document["servers"].items():
+        tools = {name: _tool_from(name, tool) for name, tool in entry["tools"].items()}
+        for name, tool in tools.items():
+            if entry["tools"][name]["hash"] != tool.hash:
+                message = f"{server}/{name} does not match its hash"
+                _raise_broken(text, path, entry["tools"][name]["hash"], message)
+        servers[server] = LockedServer(identity=entry["identity"], tools=tools)
+    return Lockfile(servers)
+
+
+def _tool_from(name: str, entry: _ToolEntry) -> LockedTool:
+    content: dict[str, Any] = {key: part for key, part in entry.items() if key != "hash"}
+    if isinstance(lines := entry.get("description"), list):
+        content["description"] = "\n".join(lines)
+    return LockedTool(name=name, **content)
+
+
+def _raise_broken(text: str, path: Path, word: str, message: str) -> NoReturn:
+    """Raise an error that names the first line with the word."""
+    lines = enumerate(text.split("\n"), 1)
+    number = next((number for number, line in lines if f'"{word}"' in line), 1)
+    _reject(f"{path}:{number}", "lockfile_broken", message, _again(path))
+
+
+def _again(path: Path) -> str:
+    return f"restore it from version control, or delete it and run: plait lock --file {path}"
+
+
+def _reject(where: Path | str, code: str, message: str, suggestion: str | None = None) -> NoReturn:
+    problem = Problem(file=str(where), path="", code=code, message=message, suggestion=suggestion)
+    raise ConfigError.from_problems([problem]) from None

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from plait.client.catalog.lock.drift import Drift, server_drift
 from plait.client.catalog.lock.entries import Identity, LockedServer, Lockfile
-
-if TYPE_CHECKING:
-    from plait.client.catalog.tool import Tool
+from plait.client.catalog.tool import Tool
 
 LockMode = Literal["off", "warn", "block"]
 """What happens to tools that differ from the lockfile."""
@@ -32,25 +30,19 @@ class LockCheck:
         """Return why a tool must not be called, or `None` if it may be."""
         if not self.blocks:
             return None
+        see = f"see: plait lock --check {self.server}"
         for one in self.drift:
-            if one.tool == wire_name or _distrusts_server(one):
+            # A new version alone is no reason to distrust every tool of a server.
+            other_server = one.kind == "identity" and one.loud
+            if one.tool == wire_name or one.kind == "server_added" or other_server:
                 return f"{one.label}; to accept it: plait lock --update {one.where}"
             if one.kind == "renamed" and one.other == wire_name:
-                return (
-                    f"the server lists it under another name; see: plait lock --check {one.server}"
-                )
-        if wire_name not in self.locked:
-            # The server does not list it, but may still run it.
-            return f"it is not in the lockfile; see: plait lock --check {self.server}"
-        return None
+                return f"the server lists it under another name; {see}"
+        # One that the server does not list, it may still run.
+        return None if wire_name in self.locked else f"it is not in the lockfile; {see}"
 
 
 UNCHECKED = LockCheck("")
-
-
-def _distrusts_server(drift: Drift) -> bool:
-    """Return whether every tool of the server is untrusted; a new version alone is no reason."""
-    return drift.kind == "server_added" or (drift.kind == "identity" and drift.loud)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
-from plait.client.catalog.schemas.keywords import (
-    ADDRESSES,
-    HOLD_LIST,
-    HOLD_MAP,
-    HOLD_SCHEMA,
-    REFERENCES,
-    TYPES,
-    map_children,
-    step_into,
-)
+from plait.client.catalog.schemas import keywords
 from plait.client.catalog.schemas.plain_schema import DIALECT
+from plait.client.catalog.schemas.provider_schema import Notes
 from plait.client.catalog.schemas.values import (
     MOST_DEPTH,
     Schema,
@@ -25,9 +17,6 @@ from plait.client.catalog.schemas.values import (
     is_number,
     is_schema,
 )
-
-if TYPE_CHECKING:
-    from plait.client.catalog.schemas.provider_schema import Notes
 
 _BROKEN: Final = object()
 
@@ -48,13 +37,13 @@ def _clean(schema: Any, path: str, notes: Notes, depth: int) -> Schema | bool:
         return {}
     kept: Schema = {}
     for key, value in _modernized(schema).items():
-        repaired = _repaired(key, value)
+        repaired = _CHECKS[key](value) if key in _CHECKS else value
         if repaired is _BROKEN:
             notes.add(path, f"{key} is broken, left out", "invalid")
-        elif key not in ADDRESSES and key not in REFERENCES:
+        elif key not in keywords.ADDRESSES and key not in keywords.REFERENCES:
             kept[key] = repaired
-    return map_children(
-        kept, lambda inner, step: _clean(inner, step_into(path, step), notes, depth + 1)
+    return keywords.map_children(
+        kept, lambda inner, step: _clean(inner, keywords.step_into(path, step), notes, depth + 1)
     )
 
 
@@ -83,23 +72,12 @@ def _modernized(schema: Schema) -> Schema:
     return modern
 
 
-def _repaired(key: str, value: Any) -> Any:
-    if key in HOLD_SCHEMA:
-        return value if isinstance(value, bool) or is_schema(value) else _BROKEN
-    if key in HOLD_LIST:
-        return value if is_list(value) and value else _BROKEN
-    if key in HOLD_MAP:
-        return value if is_schema(value) else _BROKEN
-    check = _CHECKS.get(key)
-    return value if check is None else check(value)
-
-
 def _count(value: Any) -> Any:
     return int(value) if is_number(value) and value >= 0 and value == int(value) else _BROKEN
 
 
-def _if_is(kind: type) -> Callable[[Any], Any]:
-    return lambda value: value if isinstance(value, kind) else _BROKEN
+def _if_is(*kinds: type) -> Callable[[Any], Any]:
+    return lambda value: value if isinstance(value, kinds) else _BROKEN
 
 
 def _names(value: Any) -> Any:
@@ -116,11 +94,14 @@ def _name_lists(value: Any) -> Any:
 
 def _type(value: Any) -> Any:
     if isinstance(value, str):
-        return value.lower() if value.lower() in TYPES else _BROKEN
-    return [name for name in _names(as_list(value)) if name in TYPES] or _BROKEN
+        return value.lower() if value.lower() in keywords.TYPES else _BROKEN
+    return [name for name in _names(as_list(value)) if name in keywords.TYPES] or _BROKEN
 
 
 _CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
+    **dict.fromkeys(keywords.HOLD_SCHEMA, _if_is(bool, dict)),
+    **dict.fromkeys(keywords.HOLD_LIST, lambda value: as_list(value) or _BROKEN),
+    **dict.fromkeys(keywords.HOLD_MAP, _if_is(dict)),
     "type": _type,
     "enum": lambda value: distinct(as_list(value)) or _BROKEN,
     "examples": _if_is(list),

@@ -112,7 +112,9 @@ def _outline(schema: Any, levels: int) -> str:
         return " or ".join(text.removeprefix("Must be ") for text in choices(schema)).removeprefix(
             "one of: "
         )
-    parts = [_kind(kind, schema, levels) for kind in types_of(schema) or _guessed_types(schema)]
+    draw = {"object": _object, "array": _array}
+    kinds = types_of(schema) or _guessed_types(schema)
+    parts = [draw[kind](schema, levels) if kind in draw else kind for kind in kinds]
     texts = [" or ".join(parts)] if parts else []
     for key, joint in (("anyOf", " or "), ("oneOf", " or "), ("allOf", " and ")):
         if members := as_list(schema.get(key)):
@@ -129,14 +131,6 @@ def _guessed_types(schema: Schema) -> list[str]:
     if schema.keys() & {"properties", "required", "additionalProperties", "patternProperties"}:
         return ["object"]
     return ["array"] if schema.keys() & {"items", "prefixItems"} else []
-
-
-def _kind(kind: str, schema: Schema, levels: int) -> str:
-    if kind == "object":
-        return _object(schema, levels)
-    if kind == "array":
-        return _array(schema, levels)
-    return kind
 
 
 def _object(schema: Schema, levels: int) -> str:
@@ -171,14 +165,16 @@ _OUTLINED: Final = {"type", "properties", "items", "prefixItems"}
 
 def sentences_for(schema: Schema) -> list[str]:
     """Describe the keywords of a schema, except types, properties and items."""
-    texts = [*choices(schema), *limits(schema)]
-    if names := as_list(schema.get("required")):
-        texts.append(f"Needed: {listed(names)}")
-    texts += _about_properties(schema)
-    texts += _about_items(schema)
-    texts += _about_others(schema)
-    texts += notes_for(schema)
-    return texts
+    names = as_list(schema.get("required"))
+    return [
+        *choices(schema),
+        *limits(schema),
+        *([f"Needed: {listed(names)}"] if names else []),
+        *_about_properties(schema),
+        *_about_items(schema),
+        *_about_others(schema),
+        *notes_for(schema),
+    ]
 
 
 def notes_for(schema: Schema) -> list[str]:
@@ -188,19 +184,14 @@ def notes_for(schema: Schema) -> list[str]:
         texts.append(f"Default: {short_json(schema['default'])}")
     if examples := as_list(schema.get("examples")):
         texts.append(f"Examples: {listed(examples)}")
-    if schema.get("deprecated") is True:
-        texts.append("Deprecated")
-    if schema.get("readOnly") is True:
-        texts.append("Read-only")
-    return texts
+    flags = {"deprecated": "Deprecated", "readOnly": "Read-only"}
+    return texts + [text for key, text in flags.items() if schema.get(key) is True]
 
 
 def only_needs(branches: Iterable[Any]) -> bool:
     """Return whether alternatives differ only in `required`."""
-    return all(
-        is_schema(branch) and "required" in branch and branch.keys() <= _ONLY_NEEDS
-        for branch in branches
-    )
+    keys = [as_schema(branch).keys() for branch in branches]
+    return all("required" in named and named <= _ONLY_NEEDS for named in keys)
 
 
 def about_union(key: str, branches: list[Any]) -> str:
@@ -219,11 +210,8 @@ def _about_properties(schema: Schema) -> list[str]:
         texts.append(f"Names of properties: {outline(names)}")
     for pattern, inner in as_schema(schema.get("patternProperties")).items():
         texts.append(f"Properties with names like {pattern}: {outline(inner)}")
-    texts += [
-        _others(schema[key], "properties")
-        for key in ("additionalProperties", "unevaluatedProperties")
-        if key in schema
-    ]
+    rules = [schema.get("additionalProperties"), schema.get("unevaluatedProperties")]
+    texts += [_others(rule, "properties") for rule in rules if rule is not None]
     for name, needed in as_schema(schema.get("dependentRequired")).items():
         if as_list(needed):
             texts.append(f"With {name}, these are needed: {', '.join(map(str, needed))}")
@@ -269,6 +257,4 @@ def _about_others(schema: Schema) -> list[str]:
 
 
 def _others(rule: Any, what: str) -> str:
-    if rule is False:
-        return f"No other {what}"
-    return f"Other {what}: {outline(rule)}"
+    return f"No other {what}" if rule is False else f"Other {what}: {outline(rule)}"

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Final, Literal, get_args
+from typing import Final, Literal, get_args
 
 from plait.client.catalog.schemas.clean import clean
-from plait.client.catalog.schemas.keywords import map_children, step_into, types_of
+from plait.client.catalog.schemas.keywords import map_children, places_in, types_of
 from plait.client.catalog.schemas.plain_schema import shared_if_plain
 from plait.client.catalog.schemas.profiles import gemini, openai_strict
 from plait.client.catalog.schemas.provider_schema import Notes, ProviderSchema
 from plait.client.catalog.schemas.refs import inline_refs
-from plait.client.catalog.schemas.roots import describe_at_root, object_root, plain_root
-from plait.client.catalog.schemas.values import Schema, as_list, as_schema, is_schema, plain
+from plait.client.catalog.schemas.roots import bare_root, object_root, plain_root
+from plait.client.catalog.schemas.values import Schema, as_list, as_schema, plain
 
 Profile = Literal["default", "openai", "openai_strict", "anthropic", "gemini"]
 """A family of models, by what it accepts in a schema."""
@@ -45,23 +45,13 @@ def _for_anthropic(schema: Schema, notes: Notes) -> Schema:
     https://platform.claude.com/docs/en/agents-and-tools/tool-use/define-tools
     """
     root = plain_root(schema, notes)
-    _check_names(root, "", notes)
+    for path, place in places_in(root):
+        for name in as_schema(place.get("properties")):
+            if not _ANTHROPIC_NAME.fullmatch(name):
+                # The server knows the argument by no other name, so it stays.
+                text = f"the name {name!r} may be refused: letters, digits and _.- only"
+                notes.add(path, text, "names")
     return root
-
-
-def _check_names(schema: Schema, path: str, notes: Notes) -> None:
-    for name in as_schema(schema.get("properties")):
-        if not _ANTHROPIC_NAME.fullmatch(name):
-            # The server knows the argument by no other name, so it stays.
-            text = f"the name {name!r} may be refused: letters, digits and _.- only"
-            notes.add(path, text, "names")
-
-    def visit(inner: Any, step: str) -> Any:
-        if is_schema(inner):
-            _check_names(inner, step_into(path, step), notes)
-        return inner
-
-    map_children(schema, visit)
 
 
 def _for_openai(schema: Schema, notes: Notes) -> Schema:
@@ -69,8 +59,7 @@ def _for_openai(schema: Schema, notes: Notes) -> Schema:
 
     https://developers.openai.com/api/docs/guides/function-calling
     """
-    root = describe_at_root(plain_root(schema, notes), ("enum", "const", "not"), notes)
-    return _with_items(root)
+    return _with_items(bare_root(schema, notes))
 
 
 def _with_items(schema: Schema) -> Schema:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, cast
 
-from plait.client.catalog.schemas.values import Schema, is_schema
+from plait.client.catalog.schemas.values import Schema, as_schema, is_schema
 
 TYPES: Final = ("string", "number", "integer", "boolean", "array", "object", "null")
 
@@ -15,6 +15,7 @@ HOLD_SCHEMA: Final = frozenset(
 )
 HOLD_LIST: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 HOLD_MAP: Final = frozenset({"properties", "patternProperties", "dependentSchemas"})
+HOLD_SCHEMAS: Final = HOLD_SCHEMA | HOLD_LIST | HOLD_MAP
 HOLD_VALUE: Final = frozenset({"enum", "const", "default", "examples", "example"})
 """Their values are data; a `$ref` in it is no reference."""
 REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
@@ -89,6 +90,20 @@ def map_children(schema: Schema, visit: Callable[[Any, str], Any]) -> Schema:
         else:
             changed[key] = value
     return changed
+
+
+def places_in(schema: Schema, path: str = "") -> Iterator[tuple[str, Schema]]:
+    """Yield a schema and all inside of it, each with its path."""
+    yield path, schema
+    inside: list[tuple[str, Schema]] = []
+
+    def visit(inner: Any, step: str) -> Any:
+        inside.append((step_into(path, step), as_schema(inner)))
+        return inner
+
+    map_children(schema, visit)
+    for step, inner in inside:
+        yield from places_in(inner, step)
 
 
 def step_into(path: str, step: str) -> str:

@@ -89,7 +89,9 @@ def merge(first: Any, second: Any, depth: int = 0) -> Schema:
     _merge_arrays(merged, left, behind, depth)
     _merge_values(merged, left)
     for group in (CONDITION, _CONTAINS):
-        _merge_group(merged, left, behind, group)
+        own, other = _taken(merged, left, group)
+        if not same(own, other):
+            behind.update(other)
     for key, value in left.items():
         _merge_keyword(merged, key, value, behind, depth)
     return _with_member(merged, behind) if behind else merged
@@ -158,12 +160,6 @@ def values_of(schema: Schema) -> list[Any] | None:
     return [only] if listed is None or any(same(only, value) for value in listed) else []
 
 
-def _merge_group(merged: Schema, left: Schema, behind: Schema, group: frozenset[str]) -> None:
-    own, other = _taken(merged, left, group)
-    if other and not same(own, other):
-        behind.update(other)
-
-
 def _merge_objects(merged: Schema, left: Schema, behind: Schema, depth: int) -> None:
     own, other = _taken(merged, left, OBJECT_SHAPE)
     if not other:
@@ -179,12 +175,11 @@ def _merge_objects(merged: Schema, left: Schema, behind: Schema, depth: int) -> 
     patterns = _merge_maps(own.get("patternProperties"), other.get("patternProperties"), depth)
     if patterns:
         merged["patternProperties"] = patterns
-    rule = other.get("additionalProperties")
-    if "additionalProperties" in own and "additionalProperties" in other:
-        rules = own["additionalProperties"], rule
-        merged["additionalProperties"] = False if False in rules else merge(*rules, depth + 1)
-    elif "additionalProperties" in other:
-        merged["additionalProperties"] = rule
+    rules = [one["additionalProperties"] for one in (own, other) if "additionalProperties" in one]
+    if len(rules) == 2 and False not in rules:
+        merged["additionalProperties"] = merge(rules[0], rules[1], depth + 1)
+    elif rules:
+        merged["additionalProperties"] = False if False in rules else rules[0]
 
 
 def _patterns_fit(first: Schema, second: Schema) -> bool:
@@ -290,13 +285,8 @@ def possible_types(schema: Schema) -> list[str]:
     values = values_of(schema)
     if values is not None:
         # The values decide: a number that can only be 0 is an integer.
-        kinds = list(
-            dict.fromkeys(
-                json_type(value)
-                for value in values
-                if not named or any(_is_kind(value, kind) for kind in named)
-            )
-        )
+        fitting = [v for v in values if not named or any(_is_kind(v, kind) for kind in named)]
+        kinds = list(dict.fromkeys(map(json_type, fitting)))
     elif named:
         kinds = list(named)
     else:
@@ -341,19 +331,17 @@ def _apart(first: Schema, second: Schema) -> bool:
     if is_never(first) or is_never(second):
         return True
     own, other = types_of(first), types_of(second)
-    if own and other and not _overlap(own, other):
-        return True
-    if _no_common_value(first, second):
+    kinds = [{"number" if kind == "integer" else kind for kind in named} for named in (own, other)]
+    if (all(kinds) and kinds[0].isdisjoint(kinds[1])) or _no_common_value(first, second):
         return True
     if own != ["object"] or other != ["object"]:
         return False
-    if _leaves_out(first, second) or _leaves_out(second, first):
-        return True
     needed = set(as_list(first.get("required"))) & set(as_list(second.get("required")))
-    properties = as_schema(first.get("properties")), as_schema(second.get("properties"))
-    return any(
-        _no_common_value(as_schema(properties[0].get(name)), as_schema(properties[1].get(name)))
-        for name in needed
+    one, two = as_schema(first.get("properties")), as_schema(second.get("properties"))
+    return (
+        _leaves_out(first, second)
+        or _leaves_out(second, first)
+        or any(_no_common_value(as_schema(one.get(n)), as_schema(two.get(n))) for n in needed)
     )
 
 
@@ -370,11 +358,6 @@ def _no_common_value(first: Schema, second: Schema) -> bool:
     if own is None or other is None:
         return False
     return {canonical(value) for value in own}.isdisjoint(canonical(value) for value in other)
-
-
-def _overlap(own: list[str], other: list[str]) -> bool:
-    numbers = {"number", "integer"}
-    return bool(set(own) & set(other)) or bool(numbers & set(own) and numbers & set(other))
 
 
 def _is_kind(value: Any, kind: str) -> bool:

@@ -69,8 +69,7 @@ def parameters_from_schema(schema: object) -> list[Parameter]:
 
 def schema_from_parameters(parameters: Iterable[Parameter]) -> Schema:
     """Return the schema of an object with these arguments."""
-    listed = list(parameters)
-    return {"type": "object", "properties": {}, **_object(listed)}
+    return {"type": "object", "properties": {}, **_object(parameters)}
 
 
 convert_input_schema = parameters_from_schema
@@ -149,9 +148,7 @@ def _items(extra: Schema) -> tuple[str | None, Parameter | None]:
     if "items" not in extra or isinstance(extra["items"], bool):
         return None, None
     item = _parameter("", extra.pop("items"), required=False)
-    if item == Parameter(name="", type=item.type):
-        return item.type, None
-    return item.type, item
+    return item.type, None if item == Parameter(name="", type=item.type) else item
 
 
 def _limits(extra: Mapping[str, Any]) -> list[str]:

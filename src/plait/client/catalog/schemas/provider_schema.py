@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Self
 
-if TYPE_CHECKING:
-    from plait.client.catalog.schemas.values import Schema
+from plait.client.catalog.schemas.values import Schema
 
 NoteKind = Literal[
     "invalid",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urldefrag, urljoin
 
 from plait.client.catalog.schemas.describe import join_descriptions
@@ -14,9 +13,8 @@ from plait.client.catalog.schemas.keywords import (
     ARRAY_SHAPE,
     CONDITION,
     DEFINITIONS,
-    HOLD_LIST,
     HOLD_MAP,
-    HOLD_SCHEMA,
+    HOLD_SCHEMAS,
     HOLD_VALUE,
     OBJECT_SHAPE,
     REFERENCES,
@@ -30,6 +28,7 @@ from plait.client.catalog.schemas.values import (
     MOST_DEPTH,
     Schema,
     as_list,
+    as_schema,
     is_list,
     is_mapping,
     is_schema,
@@ -38,32 +37,28 @@ from plait.client.catalog.schemas.values import (
 
 Node = Mapping[str, Any]
 
+_KNOWN: Final = HOLD_SCHEMAS | HOLD_VALUE
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The target of a reference."""
 
+class _Target(NamedTuple):
     schema: Node | bool
     base: str
     """The base URI of references inside it."""
     name: str
-    """Its name."""
 
 
-class Document:
+class _Document:
     """A schema, indexed by `$id` and anchors."""
 
     def __init__(self, root: Node) -> None:
         self.root = root
-        self.size = 0
-        """How many objects there are in it."""
         self.base = base_of(root, "")
         self._resources: dict[str, Node] = {"": root, self.base: root}
         self._anchors: dict[tuple[str, str], Node] = {}
-        self._index()
+        self.size = self._index()
+        """How many objects there are in it."""
 
-    def find(self, reference: str, base: str) -> Target | None:
-        """Return the target of a reference, or `None` if it is not in the document."""
+    def find(self, reference: str, base: str) -> _Target | None:
         address, fragment = _split(reference)
         uri = _joined(base, address) if address else base
         start = self._resources.get(uri) or self._resources.get(address or self.base)
@@ -72,12 +67,12 @@ class Document:
         fragment = unquote(fragment)
         if fragment and not fragment.startswith("/"):
             anchored = self._anchors.get((uri, fragment)) or self._anchors.get(("", fragment))
-            return None if anchored is None else Target(anchored, uri, fragment)
+            return None if anchored is None else _Target(anchored, uri, fragment)
         found = _walk(start, uri, fragment)
         # Many generators resolve references from the root, ignoring any `$id` in between.
         return found or (_walk(self.root, self.base, fragment) if not address else None)
 
-    def _index(self) -> None:
+    def _index(self) -> int:
         waiting: list[tuple[Node, str]] = [(self.root, "")]
         seen: set[int] = set()
         while waiting:
@@ -92,19 +87,17 @@ class Document:
                 self._anchors.setdefault((base, anchor), node)
                 self._anchors.setdefault(("", anchor), node)
             waiting.extend((inner, base) for inner in _inside(node))
-        self.size = len(seen)
+        return len(seen)
 
 
 def base_of(node: Node, outer: str) -> str:
     """Return the base URI of references inside a schema."""
     own = node.get("$id")
-    if not isinstance(own, str):
-        return outer
-    address, _ = _split(own)
+    address = _split(own)[0] if isinstance(own, str) else ""
     return _joined(outer, address) if address else outer
 
 
-def _walk(start: Node, base: str, pointer: str) -> Target | None:
+def _walk(start: Node, base: str, pointer: str) -> _Target | None:
     here: object = start
     title = start.get("title")
     name = title if isinstance(title, str) else "the whole schema"
@@ -118,7 +111,7 @@ def _walk(start: Node, base: str, pointer: str) -> Target | None:
             return None
         if is_mapping(here):
             base = base_of(here, base)
-    return Target(here, base, name) if isinstance(here, bool) or is_mapping(here) else None
+    return _Target(here, base, name) if isinstance(here, bool) or is_mapping(here) else None
 
 
 def _anchors_of(node: Node) -> Iterator[str]:
@@ -132,21 +125,17 @@ def _anchors_of(node: Node) -> Iterator[str]:
 
 def _inside(node: Node) -> Iterator[Node]:
     for key, value in node.items():
-        if key in HOLD_VALUE:
-            continue
-        maps = (key in HOLD_MAP or key in DEFINITIONS) and is_mapping(value)
-        inner = list(value.values()) if maps else value
-        for each in inner if is_list(inner) else [inner]:
-            if is_mapping(each):
-                yield each
+        if key not in HOLD_VALUE:
+            maps = (key in HOLD_MAP or key in DEFINITIONS) and is_mapping(value)
+            inner = list(value.values()) if maps else value
+            yield from filter(is_mapping, inner if is_list(inner) else [inner])
 
 
 def _split(reference: str) -> tuple[str, str]:
     try:
-        address, fragment = urldefrag(reference)
+        return urldefrag(reference)
     except ValueError:  # not an address at all
         return reference, ""
-    return address, fragment
 
 
 def _joined(base: str, address: str) -> str:
@@ -170,19 +159,16 @@ def inline_refs(schema: object) -> ProviderSchema:
     Nothing is ever fetched: what is not in the schema allows anything.
     """
     notes = Notes()
-    if isinstance(schema, bool):
-        return ProviderSchema({} if schema else {"not": {}})
-    if not is_mapping(schema):
+    written: object = schema
+    if is_mapping(schema):
+        written = _Writer(_Document(schema), notes).write(schema, "", "", ())
+    elif not isinstance(schema, bool):
         notes.add("", "not a schema, so anything is allowed", "invalid")
-        return ProviderSchema({}, notes.all)
-    written = _Writer(Document(schema), notes).write(schema, "", "", ())
-    if is_schema(written):
-        return ProviderSchema(written, notes.all)
-    return ProviderSchema({} if written else {"not": {}}, notes.all)
+    return ProviderSchema(as_schema(written), notes.all)
 
 
 class _Writer:
-    def __init__(self, document: Document, notes: Notes) -> None:
+    def __init__(self, document: _Document, notes: Notes) -> None:
         self._document = document
         self._notes = notes
         self._left = document.size + _MAX_INLINED
@@ -212,12 +198,11 @@ class _Writer:
         return written
 
     def _with_parts(self, own: Schema, path: str, base: str, above: tuple[int, ...]) -> Schema:
-        kept: Schema = {}
-        for key, value in own.items():
-            if key in HOLD_SCHEMA or key in HOLD_MAP or key in HOLD_LIST or key in HOLD_VALUE:
-                kept[key] = dict(value) if key in HOLD_MAP and is_mapping(value) else value
-            elif not _has_reference(value):  # else it holds definitions, whatever its name
-                kept[key] = value
+        kept: Schema = {
+            key: dict(value) if key in HOLD_MAP and is_mapping(value) else value
+            for key, value in own.items()
+            if key in _KNOWN or not _has_reference(value)  # else it holds definitions
+        }
 
         def visit(inner: Any, step: str) -> Any:
             if is_list(inner):  # the tuples of older drafts: `items: [...]`
@@ -232,7 +217,7 @@ class _Writer:
             written["dependencies"] = {
                 name: visit(inner, f".dependencies.{name}") for name, inner in dependencies.items()
             }
-        untouched = written.keys() - HOLD_SCHEMA - HOLD_MAP - HOLD_LIST - {"dependencies"}
+        untouched = written.keys() - HOLD_SCHEMAS - {"dependencies"}
         return {key: plain(value) if key in untouched else value for key, value in written.items()}
 
     def _target(self, reference: str, path: str, base: str, above: tuple[int, ...]) -> Any:
@@ -248,14 +233,13 @@ class _Writer:
         return self.write(target.schema, path, target.base, above)
 
 
-def _opened(target: Target) -> Schema:
+def _opened(target: _Target) -> Schema:
     kinds = sorted(_kinds(target.schema))
     opened: Schema = {"type": kinds[0] if len(kinds) == 1 else kinds} if kinds else {}
     return {**opened, "description": f"recursive: same shape as {target.name}"}
 
 
 def _kinds(schema: object, depth: int = 0) -> frozenset[str]:
-    """Return the types that a schema declares; empty if it does not."""
     if not is_mapping(schema) or depth > _MAX_TYPE_DEPTH:
         return frozenset()
     kind = schema.get("type")

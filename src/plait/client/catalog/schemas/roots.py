@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from plait.client.catalog.schemas.describe import (
     about_union,
@@ -11,14 +11,14 @@ from plait.client.catalog.schemas.describe import (
     sentences_for,
     with_sentences,
 )
-from plait.client.catalog.schemas.keywords import ANNOTATIONS, UNIONS, types_of
+from plait.client.catalog.schemas.keywords import ANNOTATIONS, CONSTRAINTS, UNIONS, types_of
 from plait.client.catalog.schemas.merge import (
-    allows_anything,
     is_never,
     merge,
     merge_members,
     values_of,
 )
+from plait.client.catalog.schemas.provider_schema import Notes
 from plait.client.catalog.schemas.values import (
     MOST_DEPTH,
     Schema,
@@ -28,9 +28,6 @@ from plait.client.catalog.schemas.values import (
     json_type,
     same,
 )
-
-if TYPE_CHECKING:
-    from plait.client.catalog.schemas.provider_schema import Notes
 
 _MOST_FORMS = 256
 """After this many alternatives, the rest is only described: nested ones multiply."""
@@ -54,11 +51,15 @@ def plain_root(schema: Schema, notes: Notes) -> Schema:
     if is_never(root):
         root = {key: value for key, value in root.items() if key != "not"}
         notes.add("", "no arguments can fit the schema", "invalid")
-    return describe_at_root(object_root(root, notes), ("allOf", *UNIONS), notes)
+    return _describe_at_root(object_root(root, notes), ("allOf", *UNIONS), notes)
 
 
-def describe_at_root(root: Schema, keys: tuple[str, ...], notes: Notes) -> Schema:
-    """Move keywords of the root to the description."""
+def bare_root(schema: Schema, notes: Notes) -> Schema:
+    """Return a plain root without `enum`, `const` and `not`, too."""
+    return _describe_at_root(plain_root(schema, notes), ("enum", "const", "not"), notes)
+
+
+def _describe_at_root(root: Schema, keys: tuple[str, ...], notes: Notes) -> Schema:
     moved = {key: root[key] for key in keys if key in root}
     if not moved:
         return root
@@ -84,7 +85,8 @@ class _Joiner:
         branches: list[Any] = node[key]
         rest = {name: value for name, value in node.items() if name != key}
         usable = [branch for branch in branches if _may_be_object(branch)]
-        if key == "anyOf" and any(_adds_nothing(branch) for branch in usable):
+        demands = [as_schema(branch).keys() & CONSTRAINTS for branch in usable]
+        if key == "anyOf" and any(keys <= {"type"} for keys in demands):
             return rest
         self._left -= len(usable)
         if not usable or self._left < 0:
@@ -112,27 +114,22 @@ class _Joiner:
 
 
 def _united(forms: list[Schema], about: Schema) -> Schema:
-    names = dict.fromkeys(name for form in forms for name in as_schema(form.get("properties")))
+    properties = [as_schema(form.get("properties")) for form in forms]
     shared = {
         key: value
         for key, value in forms[0].items()
         if key not in ("properties", "required", *ANNOTATIONS)
         and all(key in form and same(form[key], value) for form in forms)
     }
-    needed = [
-        name
-        for name in as_list(forms[0].get("required"))
-        if all(name in as_list(form.get("required")) for form in forms)
-    ]
+    required = [as_list(form.get("required")) for form in forms]
+    needed = [name for name in required[0] if all(name in names for names in required)]
     text = f"Use one of these forms: {'; '.join(_form(form, shared) for form in forms)}"
     return {
         **about,
         **shared,
         "properties": {
-            name: _either(
-                [form["properties"][name] for form in forms if name in form.get("properties", {})]
-            )
-            for name in names
+            name: _either([one[name] for one in properties if name in one])
+            for name in dict.fromkeys(name for one in properties for name in one)
         },
         **({"required": needed} if needed else {}),
         "description": with_sentences(about.get("description"), [text]),
@@ -143,13 +140,14 @@ def _either(variants: list[Any]) -> Any:
     kinds = distinct(variants)
     if len(kinds) == 1:
         return kinds[0]
-    lists = [values_of(as_schema(variant)) for variant in kinds]
-    if all(
-        values is not None and as_schema(variant).keys() <= {"type", "enum", "const", *ANNOTATIONS}
-        for values, variant in zip(lists, kinds, strict=True)
-    ):
+    lists = [
+        values_of(schema)
+        for schema in map(as_schema, kinds)
+        if schema.keys() <= {"type", "enum", "const", *ANNOTATIONS}
+    ]
+    if len(lists) == len(kinds) and None not in lists:
         values = distinct(value for found in lists for value in found or [])
-        types = list(dict.fromkeys(json_type(value) for value in values))
+        types = list(dict.fromkeys(map(json_type, values)))
         return {"type": types[0] if len(types) == 1 else types, "enum": values}
     return {"anyOf": kinds}
 
@@ -173,15 +171,6 @@ def _form(form: Schema, shared: Schema) -> str:
 
 def _may_be_object(branch: Any) -> bool:
     schema = as_schema(branch)
-    named = types_of(schema)
     values = values_of(schema)
-    return (
-        not is_never(schema)
-        and (not named or "object" in named)
-        and (values is None or any(json_type(value) == "object" for value in values))
-    )
-
-
-def _adds_nothing(branch: Any) -> bool:
-    schema = {key: value for key, value in as_schema(branch).items() if key != "type"}
-    return branch is not False and allows_anything(schema)
+    fits = values is None or "object" in map(json_type, values)
+    return not is_never(schema) and "object" in (types_of(schema) or ["object"]) and fits

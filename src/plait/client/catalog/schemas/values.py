@@ -40,6 +40,11 @@ def as_schema(value: object) -> Schema:
     return {"not": {}} if value is False else {}
 
 
+def entries_of(value: object) -> Mapping[str, Any]:
+    """Return a mapping as it is, and anything else as an empty one."""
+    return value if is_mapping(value) else {}
+
+
 def as_list(value: object) -> list[Any]:
     """Return a list as it is, and anything else as an empty one."""
     return value if is_list(value) else []

@@ -9,17 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
-from plait.client.catalog.schemas.describe import join_descriptions
-from plait.client.catalog.schemas.flatten import described, flatten
 from plait.client.catalog.schemas.keywords import map_children
-from plait.client.catalog.schemas.profiles.narrowing import Narrowing
-from plait.client.catalog.schemas.roots import describe_at_root, plain_root
+from plait.client.catalog.schemas.profiles.narrowing import Narrowing, annotated
+from plait.client.catalog.schemas.provider_schema import Notes
 from plait.client.catalog.schemas.values import Schema, as_list, is_number, is_schema
-
-if TYPE_CHECKING:
-    from plait.client.catalog.schemas.provider_schema import Notes
 
 _FORMATS: Final = {
     "string": ("date-time", "enum"),
@@ -30,10 +25,7 @@ _FORMATS: Final = {
 
 def convert(schema: Schema, notes: Notes) -> Schema:
     """Return the schema within the subset of function declarations."""
-    root = describe_at_root(
-        plain_root(_read_nullable(schema), notes), ("enum", "const", "not"), notes
-    )
-    return _Gemini(notes).convert_root(flatten(root, notes))
+    return _Gemini(notes).convert_arguments(_read_nullable(schema))
 
 
 class _Gemini(Narrowing):
@@ -43,8 +35,6 @@ class _Gemini(Narrowing):
         "integer": frozenset({"minimum", "maximum", "format"}),
         "array": frozenset({"minItems", "maxItems"}),
         "object": frozenset({"minProperties", "maxProperties"}),
-        "boolean": frozenset(),
-        "null": frozenset(),
     }
 
     def convert_root(self, node: Schema) -> Schema:
@@ -102,13 +92,8 @@ class _Gemini(Narrowing):
 
     def union(self, members: list[Schema], about: Schema) -> Schema:
         # No keyword is allowed beside `anyOf`, so each alternative gets the description.
-        description = about.get("description")
-        return {
-            "anyOf": [
-                described(member, join_descriptions(description, member.get("description")))
-                for member in members
-            ]
-        }
+        description = {"description": about.get("description")}
+        return {"anyOf": [annotated(member, description) for member in members]}
 
 
 def _read_nullable(schema: Any) -> Any:

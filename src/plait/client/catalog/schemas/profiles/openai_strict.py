@@ -7,25 +7,19 @@ An optional argument becomes one that may be null; the null is dropped before th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
-from plait.client.catalog.schemas.flatten import flatten
-from plait.client.catalog.schemas.keywords import map_children
+from plait.client.catalog.schemas.keywords import places_in
 from plait.client.catalog.schemas.merge import values_of
 from plait.client.catalog.schemas.profiles.narrowing import Narrowing
-from plait.client.catalog.schemas.roots import describe_at_root, plain_root
+from plait.client.catalog.schemas.provider_schema import Notes
 from plait.client.catalog.schemas.values import (
     Schema,
     as_list,
     as_schema,
     canonical,
-    is_schema,
     json_type,
 )
-
-if TYPE_CHECKING:
-    from plait.client.catalog.schemas.provider_schema import Notes
 
 _FORMATS: Final = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
@@ -44,8 +38,7 @@ _NUMBERS: Final = frozenset(
 
 def convert(schema: Schema, notes: Notes) -> Schema:
     """Return the schema within the subset of strict mode."""
-    root = describe_at_root(plain_root(schema, notes), ("enum", "const", "not"), notes)
-    strict = _Strict(notes).convert_root(flatten(root, notes))
+    strict = _Strict(notes).convert_arguments(schema)
     _note_size(strict, notes)
     return strict
 
@@ -56,9 +49,6 @@ class _Strict(Narrowing):
         "number": _NUMBERS,
         "integer": _NUMBERS,
         "array": frozenset({"minItems", "maxItems"}),
-        "boolean": frozenset(),
-        "null": frozenset(),
-        "object": frozenset(),
     }
 
     def convert_root(self, node: Schema) -> Schema:
@@ -143,8 +133,8 @@ def _by_discriminator(members: list[Schema]) -> list[Schema]:
 
 
 def _telling(member: Schema, others: list[Schema]) -> str | None:
-    properties = as_schema(member.get("properties"))
-    shared = {name for other in others for name in as_schema(other.get("properties"))}
+    properties: Schema = member["properties"]
+    shared = {name for other in others for name in other["properties"]}
     for name, inner in properties.items():
         own = _texts(inner)
         if own and all(
@@ -167,8 +157,9 @@ def _starting_with(schema: Schema, name: str | None) -> Schema:
 
 
 def _note_size(schema: Schema, notes: Notes) -> None:
-    names = [name for place in _places(schema) for name in as_schema(place.get("properties"))]
-    values = [value for place in _places(schema) for value in as_list(place.get("enum"))]
+    places = [place for _, place in places_in(schema)]
+    names = [name for place in places for name in as_schema(place.get("properties"))]
+    values = [value for place in places for value in as_list(place.get("enum"))]
     texts = [value for value in values if json_type(value) == "string"]
     characters = sum(map(len, names)) + sum(map(len, texts))
     for count, most, what in (
@@ -178,17 +169,3 @@ def _note_size(schema: Schema, notes: Notes) -> None:
     ):
         if count > most:
             notes.add("", f"may be refused: {count} {what}, more than {most}", "size")
-
-
-def _places(schema: Schema) -> Iterator[Schema]:
-    found: list[Schema] = [schema]
-
-    def visit(inner: Any, _: str) -> Any:
-        if is_schema(inner):
-            found.append(inner)
-        return inner
-
-    while found:
-        place = found.pop()
-        map_children(place, visit)
-        yield place

@@ -9,8 +9,12 @@ from inline_snapshot import snapshot
 
 from plait import ConfigError
 from plait.client.catalog.lock.drift import file_drift, relocked, updated
-from plait.client.catalog.lock.entries import Lockfile
-from plait.client.catalog.lock.file import read_lockfile, text_from_lockfile, write_lockfile
+from plait.client.catalog.lock.entries import (
+    Lockfile,
+    read_lockfile,
+    text_from_lockfile,
+    write_lockfile,
+)
 from tests.unit.client.catalog.lock.tools import locked, tool
 
 HIDING = tool("hide", "First line.\u202e\nSecond \U000e0041line.", output={"type": "object"})
