@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
@@ -43,6 +43,7 @@ from plait.client.transports.wire import (
     is_traced,
     wake,
 )
+from plait.traces.observer import CallTool, Observer, observe
 
 if TYPE_CHECKING:
     from plait.client.catalog.listing import Listing
@@ -67,6 +68,7 @@ class CallPlan:
     policy: Policy | None
     timeout_seconds: float
     cap_seconds: float
+    observers: Sequence[Observer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +122,8 @@ class DirectTool:
         self._send(attempt, body, owner)
         try:
             await woken
-        except asyncio.CancelledError:
-            self._abandon(attempt, owner)
+        except asyncio.CancelledError as cancelled:
+            self._abandon(attempt, owner, cancelled)
             raise
         return self._ended(attempt, owner)
 
@@ -141,8 +143,8 @@ class DirectTool:
         self._send(attempt, body, owner)
         try:
             done.acquire()
-        except BaseException:  # Ctrl-C
-            self._abandon(attempt, owner)
+        except BaseException as interrupt:  # Ctrl-C
+            self._abandon(attempt, owner, interrupt)
             raise
         return self._ended(attempt, owner)
 
@@ -183,7 +185,8 @@ class DirectTool:
         request.timeout_seconds = plan.timeout_seconds
         request.expires_at = now + plan.timeout_seconds
         request.latest = now + plan.cap_seconds
-        attempt = FirstAttempt(plan.tool, session, request, now)
+        observation = ExitStack() if plan.observers else None
+        attempt = FirstAttempt(plan.tool, session, request, now, observation)
         return attempt, head.body(request_id, encoded), session.loop
 
     def _current_plan(self) -> CallPlan | None:
@@ -200,6 +203,9 @@ class DirectTool:
 
     def _send(self, attempt: FirstAttempt, body: bytes, owner: asyncio.AbstractEventLoop) -> None:
         request, wire = attempt.request, attempt.session.wire
+        if attempt.observation is not None and self._plan is not None:
+            operation = CallTool(server=self._server, tool=self._name, attempt=1)
+            attempt.observation.enter_context(observe(self._plan.observers, operation))
         sender = wire.sender
         wire.requests[request.request_id] = request
         with suppress(RuntimeError):  # the loop of the connections has ended
@@ -213,9 +219,13 @@ class DirectTool:
             wire.requests.pop(request.request_id, None)
             request.fail(closed())
 
-    def _abandon(self, attempt: FirstAttempt, owner: asyncio.AbstractEventLoop) -> None:
+    def _abandon(
+        self, attempt: FirstAttempt, owner: asyncio.AbstractEventLoop, error: BaseException
+    ) -> None:
         """Tell the server that the caller does not wait any more."""
         request, wire = attempt.request, attempt.session.wire
+        if attempt.observation is not None:
+            attempt.observation.__exit__(type(error), error, error.__traceback__)
         if wire.requests.pop(request.request_id, None) is None:
             return
         with suppress(RuntimeError):
@@ -223,9 +233,11 @@ class DirectTool:
             owner.call_soon_threadsafe(wire.check_drained)
 
     def _ended(self, attempt: FirstAttempt, owner: asyncio.AbstractEventLoop) -> FirstAttempt:
-        session = attempt.session
+        session, request = attempt.session, attempt.request
         session.last_used = time.monotonic()
-        if session is not self._proven and attempt.request.message is not None:
+        if attempt.observation is not None and "result" in (request.message or {}):
+            attempt.observation.close()
+        if session is not self._proven and request.message is not None:
             self._proven = session
             connection = self._lifecycle.runtime.pool.connections.get(self._server)
             if connection is not None:
@@ -252,7 +264,8 @@ def plan_for(runtime: Runtime, server: str, name: str) -> CallPlan | None:
     call = ToolCall(server=server, tool=name)
     deadline = call_deadline(call, connection.server.timeouts, executor.settings.default_seconds)
     policy = executor.settings.policy_check.policy
-    return CallPlan(tool, arguments, policy, deadline.seconds, deadline.cap_seconds)
+    observers = executor.settings.observers
+    return CallPlan(tool, arguments, policy, deadline.seconds, deadline.cap_seconds, observers)
 
 
 async def result_of_direct(call: ToolCall, attempt: FirstAttempt) -> ToolResult | None:

@@ -94,7 +94,6 @@ class ToolExecutor:
             and self.results is None
             and settings.call_budget is None
             and settings.on_progress is None
-            and not settings.observers
         )
 
     async def run(self, call: ToolCall) -> ToolResult:
@@ -160,11 +159,10 @@ class ToolExecutor:
         first = call.first
         while True:
             attempt += 1
+            operation = CallTool(server=call.server, tool=call.tool, attempt=attempt)
+            observation = None if first is None else first.observation
             try:
-                with observe(
-                    self.settings.observers,
-                    CallTool(server=call.server, tool=call.tool, attempt=attempt),
-                ):
+                with observation or observe(self.settings.observers, operation):
                     answer = await self._bridge.run(self._attempt, call, tool, active, first)
             except PlaitError as error:
                 pause = self._pause_before_retry(call, tool, error, attempt, began)

@@ -75,6 +75,8 @@ class FirstAttempt:
     request: PendingRequest
     began: float
     """When it was made, on the monotonic clock."""
+    observation: contextlib.ExitStack | None = None
+    """The observers of the attempt, until it has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,13 +110,12 @@ class ToolCall:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the call has no callbacks, credentials and limits of its own."""
+        """Whether the call has no credentials, limits, and callbacks during the call of its own."""
         return (
             self.timeout_seconds is None
             and self.on_progress is None
             and self.on_log is None
             and self.on_elicitation is None
-            and self.on_approval is None
             and self.input_answers is None
             and self.pause is None
             and self.access is None

@@ -65,7 +65,7 @@ class _StdioWrite(BorrowedStream):
 
 
 @dataclass(eq=False)
-class _StdioSender:
+class StdioSender:
     """Writes requests of our own to the child's standard input, from any thread."""
 
     any_thread = True
@@ -134,7 +134,7 @@ async def open_stdio(
         wire.before_end = partial(_find_end_reason, child, wire, stderr_ended)
         child.stdout.take = wire.take_line
         child.stdin.on_broken = partial(_fail_unwritten, wire)
-        wire.sender = _StdioSender(child)
+        wire.sender = StdioSender(child)
         try:
             yield _StdioRead(child.stdout, wire, server), _StdioWrite(child)
         finally:
