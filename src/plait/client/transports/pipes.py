@@ -132,6 +132,8 @@ class PipeWriter:
         self._consumed_at_end: int | None = None
         self._turn: asyncio.AbstractEventLoop | None = None
         """The loop in whose current turn something was posted."""
+        self.is_doomed: Callable[[], bool] = lambda: False
+        """Returns whether the reader is about to end, before something is posted."""
         self.on_broken: Callable[[int], None] | None = None
         """Called in the loop of the pipe, with the offset from which on nothing was written."""
 
@@ -175,6 +177,8 @@ class PipeWriter:
         """Do what `write` does, with one system call for the second and later of a loop's turn."""
         loop = running_loop()
         if loop is None or loop is not self._turn:
+            if self.is_doomed():
+                raise anyio.BrokenResourceError
             end = self.write(data)
             if loop is not None:
                 self._turn = loop

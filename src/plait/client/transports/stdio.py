@@ -73,8 +73,6 @@ class StdioSender:
 
     def send(self, body: bytes, request: PendingRequest) -> None:
         """Write one request."""
-        if self._child.is_doomed():
-            raise anyio.BrokenResourceError
         request.written = True
         try:
             request.end_offset = self._child.stdin.post(body + b"\n")
@@ -133,6 +131,7 @@ async def open_stdio(
         tasks.start_soon(_watch_exit, child, wire)
         wire.before_end = partial(_find_end_reason, child, wire, stderr_ended)
         child.stdout.take = wire.take_line
+        child.stdin.is_doomed = child.is_doomed
         child.stdin.on_broken = partial(_fail_unwritten, wire)
         wire.sender = StdioSender(child)
         try:

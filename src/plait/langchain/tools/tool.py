@@ -296,11 +296,13 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
         output = outcome if invocation.runtime is None else for_graph(outcome)
         if call_id is None:
             return output.content, output.artifact
+        if (name := self.__dict__.get("name")) is None:
+            name = self.__dict__["name"] = self.name
         message = ToolMessage(
             content=cast("str | list[str | dict[Any, Any]]", output.content),
             artifact=output.artifact,
             tool_call_id=call_id,
-            name=self.name,
+            name=name,
             status="error" if output.is_error else "success",
         )
         return message, output.artifact
