@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.compare.contenders import CONTENDERS
@@ -27,6 +28,7 @@ def main() -> int:
     """Run the comparison; return 1 when a contender is missing."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="key scenarios in two minutes")
+    parser.add_argument("--minutes", type=float, help="begin no further round after this time")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="put the tables into this page")
     parser.add_argument("--only", nargs="+", choices=[c.id for c in CONTENDERS], default=[])
     known = [row.id for scenario in SCENARIOS for row in scenario.rows]
@@ -35,6 +37,8 @@ def main() -> int:
     )
     options = parser.parse_args()
     plan = QUICK if options.quick else Plan()
+    if options.minutes is not None:
+        plan = replace(plan, budget_seconds=60 * options.minutes)
     contenders = [
         contender
         for contender in CONTENDERS
