@@ -20,9 +20,9 @@ from plait.errors import PlaitError
 if TYPE_CHECKING:
     import mcp_types as types
 
+    from plait.client.calls.approval import PolicyCheck
     from plait.client.calls.direct import DirectTool
     from plait.client.calls.outcome import ToolResult
-    from plait.client.calls.policy_check import PolicyCheck
     from plait.client.calls.tool_call import FirstAttempt, ToolCall
     from plait.client.catalog.tool import Tool
     from plait.client.config.policy import PolicyDecision

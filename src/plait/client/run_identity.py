@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
+from plait._support.gather import resolve
 from plait._support.redact import Redactor
-from plait.client.calls.callbacks import resolve
 from plait.client.calls.tool_call import RunIdentity
 from plait.client.config.servers import RemoteServer, ServerConfig, StdioServer
 from plait.client.connections.credentials import CallerCredentials

@@ -12,7 +12,7 @@ from plait.client.calls.tool_call import OnProgress, ToolCall
 
 if TYPE_CHECKING:
     from plait.client.connections.status import ServerInfo
-    from plait.client.resource_watch import ResourceWatch
+    from plait.client.subscriptions import ResourceWatch
     from plait.client.toolbox import Toolbox
 
 

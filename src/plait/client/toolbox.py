@@ -9,8 +9,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
+from plait._support.gather import resolve
 from plait.client.call_pipeline import CallPipeline
-from plait.client.calls.callbacks import ServerCallbacks, resolve
+from plait.client.calls.callbacks import ServerCallbacks
 from plait.client.calls.result_budget.limiter import OWN_SERVER, READ_MORE, ResultLimiter
 from plait.client.calls.sampling import Sampling
 from plait.client.calls.tool_call import OnProgress, ToolCall
@@ -33,10 +34,9 @@ from plait.client.options import (
     identity_from,
     lock_from,
 )
-from plait.client.resource_watch import ResourceWatch
 from plait.client.run_identity import Run, run_identity_of
 from plait.client.runtime import Listed, Runtime
-from plait.client.subscriptions import Subscription
+from plait.client.subscriptions import ResourceWatch, Subscription
 from plait.errors import ConnectError, PlaitError
 
 if TYPE_CHECKING:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
 from mcp_types import LoggingMessageNotificationParams
 
+from plait._support.gather import resolve
+
 if TYPE_CHECKING:
     from plait.client.calls.tool_call import OnProgress
-
-T = TypeVar("T")
 
 OnLog = Callable[[str, LoggingMessageNotificationParams], Awaitable[None] | None]
 """Gets the server's name and its log message."""
@@ -73,11 +72,6 @@ def progress_callback(callback: OnAnyProgress | None, server: str, tool: str) ->
         return None
     context = CallbackContext(server_name=server, tool_name=tool)
     return lambda progress, total, message: callback(progress, total, message, context)
-
-
-async def resolve(value: Awaitable[T] | T) -> T:
-    """Await a value if it is awaitable."""
-    return await cast("Awaitable[T]", value) if inspect.isawaitable(value) else cast("T", value)
 
 
 def _message_callback(

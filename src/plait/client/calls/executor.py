@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 
 from mcp_types import LOG_LEVEL_META_KEY, CallToolResult, LoggingLevel, RequestParamsMeta
 
+from plait._support.gather import resolve
+from plait.client.calls.approval import PolicyCheck
 from plait.client.calls.arguments import argument_error_text, prepare_arguments
 from plait.client.calls.call_budget import RunCounters
 from plait.client.calls.call_routing import ActiveCall, CallRouter, Sample
-from plait.client.calls.callbacks import OnAnyProgress, progress_callback, resolve
+from plait.client.calls.callbacks import OnAnyProgress, progress_callback
 from plait.client.calls.fallback import BeforeFallback, has_not_run, may_fall_back
 from plait.client.calls.outcome import ToolResult, output_schema_notes
 from plait.client.calls.paused_calls import PausedCall, PausedCalls
-from plait.client.calls.policy_check import PolicyCheck
 from plait.client.calls.result_cache import ResultCache, ResultCaching
 from plait.client.calls.tool_call import FirstAttempt, ToolCall, call_deadline, within_run
 from plait.client.catalog.catalog import ToolCatalog, not_offered

@@ -17,8 +17,12 @@ from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, ErrorData, JSONRPCError, JSONRPCRequest
 
 from plait.client.transports.framing import parse_message
-from plait.client.transports.http_client import open_http_client, reply_from
-from plait.client.transports.redirects import origin_of, shown_origin
+from plait.client.transports.http_client import (
+    open_http_client,
+    origin_of,
+    reply_from,
+    shown_origin,
+)
 from plait.client.transports.streams import BorrowedStream, start_task
 from plait.client.transports.wire import Exchange, PendingRequest, Wire, as_current
 

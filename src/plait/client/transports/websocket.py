@@ -18,9 +18,8 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from websockets.typing import Subprotocol
 
 from plait.client.transports.framing import parse_message
-from plait.client.transports.http_client import headers_of
+from plait.client.transports.http_client import headers_of, origin_of, shown_origin
 from plait.client.transports.lean import closed
-from plait.client.transports.redirects import origin_of, shown_origin
 from plait.client.transports.streams import BorrowedStream, start_task
 from plait.client.transports.wire import HttpReply, PendingRequest, Wire, current_exchange
 from plait.errors import ConfigError

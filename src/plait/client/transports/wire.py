@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mcp.shared.dispatcher import ProgressFnT
 
     from plait._support.redact import Redactor
-    from plait.client.transports.start_process import StartedProcess
+    from plait.client.transports.process import StartedProcess
 
 logger = logging.getLogger("plait.client.transports")
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from mcp_types import ElicitRequestParams, ElicitResult, LoggingMessageNotificationParams
 
+from plait._support.gather import resolve
 from plait.client.calls.callbacks import (
     NOTIFICATION_CALLBACKS,
     CallbackContext,
@@ -16,7 +17,6 @@ from plait.client.calls.callbacks import (
     OnLog,
     OnNotification,
     ServerCallbacks,
-    resolve,
 )
 from plait.errors import ConfigError
 
