@@ -47,9 +47,9 @@ from plait.client.connections.status import ServerStatus as ServerStatus
 from plait.client.connections.status import Status as Status
 from plait.client.options import ClientOptions as ClientOptions
 from plait.client.options import ToolboxOptions as ToolboxOptions
-from plait.client.server_handle import ServerHandle as ServerHandle
 from plait.client.subscriptions import ResourceUpdate as ResourceUpdate
 from plait.client.subscriptions import ResourceWatch as ResourceWatch
+from plait.client.toolbox import ServerHandle as ServerHandle
 from plait.client.toolbox import Toolbox as Toolbox
 from plait.client.transports.auth.login import finish_sign_in as finish_sign_in
 from plait.client.transports.auth.stores import FileTokenStore as FileTokenStore

@@ -134,7 +134,7 @@ class PolicyCheck:
         decision = self.decide(call, tool)
         if decision.verdict == "deny":
             text = f"this call is denied by {decision.reason}. {_NOT_SENT} Do without it."
-            raise _denied(call, text)
+            raise call.error(PermissionDeniedError, text)
         return decision
 
     async def _approved(
@@ -152,7 +152,8 @@ class PolicyCheck:
         approval = await self._request_approval(call, request)
         if approval.decision == "reject":
             why = f": {approval.message}" if approval.message else ""
-            raise _denied(call, f"the user did not approve this call{why}. {_NOT_SENT}")
+            text = f"the user did not approve this call{why}. {_NOT_SENT}"
+            raise call.error(PermissionDeniedError, text)
         if approval.args is None:
             return call
         return replace(call, arguments={**approval.args, **hidden})
@@ -161,8 +162,8 @@ class PolicyCheck:
         on_approval = call.on_approval or self._on_approval
         answer = None if on_approval is None else await resolve(on_approval(request))
         if answer is None:
-            raise _denied(
-                call,
+            raise call.error(
+                PermissionDeniedError,
                 f"a person must approve this call, by {request.reason}, and no one can be asked: "
                 f"set on_approval=, or use a graph with a checkpointer. {_NOT_SENT}",
             )
@@ -183,7 +184,3 @@ def _hidden_arguments(call: ToolCall, tool: Tool | None) -> Mapping[str, Any]:
         return {}
     hidden = {name for name, rule in tool.override.arguments.items() if rule.hidden}
     return {name: value for name, value in call.arguments.items() if name in hidden}
-
-
-def _denied(call: ToolCall, text: str) -> PermissionDeniedError:
-    return PermissionDeniedError(f"{call.where}: {text}", server=call.server, tool=call.tool)

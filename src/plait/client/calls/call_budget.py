@@ -52,12 +52,9 @@ class RunCounter:
 
 
 def _exceeded(call: ToolCall, allowed: str) -> BudgetExceededError:
-    return BudgetExceededError(
-        f"{call.where}: the budget of this run is used up (at most {allowed}); nothing was sent, "
-        "and calling it again will not help: go on with what there is",
-        server=call.server,
-        tool=call.tool,
-    )
+    text = f"the budget of this run is used up (at most {allowed}); nothing was sent, "
+    advice = "and calling it again will not help: go on with what there is"
+    return call.error(BudgetExceededError, text + advice)
 
 
 run_budgets: ContextVar[tuple[RunCounter, ...]] = ContextVar("plait_run_budgets", default=())

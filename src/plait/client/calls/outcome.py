@@ -45,17 +45,8 @@ class ToolResult:
     """The handle of the full result, if this one is shortened."""
 
     @classmethod
-    def from_mcp(
-        cls,
-        server: str,
-        tool: str,
-        result: types.CallToolResult,
-        *,
-        attempts: int = 1,
-        notes: tuple[str, ...] = (),
-        seconds: float = 0.0,
-    ) -> Self:
-        """Convert from the SDK's result."""
+    def from_mcp(cls, server: str, tool: str, result: types.CallToolResult, **details: Any) -> Self:
+        """Convert from the SDK's result; `details` are the fields that it does not have."""
         return cls(
             server=server,
             tool=tool,
@@ -63,9 +54,7 @@ class ToolResult:
             content=tuple(result.content),
             structured_content=structured_of(result),
             meta=result.meta,
-            attempts=attempts,
-            notes=notes,
-            seconds=seconds,
+            **details,
         )
 
     def to_mcp(self) -> types.CallToolResult:

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Hash
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcp_types import LoggingMessageNotificationParams
 
@@ -34,6 +34,9 @@ OnProgress = Callable[[float, float | None, str | None], Awaitable[None] | None]
 OnCallLog = Callable[[LoggingMessageNotificationParams], Awaitable[None] | None]
 """Gets each log message that the server sends during the call."""
 
+E = TypeVar("E", bound=PlaitError)
+
+_RUN_IS_OVER = "the time of the whole run is over"
 _CALL_SECONDS = 60.0
 _LONGEST_FACTOR = 10
 """How far progress may extend a call, in multiples of its timeout."""
@@ -127,6 +130,10 @@ class ToolCall:
         """The tool's full name, for texts."""
         return f"{self.server}/{self.tool}"
 
+    def error(self, kind: type[E], text: str) -> E:
+        """Create an error about this call."""
+        return kind(f"{self.where}: {text}", server=self.server, tool=self.tool)
+
     def run_seconds_left(self) -> float | None:
         """Return the seconds until the run's deadline, or `None` if it has none."""
         ends = [end for end in (self.ends_at, run_ends_at.get()) if end is not None]
@@ -158,7 +165,7 @@ def within_run(call: ToolCall) -> AbstractAsyncContextManager[None]:
 @contextlib.asynccontextmanager
 async def _within(left: float, call: ToolCall) -> AsyncGenerator[None]:
     if left <= 0:
-        raise _run_is_over(call, "it was not sent")
+        raise call.error(RunDeadlineError, f"{_RUN_IS_OVER}; it was not sent")
     limit = asyncio.timeout(left)
     try:
         async with limit:
@@ -166,15 +173,8 @@ async def _within(left: float, call: ToolCall) -> AsyncGenerator[None]:
     except TimeoutError as error:
         if not limit.expired() or isinstance(error, PlaitError):
             raise
-        raise _run_is_over(call, "it may still take effect, so check first") from error
-
-
-def _run_is_over(call: ToolCall, outcome: str) -> RunDeadlineError:
-    return RunDeadlineError(
-        f"{call.where}: the time of the whole run is over; {outcome}",
-        server=call.server,
-        tool=call.tool,
-    )
+        text = f"{_RUN_IS_OVER}; it may still take effect, so check first"
+        raise call.error(RunDeadlineError, text) from error
 
 
 def call_deadline(call: ToolCall, timeouts: Timeouts, default_seconds: float | None) -> Deadline:

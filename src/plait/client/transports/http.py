@@ -63,7 +63,7 @@ from plait.client.transports.http_client import (
 )
 from plait.client.transports.http_pool import Fields, HttpExchange, HttpPool, head_of
 from plait.client.transports.lean import is_lean
-from plait.client.transports.streams import MergedRead
+from plait.client.transports.streams import MergedRead, start_task
 from plait.client.transports.wire import (
     PendingRequest,
     RequestId,
@@ -262,10 +262,7 @@ class HttpSender:
     def resume(self, post: _Post, event_id: str, retry_milliseconds: int | None) -> None:
         """Continue a response stream that was cut after an event with an id."""
         resumption = self._resumed(post, event_id, retry_milliseconds)
-        task = asyncio.get_running_loop().create_task(resumption, context=post.context.copy())
-        post.resuming = task
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        post.resuming = start_task(resumption, self._tasks, post.context.copy())
 
     async def _resumed(self, post: _Post, event_id: str, retry: int | None) -> None:
         """Get the rest of a stream, as the SDK does."""

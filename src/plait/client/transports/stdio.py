@@ -17,10 +17,9 @@ import anyio
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCMessage
 
-from plait.client.transports.framing import frames_of
 from plait.client.transports.lean import closed
 from plait.client.transports.process import process_of, signal_group
-from plait.client.transports.streams import BorrowedStream
+from plait.client.transports.streams import BorrowedStream, frames_of
 from plait.client.transports.wire import PendingRequest, Wire, current_exchange
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import count
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 from pydantic_core import from_json, to_json
 
@@ -234,11 +234,20 @@ class Sender(Protocol):
 
 @dataclass(slots=True)
 class Exchanges:
-    """The requests that one operation caused, in order."""
+    """The requests that one operation caused, in order; collects those of a `with` block."""
 
     all: list[Exchange] = field(default_factory=list[Exchange])
     held: Hold = nullcontext
     """Stops the deadline of the operation while the user has to act."""
+    _token: Token[Exchanges | None] | None = field(default=None, repr=False, compare=False)
+
+    def __enter__(self) -> Self:
+        self._token = _watching.set(self)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if self._token is not None:
+            _watching.reset(self._token)
 
     @property
     def last(self) -> Exchange | None:
@@ -260,30 +269,12 @@ _watching: ContextVar[Exchanges | None] = ContextVar("plait_exchanges", default=
 _current: ContextVar[Exchange | None] = ContextVar("plait_exchange", default=None)
 
 
-def watched_exchanges(held: Hold = nullcontext) -> AbstractContextManager[Exchanges]:
+def watched_exchanges(held: Hold = nullcontext) -> Exchanges:
     """Collect the exchanges of the block, in this task and those it starts.
 
     `held` is entered while the user has to act before they can continue.
     """
-    return _Watch(Exchanges(held=held))
-
-
-class _Watch(AbstractContextManager[Exchanges]):
-    """Collects exchanges; a class, since every call has one."""
-
-    __slots__ = ("_exchanges", "_token")
-
-    def __init__(self, exchanges: Exchanges) -> None:
-        self._exchanges = exchanges
-        self._token: Token[Exchanges | None] | None = None
-
-    def __enter__(self) -> Exchanges:
-        self._token = _watching.set(self._exchanges)
-        return self._exchanges
-
-    def __exit__(self, *_error: object) -> None:
-        if self._token is not None:
-            _watching.reset(self._token)
+    return Exchanges(held=held)
 
 
 def is_traced() -> bool:

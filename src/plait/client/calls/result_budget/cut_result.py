@@ -14,12 +14,15 @@ import mcp_types as types
 from plait.client.calls.content import data_of, is_same, json_text
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.result_budget.cut_json import (
+    CUT,
+    CutNote,
     cut_json,
+    cut_text,
     parsed_json,
     share_room,
+    size_of_text,
     written_json,
 )
-from plait.client.calls.result_budget.cut_text import CUT, CutNote, cut_text, size_of_text
 from plait.client.config.budgets import Limit
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from plait._support.clock import Clock, SystemClock
 from plait._support.threads import in_thread
 from plait.client.calls.arguments import argument_error_text, prepare_arguments
 from plait.client.calls.outcome import ToolResult
+from plait.client.calls.result_budget.cut_json import CutNote
 from plait.client.calls.result_budget.cut_result import (
     count_of_parts,
     cut_result,
@@ -23,7 +24,6 @@ from plait.client.calls.result_budget.cut_result import (
     raw_text_of,
     text_of,
 )
-from plait.client.calls.result_budget.cut_text import CutNote
 from plait.client.calls.result_budget.read import ReadRequest, read_part
 from plait.client.catalog.tool import Tool
 from plait.client.catalog.validation import prepare
