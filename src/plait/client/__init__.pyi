@@ -1,12 +1,12 @@
 from plait.client.calls.approval import Approval as Approval
 from plait.client.calls.approval import ApprovalRequest as ApprovalRequest
 from plait.client.calls.call_budget import run_budget as run_budget
-from plait.client.calls.callbacks import CallbackContext as CallbackContext
 from plait.client.calls.fallback import classify_error as classify_error
 from plait.client.calls.fallback import should_retry as should_retry
 from plait.client.calls.outcome import ToolResult as ToolResult
 from plait.client.calls.result_cache import ResultCaching as ResultCaching
 from plait.client.calls.sampling import Sampling as Sampling
+from plait.client.calls.tool_call import CallbackContext as CallbackContext
 from plait.client.calls.tool_call import ToolCall as ToolCall
 from plait.client.calls.tool_call import run_deadline as run_deadline
 from plait.client.catalog.filters import ToolFilter as ToolFilter

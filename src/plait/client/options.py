@@ -19,7 +19,7 @@ from pydantic import FileUrl
 
 from plait._support.gather import resolve
 from plait._version import __version__
-from plait.client.calls.approval import PolicyCheck
+from plait.client.calls.approval import OnApproval, PolicyCheck
 from plait.client.calls.executor import CallSettings
 from plait.client.calls.fallback import BeforeFallback, backups_only
 from plait.client.calls.result_cache import ResultCaching
@@ -38,9 +38,8 @@ if TYPE_CHECKING:
     from mcp.client import ClientRequestContext
     from mcp.client.session import ElicitationFnT, ListRootsFnT
 
-    from plait.client.calls.approval import OnApproval
-    from plait.client.calls.callbacks import OnAnyProgress, OnLog, OnNotification
     from plait.client.calls.sampling import Sampler, Sampling
+    from plait.client.calls.tool_call import OnAnyProgress, OnLog, OnNotification
     from plait.client.catalog.deferral import TokenCounter
     from plait.client.catalog.tool import Tool
     from plait.client.config.budgets import CallBudget, Limit, ResultBudget

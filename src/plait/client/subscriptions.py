@@ -344,7 +344,6 @@ class ResourceWatch:
                 yield update
 
     async def _next(self, inbox: _Inbox) -> ResourceUpdate | None:
-        """Return the next update, or `None` at the end."""
         uri = await inbox.take()
         if uri is None:
             return None

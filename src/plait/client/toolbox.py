@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 import mcp_types as types
 
 from plait._support.gather import resolve
-from plait.client.call_pipeline import CallPipeline
-from plait.client.calls.callbacks import ServerCallbacks
+from plait.client.call_pipeline import CallPipeline, Run, run_identity_of
 from plait.client.calls.result_budget.limiter import OWN_SERVER, READ_MORE, ResultLimiter
 from plait.client.calls.sampling import Sampling
-from plait.client.calls.tool_call import OnProgress, ToolCall
+from plait.client.calls.tool_call import OnProgress, ServerCallbacks, ToolCall
 from plait.client.catalog.deferral import DeferralPlan
 from plait.client.catalog.filters import ToolFilter
 from plait.client.catalog.names import free_name
@@ -25,8 +24,7 @@ from plait.client.config.read import ClientConfig, ConfigSource, read_config, re
 from plait.client.config.servers import server_with_defaults
 from plait.client.connections import operations
 from plait.client.connections.loop_bridge import blocking
-from plait.client.connections.status import ServerInfo
-from plait.client.lifecycle import ConnectionOwner, Lifecycle
+from plait.client.connections.status import ServerInfo, Status
 from plait.client.options import (
     CLIENT_OPTIONS,
     ToolboxOptions,
@@ -37,8 +35,7 @@ from plait.client.options import (
     identity_from,
     lock_from,
 )
-from plait.client.run_identity import Run, run_identity_of
-from plait.client.runtime import Listed, Runtime
+from plait.client.runtime import ConnectionOwner, Lifecycle, Listed, Runtime
 from plait.client.subscriptions import ResourceWatch, Subscription
 from plait.errors import ConnectError, PlaitError
 
@@ -52,7 +49,6 @@ if TYPE_CHECKING:
     from plait.client.catalog.tool import Tool
     from plait.client.config.policy import PolicyDecision
     from plait.client.connections.credentials import CallerCredentials
-    from plait.client.connections.status import Status
 
 logger = logging.getLogger("plait.client.calls")
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from plait._support.gather import resolve
+from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.tool import Tool
 from plait.client.config.policy import Policy, PolicyDecision
 from plait.client.config.raw_value import as_list, as_mapping
 from plait.errors import ConfigError, PermissionDeniedError
-
-if TYPE_CHECKING:
-    from plait.client.calls.tool_call import ToolCall
 
 Decision = Literal["approve", "edit", "reject"]
 

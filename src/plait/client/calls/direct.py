@@ -49,8 +49,7 @@ if TYPE_CHECKING:
     from plait.client.catalog.tool import Tool
     from plait.client.config.policy import Policy
     from plait.client.connections.session import Session
-    from plait.client.lifecycle import Lifecycle
-    from plait.client.runtime import Runtime
+    from plait.client.runtime import Lifecycle, Runtime
 
 logger = logging.getLogger("plait.client.calls")
 
@@ -214,7 +213,6 @@ class DirectTool:
             request.fail(closed())
 
     def _abandon(self, attempt: FirstAttempt, owner: asyncio.AbstractEventLoop) -> None:
-        """Tell the server that the caller does not wait any more."""
         request, wire = attempt.request, attempt.session.wire
         if wire.requests.pop(request.request_id, None) is None:
             return

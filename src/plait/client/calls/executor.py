@@ -16,11 +16,17 @@ from plait.client.calls.approval import PolicyCheck
 from plait.client.calls.arguments import argument_error_text, prepare_arguments
 from plait.client.calls.call_budget import RunCounters
 from plait.client.calls.call_routing import ActiveCall, CallRouter, PausedCall, PausedCalls, Sample
-from plait.client.calls.callbacks import OnAnyProgress, progress_callback
 from plait.client.calls.fallback import BeforeFallback, has_not_run, may_fall_back
 from plait.client.calls.outcome import ToolResult, output_schema_notes
 from plait.client.calls.result_cache import ResultCache, ResultCaching
-from plait.client.calls.tool_call import FirstAttempt, ToolCall, call_deadline, within_run
+from plait.client.calls.tool_call import (
+    FirstAttempt,
+    OnAnyProgress,
+    ToolCall,
+    call_deadline,
+    progress_callback,
+    within_run,
+)
 from plait.client.catalog.catalog import ToolCatalog, not_offered
 from plait.client.catalog.validation import prepare
 from plait.client.connections.operations import call_tool, is_modern

@@ -7,18 +7,16 @@ import threading
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from cachetools import TLRUCache
 
 from plait._support.clock import Clock, SystemClock
 from plait.client.calls.outcome import ToolResult
+from plait.client.calls.tool_call import ToolCall
+from plait.client.catalog.tool import Tool
 from plait.client.config.budgets import value_by_tool
 from plait.errors import ConfigError
-
-if TYPE_CHECKING:
-    from plait.client.calls.tool_call import ToolCall
-    from plait.client.catalog.tool import Tool
 
 _Key = tuple[str, str, str, str]
 _Entry = tuple[float, ToolResult]

@@ -18,13 +18,14 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import anyio
 import h11
 import httpx2
 from cachetools import LRUCache
 from mcp import MCPError
+from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import (
     DEFAULT_RECONNECTION_DELAY_MS,
     MAX_RECONNECTION_ATTEMPTS,
@@ -46,6 +47,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from plait._support.threads import in_thread
+from plait.client.config.servers import HttpServer
 from plait.client.transports.event_stream import EventParser, ServerEvent
 from plait.client.transports.http_client import (
     MOST_REDIRECTS,
@@ -71,12 +73,6 @@ from plait.client.transports.wire import (
     coerced_id,
     is_response,
 )
-
-if TYPE_CHECKING:
-    from mcp.client._transport import TransportStreams
-
-    from plait.client.config.servers import HttpServer
-    from plait.client.transports.wire import Wire
 
 logger = logging.getLogger("plait.client.transports")
 

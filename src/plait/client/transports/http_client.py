@@ -22,7 +22,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import httpx2
 from cachetools import TTLCache, cached
@@ -31,15 +31,19 @@ from mcp.client.streamable_http import MAX_RECONNECTION_ATTEMPTS
 from plait._support.gather import resolve
 from plait._support.threads import in_thread
 from plait.client.config.secrets import secrets_in_headers
+from plait.client.config.servers import HttpServer, RemoteOptions, SseServer
 from plait.client.transports.auth.challenge import ADVICE, SignInNeededError
 from plait.client.transports.auth.choose import auth_of
 from plait.client.transports.auth.oauth import OAuthAuth
-from plait.client.transports.library_logs import redacted_library_logs
-from plait.client.transports.wire import Advice, Exchange, HttpReply, Wire, current_exchange
+from plait.client.transports.wire import (
+    Advice,
+    Exchange,
+    HttpReply,
+    Wire,
+    current_exchange,
+    redacted_library_logs,
+)
 from plait.errors import ConfigError, PlaitError
-
-if TYPE_CHECKING:
-    from plait.client.config.servers import HttpServer, RemoteOptions, SseServer
 
 Send = Callable[..., Awaitable[httpx2.Response]]
 

@@ -8,9 +8,11 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, assert_never
+from typing import Any, Generic, TypeVar, assert_never
 
 from anyio.abc import AsyncResource
+from mcp.client._transport import TransportStreams
+from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 from mcp_types import (
     PROTOCOL_VERSION_META_KEY,
@@ -23,13 +25,15 @@ from mcp_types import (
 from plait._support.causes import without_secrets
 from plait.client.config.servers import HttpServer, SseServer, StdioServer, WebSocketServer
 from plait.client.transports.lean import HANDSHAKE_VERSION
-from plait.client.transports.library_logs import redacted_library_logs
 from plait.client.transports.repair import repair_result
-from plait.client.transports.wire import Exchange, RequestId, Wire, coerced_id, sending
-
-if TYPE_CHECKING:
-    from mcp.client._transport import TransportStreams
-    from mcp.shared._stream_protocols import ReadStream, WriteStream
+from plait.client.transports.wire import (
+    Exchange,
+    RequestId,
+    Wire,
+    coerced_id,
+    redacted_library_logs,
+    sending,
+)
 
 WiredServer = StdioServer | HttpServer | SseServer | WebSocketServer
 """A server that is reached over a wire, unlike one in this process."""

@@ -20,18 +20,15 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import anyio
 
 from plait._support.threads import in_thread
 from plait.client.config.environment import child_environment
+from plait.client.config.servers import StdioServer
 from plait.client.transports.pipes import LineProtocol, PipeWriter
+from plait.client.transports.wire import Wire
 from plait.errors import ConfigError
-
-if TYPE_CHECKING:
-    from plait.client.config.servers import StdioServer
-    from plait.client.transports.wire import Wire
 
 logger = logging.getLogger("plait.client.transports")
 

@@ -9,13 +9,15 @@ import math
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import anyio
 import httpx2
+from anyio.abc import TaskStatus
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, ErrorData, JSONRPCError, JSONRPCRequest
 
+from plait.client.config.servers import SseServer
 from plait.client.transports.http_client import (
     open_http_client,
     origin_of,
@@ -24,12 +26,6 @@ from plait.client.transports.http_client import (
 )
 from plait.client.transports.streams import BorrowedStream, frames_of, start_task
 from plait.client.transports.wire import Exchange, PendingRequest, Wire, as_current
-
-if TYPE_CHECKING:
-    from anyio.abc import TaskStatus
-    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-
-    from plait.client.config.servers import SseServer
 
 logger = logging.getLogger("plait.client.transports.sse")
 

@@ -13,16 +13,14 @@ import json
 from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self, cast
 
 import anyio
 from anyio.abc import AsyncResource
+from mcp.shared._stream_protocols import ReadStream
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCMessage, jsonrpc_message_adapter
 from pydantic import ValidationError
-
-if TYPE_CHECKING:
-    from mcp.shared._stream_protocols import ReadStream
 
 Item = SessionMessage | Exception | Callable[[], None]
 

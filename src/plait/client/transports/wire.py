@@ -7,6 +7,7 @@ it drops are recorded here, and error mapping uses them.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections import deque
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 from pydantic_core import from_json, to_json
 
+from plait._support.causes import without_secrets
 from plait._support.garbage import collection_paused
 from plait.errors import ConnectError
 
@@ -51,6 +53,17 @@ _LARGE_BYTES = 64 * 1024
 
 _LONGEST_ID = 20
 """Digits in an id that could be one of our numbers."""
+
+_LOGGERS = (
+    "httpx2",
+    "httpcore2.connection",
+    "httpcore2.http11",
+    "httpcore2.http2",
+    "httpcore2.proxy",
+    "mcp.client.streamable_http",
+    "websockets.client",
+)
+"""They log whole URLs at info level, and headers at debug level."""
 
 
 def coerced_id(request_id: object) -> RequestId | None:
@@ -534,3 +547,35 @@ class Wire:
         """Return the last line of the server's standard error, without secrets."""
         line = next((line for line in reversed(self.stderr) if line.strip()), None)
         return None if line is None else self.redact.excerpt(line)
+
+
+_wire: ContextVar[Wire | None] = ContextVar("plait_wire", default=None)
+
+
+def _hide(record: logging.LogRecord) -> bool:
+    """Redact a record of the session; every record passes the filter."""
+    wire = _wire.get()
+    if wire is None:
+        return True
+    record.msg, record.args = wire.redact(record.getMessage()), None
+    if record.exc_info and record.exc_info[1] is not None:
+        safe = without_secrets(record.exc_info[1], wire.redact)
+        record.exc_info = (type(safe), safe, safe.__traceback__)
+    return True
+
+
+@contextmanager
+def redacted_library_logs(wire: Wire) -> Generator[None]:
+    """Redact library logs with the wire's redactor, in this task and those it starts.
+
+    Records of other users of the same libraries in this process are not changed.
+    """
+    for name in _LOGGERS:
+        logging.getLogger(name).addFilter(_hide)
+    token = _wire.set(wire)
+    try:
+        yield
+    finally:
+        # A generator closed by the garbage collector ends in another context.
+        with contextlib.suppress(ValueError):
+            _wire.reset(token)

@@ -23,8 +23,8 @@ from plait.client.config.read import (
 )
 from plait.client.connections.credentials import CallerCredentials
 from plait.client.connections.loop_bridge import blocking
-from plait.client.lifecycle import ConnectionOwner
 from plait.client.options import CLIENT_OPTIONS, ToolPatterns
+from plait.client.runtime import ConnectionOwner
 from plait.client.subscriptions import ResourceWatch
 from plait.client.toolbox import ServerHandle, Toolbox
 from plait.errors import ConnectError, PlaitError

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from mcp_types import ElicitRequestParams, ElicitResult, LoggingMessageNotificationParams
 
 from plait._support.gather import resolve
-from plait.client.calls.callbacks import (
+from plait.client.calls.tool_call import (
     NOTIFICATION_CALLBACKS,
     CallbackContext,
     OnAnyProgress,

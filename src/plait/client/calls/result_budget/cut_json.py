@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import Any, cast
 
-from plait.client.calls.content import is_encodable
+from plait.client.calls.outcome import is_encodable
 
 CUT = "plait/cut"
 """The key of the note in a shortened object."""

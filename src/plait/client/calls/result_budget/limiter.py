@@ -8,7 +8,7 @@ import secrets
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from cachetools import TTLCache
 
@@ -25,15 +25,13 @@ from plait.client.calls.result_budget.cut_result import (
     text_of,
 )
 from plait.client.calls.result_budget.read import ReadRequest, read_part
+from plait.client.calls.tool_call import ToolCall
+from plait.client.catalog.deferral import TokenCounter
 from plait.client.catalog.tool import Tool
 from plait.client.catalog.validation import prepare
 from plait.client.config.budgets import Limit, ResultBudget, limit_for
+from plait.client.config.servers import ServerConfig
 from plait.errors import InvalidArgumentsError, ResultExpiredError
-
-if TYPE_CHECKING:
-    from plait.client.calls.tool_call import ToolCall
-    from plait.client.catalog.deferral import TokenCounter
-    from plait.client.config.servers import ServerConfig
 
 OWN_SERVER = "plait/results"
 """The server of the `read_more` tool; no configured server can have that name."""
