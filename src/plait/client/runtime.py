@@ -392,7 +392,7 @@ class Lifecycle:
         """Return the runtime, usable for calls; no server is contacted."""
         self.check_open()
         if not self.runtime.pool.opened:
-            await self.run(_return_runtime)
+            await self.run(lambda _: asyncio.sleep(0))
         return self.runtime
 
     async def run(self, work: Callable[[Runtime], Coroutine[Any, Any, T]]) -> T:
@@ -467,7 +467,3 @@ class ConnectionOwner:
     def lock_report(self) -> LockReport:
         """Compare the tools listed so far with the lockfile, without contacting servers."""
         return self.lifecycle.runtime.catalog.lock_report()
-
-
-async def _return_runtime(runtime: Runtime) -> Runtime:
-    return runtime

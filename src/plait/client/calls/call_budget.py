@@ -6,7 +6,6 @@ import contextlib
 import threading
 from collections import Counter
 from collections.abc import Generator, Hashable, Mapping
-from contextlib import AbstractContextManager
 from contextvars import ContextVar
 
 from cachetools import LRUCache
@@ -86,10 +85,22 @@ class RunCounters:
         self._runs: LRUCache[Hashable, RunCounter] = LRUCache(_MOST_RUNS)
         self._lock = threading.Lock()
 
-    def counted(self, call: ToolCall) -> AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def counted(self, call: ToolCall) -> Generator[None]:
         """Count the call that the block makes, or raise `BudgetExceededError` instead."""
         counters = self._counters(call)
-        return _counted(counters, call) if counters else contextlib.nullcontext()
+        added: list[RunCounter] = []
+        try:
+            for counter in counters:
+                counter.add(call)
+                added.append(counter)
+            yield
+        except (InputNeededError, BudgetExceededError) as error:
+            # A call that another budget refused, or that is paused and will be repeated.
+            if isinstance(error, InputNeededError) or len(added) < len(counters):
+                for counter in added:
+                    counter.remove(call)
+            raise
 
     def _counters(self, call: ToolCall) -> list[RunCounter]:
         blocks = run_budgets.get()
@@ -114,19 +125,3 @@ class RunCounters:
                 if name is not None:
                     self._runs[name] = counter
             return counter
-
-
-@contextlib.contextmanager
-def _counted(counters: list[RunCounter], call: ToolCall) -> Generator[None]:
-    added: list[RunCounter] = []
-    try:
-        for counter in counters:
-            counter.add(call)
-            added.append(counter)
-        yield
-    except (InputNeededError, BudgetExceededError) as error:
-        # A call that another budget refused, or that is paused and will be repeated.
-        if isinstance(error, InputNeededError) or len(added) < len(counters):
-            for counter in added:
-                counter.remove(call)
-        raise

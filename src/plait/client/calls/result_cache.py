@@ -64,7 +64,9 @@ class ResultCache:
     def __init__(self, caching: ResultCaching, *, clock: Clock | None = None) -> None:
         self._caching = caching
         self._results: TLRUCache[_Key, _Entry] = TLRUCache(
-            caching.max_entries, ttu=_expiry, timer=(clock or SystemClock()).monotonic
+            caching.max_entries,
+            ttu=lambda _key, entry, now: now + entry[0],
+            timer=(clock or SystemClock()).monotonic,
         )
         self._changes: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -110,7 +112,3 @@ class ResultCache:
         except (TypeError, ValueError):
             return None
         return call.server, call.access.key if call.access else "", call.tool, arguments
-
-
-def _expiry(_key: _Key, entry: _Entry, now: float) -> float:
-    return now + entry[0]

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Hashable, Mapping
-from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -231,15 +230,11 @@ def run_deadline(seconds: float) -> Generator[None]:
         run_ends_at.reset(token)
 
 
-def within_run(call: ToolCall) -> AbstractAsyncContextManager[None]:
+@contextlib.asynccontextmanager
+async def within_run(call: ToolCall) -> AsyncGenerator[None]:
     """Cancel the block at the deadline of the run, with `RunDeadlineError`."""
     left = call.run_seconds_left()
-    return contextlib.nullcontext() if left is None else _within(left, call)
-
-
-@contextlib.asynccontextmanager
-async def _within(left: float, call: ToolCall) -> AsyncGenerator[None]:
-    if left <= 0:
+    if left is not None and left <= 0:
         raise call.error(RunDeadlineError, f"{_RUN_IS_OVER}; it was not sent")
     limit = asyncio.timeout(left)
     try:

@@ -48,7 +48,6 @@ from pydantic import ValidationError
 
 from plait._support.threads import in_thread
 from plait.client.config.servers import HttpServer
-from plait.client.transports.event_stream import EventParser, ServerEvent
 from plait.client.transports.http_client import (
     MOST_REDIRECTS,
     NEVER_COMPLETE,
@@ -63,7 +62,14 @@ from plait.client.transports.http_client import (
     reply_of,
     trusted_certificates,
 )
-from plait.client.transports.http_pool import Fields, HttpExchange, HttpPool, head_of
+from plait.client.transports.http_pool import (
+    EventParser,
+    Fields,
+    HttpExchange,
+    HttpPool,
+    ServerEvent,
+    head_of,
+)
 from plait.client.transports.lean import is_lean
 from plait.client.transports.streams import MergedRead, start_task
 from plait.client.transports.wire import (
@@ -214,7 +220,7 @@ class HttpSender:
             version = (request.headers or {}).get(VERSION_HEADER)
             head, _ = self._head({} if version is None else {VERSION_HEADER: version})
             with contextlib.suppress(anyio.ClosedResourceError):
-                self.pool.submit(_Notice(head, notification))
+                self.pool.submit(HttpExchange(head, notification, ended=True))
 
     def _hold(self, post: _Post) -> None:
         """Let a request wait for the stream of notifications, which those it causes may need."""
@@ -270,7 +276,8 @@ class HttpSender:
             try:
                 async with self.client.stream("GET", self._url, headers=headers) as response:
                     response.raise_for_status()
-                    is_stream = _is_event_stream(response.headers.get("content-type", ""))
+                    kind = response.headers.get("content-type", "").partition(";")[0]
+                    is_stream = kind.strip().lower() == "text/event-stream"
                     source = httpx2.EventSource(response, max_event_size=self.max_event_size)
                     async for event in source:
                         event_id = event.id or event_id
@@ -318,12 +325,8 @@ _EVENT_STREAM = {**_ACCEPTED, "Cache-Control": "no-store"}
 
 
 def _head_from(request: httpx2.Request) -> bytes:
-    fields = [(name, value) for name, value in request.headers.raw if _is_kept(name)]
+    fields = [field for field in request.headers.raw if field[0].lower() not in _OWN_FIELDS]
     return head_of(request.url.raw_path, [*fields, (b"Accept-Encoding", b"identity")])
-
-
-def _is_kept(name: bytes) -> bool:
-    return name.lower() not in _OWN_FIELDS
 
 
 def fail_request(request: PendingRequest, wire: Wire, fault: httpx2.RequestError) -> None:
@@ -332,14 +335,6 @@ def fail_request(request: PendingRequest, wire: Wire, fault: httpx2.RequestError
     request.written = request.written and not isinstance(fault, NEVER_COMPLETE)
     text = f"{type(fault).__name__}: {wire.redact(str(fault))}"
     request.fail(MCPError(code=_FAULT_CODE, message=text))
-
-
-class _Notice(HttpExchange):
-    """A notification, whose response does not matter."""
-
-    def __init__(self, head: bytes, body: bytes) -> None:
-        super().__init__(head, body)
-        self.ended = True
 
 
 class _Post(HttpExchange):
@@ -494,8 +489,9 @@ class _Post(HttpExchange):
             message = self._request.parse(body)
         except ValueError:
             message = None
-        if type(message) is dict and self._is_own(cast("dict[str, Any]", message)):
-            self._settle(cast("dict[str, Any]", message), body)
+        own = cast("dict[str, Any]", message) if type(message) is dict else {}
+        if coerced_id(own.get("id")) == self._request.request_id and is_response(own):
+            self._settle(own, body)
             return
         try:
             parsed = jsonrpc_message_adapter.validate_json(body, by_name=False)
@@ -573,13 +569,6 @@ class _Post(HttpExchange):
         conclude = partial(self._sender.conclude, self._request, outcome)
         self._sender.received.run_in_order(conclude)
 
-    def _is_own(self, message: dict[str, Any]) -> bool:
-        return coerced_id(message.get("id")) == self._request.request_id and is_response(message)
-
 
 def _error(code: int, text: str) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "error": {"code": code, "message": text}}
-
-
-def _is_event_stream(content_type: str) -> bool:
-    return content_type.partition(";")[0].strip().lower() == "text/event-stream"

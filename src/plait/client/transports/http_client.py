@@ -79,11 +79,11 @@ two, which would lose the message; 303 requires that, so it is not followed."""
 _UNPATCHED_SEND = httpx2.AsyncHTTPTransport.handle_async_request
 
 
-def _certificate_paths() -> tuple[str | None, ...]:
-    return os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
-
-
-@cached(TTLCache[Any, ssl.SSLContext](4, _TRUST_SECONDS), key=_certificate_paths, lock=RLock())
+@cached(
+    TTLCache[Any, ssl.SSLContext](4, _TRUST_SECONDS),
+    key=lambda: (os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")),
+    lock=RLock(),
+)
 def trusted_certificates() -> ssl.SSLContext:
     """Read the certificates that the machine trusts, which takes longer than a small session."""
     return httpx2.create_ssl_context()

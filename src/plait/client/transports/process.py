@@ -41,6 +41,7 @@ _STAT_BYTES = 1024
 _DEAD = frozenset({b"Z", b"X"})
 _ALIVE_SECONDS = 0.0001
 """How long the status of a process counts as known: many calls at once read it once."""
+_STDERR = {"inherit": None, "ignore": asyncio.subprocess.DEVNULL}
 _KILL_BIT = 1 << (signal.SIGKILL - 1) if os.name == "posix" else 0
 
 
@@ -293,7 +294,10 @@ async def start_process(server: StdioServer, wire: Wire) -> StartedProcess:
     try:
         child = await stack.enter_async_context(
             running_child(
-                [command, *server.args], env=env, cwd=server.cwd, stderr=_stderr_of(server)
+                [command, *server.args],
+                env=env,
+                cwd=server.cwd,
+                stderr=_STDERR.get(server.stderr, asyncio.subprocess.PIPE),
             )
         )
     except OSError as error:
@@ -340,9 +344,3 @@ def _start_failure(server: StdioServer, error: OSError) -> str:
     if server.cwd is not None and not Path(server.cwd).is_dir():
         return f": the folder {server.cwd!r} (cwd) does not exist"
     return f" {server.command!r}: {error.strerror or type(error).__name__}"
-
-
-def _stderr_of(server: StdioServer) -> int | None:
-    if server.stderr == "inherit":
-        return None
-    return asyncio.subprocess.DEVNULL if server.stderr == "ignore" else asyncio.subprocess.PIPE

@@ -62,19 +62,20 @@ class MergedRead(AsyncResource):
         try:
             with contextlib.suppress(anyio.ClosedResourceError):
                 async for item in self._inner:
-                    self._add(item, getattr(self._inner, "last_context", None))
+                    self.push(item, getattr(self._inner, "last_context", None))
         finally:
             self._ended = True
             self._wake()
 
-    def push(self, message: SessionMessage, context: contextvars.Context) -> None:
+    def push(self, item: Item, context: contextvars.Context | None) -> None:
         """Add a message, whose handlers run in the context."""
-        self._add(message, context)
+        self._items.append((context, item))
+        self._wake()
 
     def run_in_order(self, action: Callable[[], None]) -> None:
         """Call a function once all items before it are dispatched; now, if there are none."""
         if self._items:
-            self._add(action, None)
+            self.push(action, None)
         else:
             action()
 
@@ -101,10 +102,6 @@ class MergedRead(AsyncResource):
     async def aclose(self) -> None:
         """Close the SDK's stream."""
         await self._inner.aclose()
-
-    def _add(self, item: Item, context: contextvars.Context | None) -> None:
-        self._items.append((context, item))
-        self._wake()
 
     def _wake(self) -> None:
         if self._arrived is not None and not self._arrived.done():

@@ -89,23 +89,17 @@ def parse_json(body: bytes) -> Any:
         return from_json(body)
 
 
-def _is_error(error: object) -> bool:
-    match error:
-        case {"code": int(), "message": str()}:
-            return True
-        case _:
-            return False
-
-
 def is_response(message: Mapping[str, Any]) -> bool:
     """Return whether a message is a response that follows JSON-RPC to the letter."""
     if message.get("jsonrpc") != "2.0" or "method" in message:
         return False
-    return type(message.get("result")) is dict or _is_error(message.get("error"))
-
-
-def _nothing() -> None:
-    """Wake no caller."""
+    if type(message.get("result")) is dict:
+        return True
+    match message.get("error"):
+        case {"code": int(), "message": str()}:
+            return True
+        case _:
+            return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +160,7 @@ class Exchange:
 class PendingRequest(Exchange):
     """A request whose sender waits for its response, in any thread."""
 
-    wake: Callable[[], None] = _nothing
+    wake: Callable[[], None] = lambda: None
     """Called once, in the loop of the connections, when there is an outcome."""
     message: dict[str, Any] | None = None
     """The JSON-RPC response."""

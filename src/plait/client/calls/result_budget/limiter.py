@@ -295,9 +295,3 @@ class FullResultStore:
             if full_result is not None:
                 self._results[handle] = full_result
             return full_result
-
-    @property
-    def size_bytes(self) -> int:
-        """The size of all results that are kept."""
-        with self._lock:
-            return int(self._results.currsize)
