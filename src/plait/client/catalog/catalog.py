@@ -6,27 +6,25 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from plait._support.clock import Clock, SystemClock
 from plait._support.gather import gather_outcomes
+from plait.client.catalog.disk_cache import ListCache
 from plait.client.catalog.filters import ToolFilter, patterns_in
 from plait.client.catalog.listing import Listing, ToolLister
+from plait.client.catalog.lock.drift import Drift
 from plait.client.catalog.lock.guard import LockReport, ToolLock
 from plait.client.catalog.names import NamePolicy, collisions, with_public_names
 from plait.client.catalog.overrides import ToolOverride, override_for, override_problems
 from plait.client.catalog.tool import Tool
 from plait.client.config.deferral import Deferral
 from plait.client.config.servers import InProcessServer, ServerConfig
+from plait.client.connections.change_listener import ChangeListener
+from plait.client.connections.connection import ServerConnection
 from plait.client.connections.credentials import CallerCredentials
+from plait.client.connections.pool import ConnectionPool
 from plait.errors import ListTimeoutError, PermissionDeniedError, PlaitError, ProtocolError
-
-if TYPE_CHECKING:
-    from plait.client.catalog.disk_cache import ListCache
-    from plait.client.catalog.lock.drift import Drift
-    from plait.client.connections.change_listener import ChangeListener
-    from plait.client.connections.connection import ServerConnection
-    from plait.client.connections.pool import ConnectionPool
 
 logger = logging.getLogger("plait.client.catalog")
 

@@ -46,11 +46,8 @@ _NOTES = 50
 """How many repair notes one session keeps."""
 _HIDDEN = 20
 """How many replaced tokens stay hidden."""
-
-
 _LARGE_BYTES = 64 * 1024
 """Parsing a larger message may start the garbage collector several times."""
-
 _LONGEST_ID = 20
 """Digits in an id that could be one of our numbers."""
 
