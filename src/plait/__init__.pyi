@@ -3,8 +3,8 @@ from plait.agents.config import ModelConfig as ModelConfig
 from plait.agents.factory import get_agent as get_agent
 from plait.agents.port import AgentResult as AgentResult
 from plait.agents.port import StaticTool as StaticTool
-from plait.client.calls.callbacks import CallbackContext as CallbackContext
 from plait.client.calls.outcome import ToolResult as ToolResult
+from plait.client.calls.tool_call import CallbackContext as CallbackContext
 from plait.client.config.oauth import OAuth as OAuth
 from plait.client.config.policy import Policy as Policy
 from plait.client.config.read import read_config as read_config

@@ -1,14 +1,20 @@
-"""Awaits several coroutines concurrently; a single one runs without a task of its own."""
+"""Awaits a value that may be awaitable, or several coroutines concurrently."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
-from typing import Any, TypeVar
+import inspect
+from collections.abc import Awaitable, Coroutine, Iterable
+from typing import Any, TypeVar, cast
 
 from plait._support.exception_groups import first_cause
 
 T = TypeVar("T")
+
+
+async def resolve(value: Awaitable[T] | T) -> T:
+    """Await a value if it is awaitable."""
+    return await cast("Awaitable[T]", value) if inspect.isawaitable(value) else cast("T", value)
 
 
 async def gather_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

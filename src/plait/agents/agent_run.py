@@ -14,8 +14,7 @@ from plait._support.sanitize import sanitize_text
 from plait.agents.config import AgentConfig, ModelConfig
 from plait.agents.port import StaticTool
 from plait.client.calls.approval import OnApproval
-from plait.client.calls.content import content_for_model
-from plait.client.calls.outcome import ToolResult
+from plait.client.calls.outcome import ToolResult, content_for_model
 from plait.client.calls.result_budget.limiter import OWN_SERVER, READ_MORE
 from plait.client.catalog.tool import Tool
 from plait.client.toolbox import Toolbox

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from plait._support.gather import resolve
 from plait.agents.config import AgentConfig
 from plait.agents.servers import AgentServers
-from plait.client.calls.callbacks import resolve
 from plait.client.connections.loop_bridge import run_blocking
 from plait.errors import AgentTimeoutError
 from plait.traces.messages.message import Message

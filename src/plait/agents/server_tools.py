@@ -14,8 +14,7 @@ from plait._support.gather import gather_or_cancel
 from plait.agents.servers import AgentServers, convert_mcp_config, read_servers
 from plait.client.catalog.filters import ToolFilter
 from plait.client.connections.loop_bridge import run_blocking
-from plait.client.server_handle import ServerHandle
-from plait.client.toolbox import Toolbox
+from plait.client.toolbox import ServerHandle, Toolbox
 from plait.errors import AgentServerConnectError, AgentServerTimeoutError, PlaitError
 
 T = TypeVar("T")

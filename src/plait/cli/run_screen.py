@@ -23,7 +23,7 @@ from plait.cli.trace_view import (
     status_label,
     turn_line,
 )
-from plait.client.calls.callbacks import CallbackContext
+from plait.client.calls.tool_call import CallbackContext
 from plait.traces import events
 from plait.traces.codec import Cleaner, event_from_line, line_from_event
 from plait.traces.events import TraceEvent

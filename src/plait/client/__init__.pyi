@@ -1,12 +1,12 @@
 from plait.client.calls.approval import Approval as Approval
 from plait.client.calls.approval import ApprovalRequest as ApprovalRequest
 from plait.client.calls.call_budget import run_budget as run_budget
-from plait.client.calls.callbacks import CallbackContext as CallbackContext
 from plait.client.calls.fallback import classify_error as classify_error
 from plait.client.calls.fallback import should_retry as should_retry
 from plait.client.calls.outcome import ToolResult as ToolResult
 from plait.client.calls.result_cache import ResultCaching as ResultCaching
 from plait.client.calls.sampling import Sampling as Sampling
+from plait.client.calls.tool_call import CallbackContext as CallbackContext
 from plait.client.calls.tool_call import ToolCall as ToolCall
 from plait.client.calls.tool_call import run_deadline as run_deadline
 from plait.client.catalog.filters import ToolFilter as ToolFilter
@@ -47,9 +47,9 @@ from plait.client.connections.status import ServerStatus as ServerStatus
 from plait.client.connections.status import Status as Status
 from plait.client.options import ClientOptions as ClientOptions
 from plait.client.options import ToolboxOptions as ToolboxOptions
-from plait.client.resource_watch import ResourceUpdate as ResourceUpdate
-from plait.client.resource_watch import ResourceWatch as ResourceWatch
-from plait.client.server_handle import ServerHandle as ServerHandle
+from plait.client.subscriptions import ResourceUpdate as ResourceUpdate
+from plait.client.subscriptions import ResourceWatch as ResourceWatch
+from plait.client.toolbox import ServerHandle as ServerHandle
 from plait.client.toolbox import Toolbox as Toolbox
 from plait.client.transports.auth.login import finish_sign_in as finish_sign_in
 from plait.client.transports.auth.stores import FileTokenStore as FileTokenStore

@@ -17,17 +17,17 @@ from urllib.parse import unquote
 import mcp_types as types
 from pydantic import FileUrl
 
+from plait._support.gather import resolve
 from plait._version import __version__
-from plait.client.calls.callbacks import resolve
+from plait.client.calls.approval import OnApproval, PolicyCheck
 from plait.client.calls.executor import CallSettings
 from plait.client.calls.fallback import BeforeFallback, backups_only
-from plait.client.calls.policy_check import PolicyCheck
 from plait.client.calls.result_cache import ResultCaching
+from plait.client.catalog.catalog import CatalogOptions
 from plait.client.catalog.filters import ToolFilter, ToolPattern
 from plait.client.catalog.lock.entries import LOCKFILE_NAME, read_lockfile
 from plait.client.catalog.lock.guard import LockMode, ToolLock
 from plait.client.catalog.names import NamePolicy
-from plait.client.catalog.options import CatalogOptions
 from plait.client.catalog.overrides import ToolOverride, read_overrides
 from plait.client.config.document import workspace_of
 from plait.client.connections.pool import unknown_server
@@ -38,9 +38,8 @@ if TYPE_CHECKING:
     from mcp.client import ClientRequestContext
     from mcp.client.session import ElicitationFnT, ListRootsFnT
 
-    from plait.client.calls.approval import OnApproval
-    from plait.client.calls.callbacks import OnAnyProgress, OnLog, OnNotification
     from plait.client.calls.sampling import Sampler, Sampling
+    from plait.client.calls.tool_call import OnAnyProgress, OnLog, OnNotification
     from plait.client.catalog.deferral import TokenCounter
     from plait.client.catalog.tool import Tool
     from plait.client.config.budgets import CallBudget, Limit, ResultBudget

@@ -1,41 +1,139 @@
-"""The parts of an open client: connections, catalog, executor, notifications."""
+"""The parts of an open client, which event loop owns its connections, and for how long."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+import logging
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
 import mcp_types as types
+from pydantic import ValidationError
 
+from plait._support.logs import show_debug_log
+from plait.client.call_pipeline import without_run
 from plait.client.calls.call_routing import CallRouter, with_schema_defaults
-from plait.client.calls.callbacks import ServerCallbacks
 from plait.client.calls.executor import CallSettings, ToolExecutor
-from plait.client.catalog.catalog import ToolCatalog
+from plait.client.calls.sampling import Sampling, SamplingRequests, sample_from_model
+from plait.client.calls.tool_call import CallbackContext, ServerCallbacks
+from plait.client.catalog.catalog import CatalogOptions, ToolCatalog
+from plait.client.connections.change_listener import ChangeListener, ListKind
 from plait.client.connections.deadline import Deadline
+from plait.client.connections.loop_bridge import LoopBridge
 from plait.client.connections.operations import is_modern, set_log_level
 from plait.client.connections.pool import ConnectionPool
 from plait.client.connections.session_options import SessionOptions
-from plait.client.notifications import NotificationDispatcher
-from plait.client.run_identity import without_run
-from plait.client.sampling_requests import SamplingRequests, sample_from_model
+from plait.client.connections.status import Event, ServerInfo, Status
 from plait.client.subscriptions import Subscriptions
-from plait.errors import PlaitError, ProtocolError
+from plait.errors import ClientClosedError, PlaitError, ProtocolError
 
 if TYPE_CHECKING:
     from mcp import Client
     from mcp.client import ClientRequestContext, ClientSession
-    from mcp.client.session import ElicitationFnT
+    from mcp.client.session import ElicitationFnT, IncomingMessage
 
-    from plait.client.calls.sampling import Sampling
-    from plait.client.catalog.options import CatalogOptions
+    from plait.client.catalog.lock.guard import LockReport
     from plait.client.config.servers import ServerConfig
     from plait.client.connections.credentials import CallerCredentials
-    from plait.client.connections.loop_bridge import LoopBridge
     from plait.client.connections.session import Session
-    from plait.client.connections.status import Status
+
+logger = logging.getLogger("plait.client.calls")
+
+_LIST_CALLBACKS: dict[ListKind, str] = {
+    "tools": "on_tools_list_changed",
+    "prompts": "on_prompts_list_changed",
+    "resources": "on_resources_list_changed",
+}
+
+P = ParamSpec("P")
+
+
+class NotificationDispatcher:
+    """Dispatches server notifications to callbacks; lives in the loop of the connections.
+
+    Callbacks run in the loop and the context in which the dispatcher is created; when that loop
+    has ended, in the loop of the connections.
+    """
+
+    def __init__(
+        self,
+        callbacks: ServerCallbacks,
+        bridge: LoopBridge,
+        *,
+        on_tools_changed: Callable[[str], None],
+        on_resource_updated: Callable[[str, str], None],
+    ) -> None:
+        """Take the user's callbacks, and two of the client itself, which are called first."""
+        self._callbacks = {
+            name: bridge.bind_callback(callback, outlasting=True)
+            for name, callback in callbacks.registered().items()
+        }
+        self._on_tools_changed = on_tools_changed
+        self._on_resource_updated = on_resource_updated
+
+    def listener(self, pool: ConnectionPool, *, follow_tools: bool = True) -> ChangeListener:
+        """Create the listener for modern servers, which announce only the lists it names."""
+        lists: set[ListKind] = {"tools"} if follow_tools else set()
+        lists.update(kind for kind, name in _LIST_CALLBACKS.items() if name in self._callbacks)
+        return ChangeListener(pool, frozenset(lists), self._list_changed)
+
+    def session_opened(
+        self, pool: ConnectionPool, changes: ChangeListener, session: Session
+    ) -> None:
+        """Call `on_initialized`, and listen to the server if there is a list callback."""
+        server = session.wire.server
+        self.notify("on_initialized", server, ServerInfo.of(session.client))
+        if not self._callbacks.keys() & _LIST_CALLBACKS.values():
+            return
+        changes.begin(session)
+        shared = pool.connections.get(server)
+        if shared is not None and shared.keeper.session is session:
+            # A session that is closed when idle would announce nothing.
+            pool.start(partial(_keep_open, session), name=f"plait listen {server}")
+
+    async def message(self, server: str, message: IncomingMessage) -> None:
+        """Dispatch a message that the SDK passes on."""
+        if isinstance(message, types.ToolListChangedNotification):
+            self._list_changed(server, "tools", message.params)
+        elif isinstance(message, types.PromptListChangedNotification):
+            self._list_changed(server, "prompts", message.params)
+        elif isinstance(message, types.ResourceListChangedNotification):
+            self._list_changed(server, "resources", message.params)
+        elif isinstance(message, types.ResourceUpdatedNotification):
+            self._on_resource_updated(server, str(message.params.uri))
+            self.notify("on_resources_updated", server, message.params)
+
+    def raw(self, server: str, method: str, params: object) -> None:
+        """Dispatch a notification that the SDK does not pass on."""
+        try:
+            if method == "notifications/cancelled":
+                cancelled = types.CancelledNotificationParams.model_validate(params)
+                self.notify("on_cancelled", server, cancelled)
+            elif method == "notifications/roots/list_changed":
+                changed = params and types.NotificationParams.model_validate(params)
+                self.notify("on_roots_list_changed", server, changed or None)
+        except ValidationError as error:
+            logger.debug("%s: invalid params of %s: %s", server, method, error)
+
+    def _list_changed(self, server: str, kind: ListKind, params: object = None) -> None:
+        if kind == "tools":
+            self._on_tools_changed(server)
+        self.notify(_LIST_CALLBACKS[kind], server, params)
+
+    def notify(self, name: str, server: str, params: object) -> None:
+        """Call a callback of the user, if there is one of that name."""
+        callback = self._callbacks.get(name)
+        if callback is not None:
+            callback(params, CallbackContext(server_name=server))
+
+
+async def _keep_open(session: Session) -> None:
+    with session.listened_to():
+        await session.ended.wait()
+
 
 T = TypeVar("T")
 
@@ -237,3 +335,135 @@ class Runtime:
 
     def _session_opened(self, session: Session) -> None:
         self._notifications.session_opened(self.pool, self._changes, session)
+
+
+class Lifecycle:
+    """Owns the runtime of a client, and runs work in the event loop that its connections live in.
+
+    That is the caller's loop after `use_current_loop`; otherwise a loop in a thread of its own,
+    started on first use.
+    """
+
+    def __init__(self, build: Callable[[LoopBridge], Runtime]) -> None:
+        """Take the function that builds the runtime.
+
+        It must not refer to this object, or an unclosed client is never garbage-collected.
+        """
+        show_debug_log()
+        self._build = build
+        self.bridge = LoopBridge()
+        self.runtime = build(self.bridge)
+        self._closed = False
+        # Ends the child processes of a client that is dropped without `close`.
+        self._finalizer = weakref.finalize(self, self.bridge.stop)
+
+    async def use_current_loop(self) -> None:
+        """Move the connections to the running loop, closing those that are open elsewhere."""
+        self.check_open()
+        if self.bridge.started:
+            await self._shut_down()
+        self.bridge.use_current_loop()
+        # Rebuilt, so that callbacks run in this loop and this context.
+        self.runtime = self._build(self.bridge)
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        self._closed = True
+        if self.bridge.started:
+            await self._shut_down()
+
+    def close(self) -> None:
+        """Blocking form of `aclose`."""
+        self._closed = True
+        if self.bridge.started:
+            self.bridge.run_blocking(self.runtime.pool.close)
+            self.bridge.stop()
+
+    async def _shut_down(self) -> None:
+        await self.bridge.run(self.runtime.pool.close)
+        await self.bridge.astop()
+
+    def check_open(self) -> None:
+        """Raise `ClientClosedError` after the client was closed."""
+        if self._closed:
+            raise ClientClosedError("the client is closed; its tools can no longer be called")
+
+    async def open(self) -> Runtime:
+        """Return the runtime, usable for calls; no server is contacted."""
+        self.check_open()
+        if not self.runtime.pool.opened:
+            await self.run(lambda _: asyncio.sleep(0))
+        return self.runtime
+
+    async def run(self, work: Callable[[Runtime], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine function on the open runtime, in the loop that owns it."""
+        self.check_open()
+
+        async def run() -> T:
+            self.check_open()
+            self.runtime.pool.open()
+            return await work(self.runtime)
+
+        return await self.bridge.run(run)
+
+    def run_blocking(
+        self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run a coroutine function in the owning loop, and block until it is done."""
+        self.check_open()
+        return self.bridge.run_blocking(work, *args, **kwargs)
+
+
+class ConnectionOwner:
+    """Base of clients: opens and closes their connections, and calls methods without a loop."""
+
+    def __init__(self, lifecycle: Lifecycle) -> None:
+        self.lifecycle = lifecycle
+
+    async def __aenter__(self) -> Self:
+        await self.lifecycle.use_current_loop()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
+
+    def __enter__(self) -> Self:
+        self.lifecycle.check_open()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    async def aclose(self) -> None:
+        """Close every connection; tools raise `ClientClosedError` from now on."""
+        await self.lifecycle.aclose()
+
+    def close(self) -> None:
+        """Blocking form of `aclose`."""
+        self.lifecycle.close()
+
+    def run_blocking(
+        self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Call an async method of this client, and block until it is done.
+
+        Raises:
+            BlockingCallError: The connections live in the loop of the current thread.
+        """
+        return self.lifecycle.run_blocking(work, *args, **kwargs)
+
+    def status(self) -> Status:
+        """Return the state of every server, without contacting any."""
+        return self.lifecycle.runtime.pool.status()
+
+    def events(self) -> tuple[Event, ...]:
+        """Return recent connection events, as in `status()`; the last is the newest."""
+        return self.lifecycle.runtime.pool.events
+
+    async def forget(self, thread_id: str) -> None:
+        """Close the sessions that belong to one conversation (`scope: thread`)."""
+        await self.lifecycle.run(lambda runtime: runtime.pool.forget_thread(str(thread_id)))
+
+    def lock_report(self) -> LockReport:
+        """Compare the tools listed so far with the lockfile, without contacting servers."""
+        return self.lifecycle.runtime.catalog.lock_report()

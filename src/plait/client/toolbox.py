@@ -6,14 +6,17 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from plait.client.call_pipeline import CallPipeline
-from plait.client.calls.callbacks import ServerCallbacks, resolve
+import mcp_types as types
+
+from plait._support.gather import resolve
+from plait.client.call_pipeline import CallPipeline, Run, run_identity_of
 from plait.client.calls.result_budget.limiter import OWN_SERVER, READ_MORE, ResultLimiter
 from plait.client.calls.sampling import Sampling
-from plait.client.calls.tool_call import OnProgress, ToolCall
+from plait.client.calls.tool_call import OnProgress, ServerCallbacks, ToolCall
 from plait.client.catalog.deferral import DeferralPlan
 from plait.client.catalog.filters import ToolFilter
 from plait.client.catalog.names import free_name
@@ -21,8 +24,7 @@ from plait.client.config.read import ClientConfig, ConfigSource, read_config, re
 from plait.client.config.servers import server_with_defaults
 from plait.client.connections import operations
 from plait.client.connections.loop_bridge import blocking
-from plait.client.connections.status import ServerInfo
-from plait.client.lifecycle import ConnectionOwner, Lifecycle
+from plait.client.connections.status import ServerInfo, Status
 from plait.client.options import (
     CLIENT_OPTIONS,
     ToolboxOptions,
@@ -33,14 +35,11 @@ from plait.client.options import (
     identity_from,
     lock_from,
 )
-from plait.client.resource_watch import ResourceWatch
-from plait.client.run_identity import Run, run_identity_of
-from plait.client.runtime import Listed, Runtime
-from plait.client.subscriptions import Subscription
+from plait.client.runtime import ConnectionOwner, Lifecycle, Listed, Runtime
+from plait.client.subscriptions import ResourceWatch, Subscription
 from plait.errors import ConnectError, PlaitError
 
 if TYPE_CHECKING:
-    import mcp_types as types
     from mcp import Client
     from mcp.client.session import ElicitationFnT
 
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
     from plait.client.catalog.tool import Tool
     from plait.client.config.policy import PolicyDecision
     from plait.client.connections.credentials import CallerCredentials
-    from plait.client.connections.status import Status
 
 logger = logging.getLogger("plait.client.calls")
 
@@ -449,3 +447,109 @@ def _combined_error(failures: Mapping[str, PlaitError]) -> PlaitError:
     reasons = "; ".join(str(error) for error in failures.values())
     text = f"none of the {len(failures)} servers can be used: {reasons}"
     return ConnectError(text, server=", ".join(failures))
+
+
+class ServerHandle:
+    """One server, with the methods of the MCP SDK's client; survives restarts of the server.
+
+    Filters and overrides of the toolbox apply. Lists are complete: `cursor` is ignored.
+    """
+
+    def __init__(self, toolbox: Toolbox, name: str) -> None:
+        self._toolbox = toolbox
+        self.name = name
+
+    async def list_tools(self, *, cursor: str | None = None) -> types.ListToolsResult:
+        """List the tools of the server, under their wire names."""
+        del cursor
+        tools = await self._toolbox.tools(self.name)
+        return types.ListToolsResult(
+            tools=[
+                types.Tool.model_validate(
+                    {
+                        **tool.to_dict(),
+                        "name": tool.wire_name,
+                        "annotations": tool.annotations or None,
+                        "icons": tool.icons or None,
+                    }
+                )
+                for tool in tools
+            ]
+        )
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        read_timeout_seconds: float | timedelta | None = None,
+        progress_callback: OnProgress | None = None,
+    ) -> types.CallToolResult:
+        """Call a tool by its wire name.
+
+        Raises:
+            PlaitError: The call could not be made, or its outcome is not known.
+        """
+        seconds = read_timeout_seconds
+        if isinstance(seconds, timedelta):
+            seconds = seconds.total_seconds()
+        call = ToolCall(
+            server=self.name,
+            tool=name,
+            arguments=arguments or {},
+            timeout_seconds=seconds,
+            on_progress=progress_callback,
+        )
+        return (await self._toolbox.calls.run(call)).to_mcp()
+
+    async def list_resources(self, *, cursor: str | None = None) -> types.ListResourcesResult:
+        """List the resources."""
+        del cursor
+        resources = await self._toolbox.list_resources(self.name)
+        return types.ListResourcesResult(resources=[listed.item for listed in resources])
+
+    async def list_resource_templates(
+        self, *, cursor: str | None = None
+    ) -> types.ListResourceTemplatesResult:
+        """List the resource templates."""
+        del cursor
+        templates = await self._toolbox.list_resource_templates(self.name)
+        return types.ListResourceTemplatesResult(
+            resource_templates=[listed.item for listed in templates]
+        )
+
+    async def read_resource(self, uri: str) -> types.ReadResourceResult:
+        """Read a resource."""
+        return await self._toolbox.read_resource(self.name, str(uri))
+
+    def watch_resource(self, uri: str, *more_uris: str, read: bool = False) -> ResourceWatch:
+        """Iterate over changes of resources; see `Toolbox.watch_resource`."""
+        return self._toolbox.watch_resource(self.name, uri, *more_uris, read=read)
+
+    async def list_prompts(self, *, cursor: str | None = None) -> types.ListPromptsResult:
+        """List the prompts."""
+        del cursor
+        prompts = await self._toolbox.list_prompts(self.name)
+        return types.ListPromptsResult(prompts=[listed.item for listed in prompts])
+
+    async def get_prompt(
+        self, name: str, arguments: Mapping[str, str] | None = None
+    ) -> types.GetPromptResult:
+        """Return a prompt with its arguments filled in."""
+        return await self._toolbox.get_prompt(self.name, name, arguments)
+
+    async def complete(
+        self,
+        ref: types.PromptReference | types.ResourceTemplateReference,
+        argument: Mapping[str, str],
+        context_arguments: Mapping[str, str] | None = None,
+    ) -> types.CompleteResult:
+        """Ask for completions of an argument of a prompt or resource template."""
+        return await self._toolbox.complete(self.name, ref, argument, context_arguments)
+
+    async def ping(self) -> float:
+        """Measure one round trip, in seconds."""
+        return await self._toolbox.ping(self.name)
+
+    async def server_info(self) -> ServerInfo:
+        """Return the server's name, version, capabilities and instructions."""
+        return await self._toolbox.server_info(self.name)

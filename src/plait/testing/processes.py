@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import re
 import shutil
@@ -19,6 +18,7 @@ from urllib.parse import urlsplit
 
 import anyio
 
+from plait._support.gather import resolve
 from plait.testing.faults.options import FaultOptions, Transport, flags_from_options
 from plait.testing.ports import free_port
 from plait.testing.state import StateDir
@@ -321,7 +321,6 @@ async def eventually(
     """
     with anyio.fail_after(timeout_seconds):
         while True:
-            value = condition()
-            if await value if inspect.isawaitable(value) else value:
+            if await resolve(condition()):
                 return
             await anyio.sleep(_POLL_SECONDS)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from plait.cli.advice import advice_for
 from plait.cli.terminal import count_label, seconds_label
-from plait.client.catalog.sanitize_tools import sanitize_tool
+from plait.client.catalog.listing import sanitize_tool
 from plait.client.config.servers import HttpServer, ServerConfig, StdioServer
 from plait.errors import ConfigError, PlaitError, Problem
 

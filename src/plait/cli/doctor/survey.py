@@ -10,11 +10,11 @@ from typing import Any
 from plait._support.suggestions import did_you_mean
 from plait.cli.doctor.findings import Detail, Examined, Finding, findings_from_config_error
 from plait.cli.terminal import count_label, some_of
+from plait.client.catalog.catalog import CatalogOptions
 from plait.client.catalog.filters import ToolFilter
+from plait.client.catalog.listing import sanitize_tool
 from plait.client.catalog.names import with_public_names
-from plait.client.catalog.options import CatalogOptions
 from plait.client.catalog.overrides import apply_override, override_for, override_problems
-from plait.client.catalog.sanitize_tools import sanitize_tool
 from plait.client.catalog.schemas import Profile
 from plait.client.catalog.tool import Tool
 from plait.client.config.policy import Policy

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from plait._support.exception_groups import one_line
 from plait._support.suggestions import nearest
-from plait.client.calls.content import leaves
+from plait.client.calls.outcome import leaves
 from plait.client.catalog.validation import (
     BrokenSchemaError,
     Path,
@@ -147,7 +147,6 @@ def _checked(validator: SchemaValidator, original: dict[str, Any]) -> Prepared:
 
 
 def _repair_all(validator: SchemaValidator, value: Any, attempts: Iterator[int]) -> _Repaired:
-    """Repair a copy of a value as far as possible."""
     box: list[Any] = [_copied(value)]
     changes: list[_Change] = []
     left = validator.violations(box[0])
@@ -213,8 +212,6 @@ def _repaired_union(
 
 
 def _closest(union: Violation) -> int | None:
-    """Return the alternative that was probably meant."""
-
     def distance(branch: Sequence[Violation]) -> tuple[bool, int, int]:
         other_kind = any(not each.path and each.keyword == "type" for each in branch)
         # A wrong constant near the top indicates another member of a tagged union.

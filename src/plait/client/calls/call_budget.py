@@ -6,7 +6,6 @@ import contextlib
 import threading
 from collections import Counter
 from collections.abc import Generator, Hashable, Mapping
-from contextlib import AbstractContextManager
 from contextvars import ContextVar
 
 from cachetools import LRUCache
@@ -52,12 +51,9 @@ class RunCounter:
 
 
 def _exceeded(call: ToolCall, allowed: str) -> BudgetExceededError:
-    return BudgetExceededError(
-        f"{call.where}: the budget of this run is used up (at most {allowed}); nothing was sent, "
-        "and calling it again will not help: go on with what there is",
-        server=call.server,
-        tool=call.tool,
-    )
+    text = f"the budget of this run is used up (at most {allowed}); nothing was sent, "
+    advice = "and calling it again will not help: go on with what there is"
+    return call.error(BudgetExceededError, text + advice)
 
 
 run_budgets: ContextVar[tuple[RunCounter, ...]] = ContextVar("plait_run_budgets", default=())
@@ -89,10 +85,22 @@ class RunCounters:
         self._runs: LRUCache[Hashable, RunCounter] = LRUCache(_MOST_RUNS)
         self._lock = threading.Lock()
 
-    def counted(self, call: ToolCall) -> AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def counted(self, call: ToolCall) -> Generator[None]:
         """Count the call that the block makes, or raise `BudgetExceededError` instead."""
         counters = self._counters(call)
-        return _counted(counters, call) if counters else contextlib.nullcontext()
+        added: list[RunCounter] = []
+        try:
+            for counter in counters:
+                counter.add(call)
+                added.append(counter)
+            yield
+        except (InputNeededError, BudgetExceededError) as error:
+            # A call that another budget refused, or that is paused and will be repeated.
+            if isinstance(error, InputNeededError) or len(added) < len(counters):
+                for counter in added:
+                    counter.remove(call)
+            raise
 
     def _counters(self, call: ToolCall) -> list[RunCounter]:
         blocks = run_budgets.get()
@@ -117,19 +125,3 @@ class RunCounters:
                 if name is not None:
                     self._runs[name] = counter
             return counter
-
-
-@contextlib.contextmanager
-def _counted(counters: list[RunCounter], call: ToolCall) -> Generator[None]:
-    added: list[RunCounter] = []
-    try:
-        for counter in counters:
-            counter.add(call)
-            added.append(counter)
-        yield
-    except (InputNeededError, BudgetExceededError) as error:
-        # A call that another budget refused, or that is paused and will be repeated.
-        if isinstance(error, InputNeededError) or len(added) < len(counters):
-            for counter in added:
-                counter.remove(call)
-        raise

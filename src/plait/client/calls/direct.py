@@ -50,8 +50,7 @@ if TYPE_CHECKING:
     from plait.client.catalog.tool import Tool
     from plait.client.config.policy import Policy
     from plait.client.connections.session import Session
-    from plait.client.lifecycle import Lifecycle
-    from plait.client.runtime import Runtime
+    from plait.client.runtime import Lifecycle, Runtime
 
 logger = logging.getLogger("plait.client.calls")
 

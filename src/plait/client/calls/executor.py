@@ -11,16 +11,22 @@ from typing import TYPE_CHECKING
 
 from mcp_types import LOG_LEVEL_META_KEY, CallToolResult, LoggingLevel, RequestParamsMeta
 
+from plait._support.gather import resolve
+from plait.client.calls.approval import PolicyCheck
 from plait.client.calls.arguments import argument_error_text, prepare_arguments
 from plait.client.calls.call_budget import RunCounters
-from plait.client.calls.call_routing import ActiveCall, CallRouter, Sample
-from plait.client.calls.callbacks import OnAnyProgress, progress_callback, resolve
+from plait.client.calls.call_routing import ActiveCall, CallRouter, PausedCall, PausedCalls, Sample
 from plait.client.calls.fallback import BeforeFallback, has_not_run, may_fall_back
 from plait.client.calls.outcome import ToolResult, output_schema_notes
-from plait.client.calls.paused_calls import PausedCall, PausedCalls
-from plait.client.calls.policy_check import PolicyCheck
 from plait.client.calls.result_cache import ResultCache, ResultCaching
-from plait.client.calls.tool_call import FirstAttempt, ToolCall, call_deadline, within_run
+from plait.client.calls.tool_call import (
+    FirstAttempt,
+    OnAnyProgress,
+    ToolCall,
+    call_deadline,
+    progress_callback,
+    within_run,
+)
 from plait.client.catalog.catalog import ToolCatalog, not_offered
 from plait.client.catalog.validation import prepare
 from plait.client.connections.operations import call_tool, is_modern
@@ -236,8 +242,7 @@ class ToolExecutor:
         async def operation(client: Client) -> CallToolResult:
             if approved not in (None, connection.keeper.generation):
                 # The approved tools are those of an earlier session: check again.
-                text = f"{call.where}: the server was restarted before the call"
-                raise ConnectionLostError(text, server=call.server, tool=call.tool)
+                raise call.error(ConnectionLostError, "the server was restarted before the call")
             meta: RequestParamsMeta | None = None
             if self.log_level is not None and is_modern(client):
                 meta = {LOG_LEVEL_META_KEY: self.log_level}

@@ -1,21 +1,37 @@
-"""The result of a tool call."""
+"""The result of a tool call, and the content that models read of it.
+
+One set of rules for every framework: nothing in them raises, the order of blocks is kept, and a
+model never reads an empty text. Frameworks translate the blocks into their own shapes only.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Literal, Self, TypeVar, cast
 
 import mcp_types as types
+from pydantic import BaseModel
 
+from plait._support.sanitize import sanitize_text
+from plait.client.catalog.tool import Tool
 from plait.client.catalog.validation import prepare
 from plait.client.transports.repair import ORIGINAL
-
-if TYPE_CHECKING:
-    from plait.client.catalog.tool import Tool
+from plait.traces.messages.from_mcp import resource_line
 
 FULL_RESULT = "plait/full_result"
 """The key, in artifacts and `_meta`, of the handle of the full result."""
+
+NOTHING = "The tool returned nothing."
+NO_DETAILS = "The tool reported an error without details."
+
+ResourceContents = types.TextResourceContents | types.BlobResourceContents
+
+StructuredRoute = Literal["auto", "content", "artifact"]
+"""`auto` shows structured content to the model only if the tool wrote no text."""
+
+M = TypeVar("M", bound=BaseModel)
 
 
 def structured_of(result: types.CallToolResult) -> Any | None:
@@ -45,17 +61,8 @@ class ToolResult:
     """The handle of the full result, if this one is shortened."""
 
     @classmethod
-    def from_mcp(
-        cls,
-        server: str,
-        tool: str,
-        result: types.CallToolResult,
-        *,
-        attempts: int = 1,
-        notes: tuple[str, ...] = (),
-        seconds: float = 0.0,
-    ) -> Self:
-        """Convert from the SDK's result."""
+    def from_mcp(cls, server: str, tool: str, result: types.CallToolResult, **details: Any) -> Self:
+        """Convert from the SDK's result; `details` are the fields that it does not have."""
         return cls(
             server=server,
             tool=tool,
@@ -63,9 +70,7 @@ class ToolResult:
             content=tuple(result.content),
             structured_content=structured_of(result),
             meta=result.meta,
-            attempts=attempts,
-            notes=notes,
-            seconds=seconds,
+            **details,
         )
 
     def to_mcp(self) -> types.CallToolResult:
@@ -109,3 +114,226 @@ async def output_schema_notes(tool: Tool, result: types.CallToolResult) -> tuple
         return ("the result has no structured content, though the tool has an output schema",)
     problem = (await prepare(tool.output_schema)).problem(result.structured_content)
     return () if problem is None else (f"structured content breaks the output schema: {problem}",)
+
+
+@dataclass(slots=True)
+class ContentPart:
+    """One block of a result, and what a model reads of it."""
+
+    sent: types.ContentBlock
+    shown: types.ContentBlock | None
+    """The block for the model; `None` for a blank text."""
+    original: Any | None = None
+    """The JSON that the server sent, where the block is a repaired version of it."""
+    sanitized: bool = False
+    """Whether characters were removed or escaped."""
+    unread: bool = False
+    """Whether only the URI of an embedded resource was sent; the model reads a line about it."""
+
+
+def part_from_mcp(block: types.ContentBlock, *, sanitize: bool = True) -> ContentPart:
+    """Apply the rules for one content block."""
+    original = original_of(block)
+    if isinstance(block, types.TextContent) and not block.text.strip():
+        return ContentPart(block, None, original)
+    unread = original is not None and is_unread(block)
+    shown = sanitized_block(block) if sanitize else block
+    changed = shown is not block
+    if unread and isinstance(shown, types.ResourceLink):
+        # A model provider must not fetch it: the server meant contents, not an address.
+        shown = types.TextContent(text=link_line(shown))
+    if isinstance(shown, types.TextContent) and not shown.text.strip():
+        shown = None
+    return ContentPart(block, shown, original, changed, unread)
+
+
+def content_for_model(
+    content: Iterable[types.ContentBlock],
+    structured: Any | None = None,
+    *,
+    is_error: bool = False,
+    sanitize: bool = True,
+) -> tuple[types.ContentBlock, ...]:
+    """Return the blocks that a model reads: at least one, and no blank text."""
+    blocks = list(content)
+    parts = [part_from_mcp(block, sanitize=sanitize) for block in blocks]
+    shown = [part.shown for part in parts if part.shown is not None]
+    if structured is not None and is_structured_shown(structured, blocks):
+        shown.append(types.TextContent(text=structured_text(structured, sanitize=sanitize)))
+    if not shown:
+        shown.append(types.TextContent(text=NO_DETAILS if is_error else NOTHING))
+    return tuple(shown)
+
+
+def sanitized_block(block: types.ContentBlock) -> types.ContentBlock:
+    """Return the block without characters that hide text; the same object if there are none.
+
+    Addresses that a model provider fetches are not changed.
+    """
+    match block:
+        case types.TextContent():
+            return _sanitized(block, "text")
+        case types.ResourceLink():
+            names = ("name", "title", "description")
+            return _sanitized(block, *names, *(() if is_web_address(block.uri) else ("uri",)))
+        case types.EmbeddedResource():
+            resource = _sanitized(block.resource, "text", "uri")
+            changed = resource is not block.resource
+            return block.model_copy(update={"resource": resource}) if changed else block
+        case _:
+            return block
+
+
+def _sanitized(model: M, *names: str) -> M:
+    changes: dict[str, str] = {}
+    for name in names:
+        value = getattr(model, name, None)
+        if isinstance(value, str) and (clean := sanitize_text(value)) != value:
+            changes[name] = clean
+    return model.model_copy(update=changes) if changes else model
+
+
+def is_structured_shown(
+    structured: Any,
+    content: Sequence[types.ContentBlock],
+    route: StructuredRoute = "auto",
+    *,
+    text_shown: bool = True,
+) -> bool:
+    """Return whether a model reads structured content as text beside the blocks."""
+    if route == "artifact":
+        return False
+    texts = _own_texts(content)
+    if route == "content":
+        return not text_shown or not repeats(texts, structured)
+    # Some servers repeat an image as structured content, and base64 is no use as text.
+    data = {data_of(block) for block in content} - {""}
+    return not texts and not (
+        data and any(isinstance(leaf, str) and leaf in data for leaf in leaves(structured))
+    )
+
+
+def structured_text(structured: Any, *, sanitize: bool = True) -> str:
+    """Write structured content as JSON text for a model."""
+    text = json_text(structured)
+    return sanitize_text(text) if sanitize else text
+
+
+def json_text(value: Any) -> str:
+    """Write a value as JSON that a model reads well; never fails."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+        return text if is_encodable(text) else json.dumps(value, default=str)
+    except (TypeError, ValueError, RecursionError):
+        return "a value that cannot be written as JSON"
+
+
+def is_encodable(text: str) -> bool:
+    """Return whether there are no halves of surrogate pairs, which no provider accepts."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def repeats(texts: Sequence[str], structured: Any) -> bool:
+    """Return whether texts already contain the structured content.
+
+    Servers repeat it as JSON; for a function that returns no object they wrap it as
+    `{"result": value}` and write the bare value, a list as one text per item.
+    """
+    if _repeat_value(texts, structured):
+        return True
+    wrapped = cast("dict[str, Any]", structured) if isinstance(structured, dict) else {}
+    return wrapped.keys() == {"result"} and _repeat_value(texts, wrapped["result"])
+
+
+def _repeat_value(texts: Sequence[str], value: Any) -> bool:
+    if any(is_same(text, value) for text in texts):
+        return True
+    items = cast("list[Any]", value) if isinstance(value, list) else []
+    return len(items) == len(texts) > 0 and all(map(is_same, texts, items))
+
+
+def is_same(text: str, value: Any) -> bool:
+    """Return whether a text is a value, or its JSON."""
+    try:
+        if isinstance(value, str | int | float) and text == str(value):
+            return True
+        return _canonical(json.loads(text)) == _canonical(value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """Yield what is inside a JSON value, except its objects and lists."""
+    rest: list[Any] = [value]
+    while rest:
+        item = rest.pop()
+        if isinstance(item, Mapping):
+            rest += cast("Mapping[str, Any]", item).values()
+        elif isinstance(item, list):
+            rest += cast("list[Any]", item)
+        else:
+            yield item
+
+
+def data_of(block: types.ContentBlock) -> str:
+    """Return the base64 data of an image, audio or file; empty for other blocks."""
+    match block:
+        case types.ImageContent() | types.AudioContent():
+            return block.data
+        case types.EmbeddedResource(resource=types.BlobResourceContents(blob=blob)):
+            return blob
+        case _:
+            return ""
+
+
+def _own_texts(content: Iterable[types.ContentBlock]) -> list[str]:
+    """Return the texts of the tool, without those that quote an unreadable block."""
+    return [
+        block.text
+        for block in content
+        if isinstance(block, types.TextContent)
+        and block.text.strip()
+        and field_of(original_of(block) or {"text": block.text}, "text") == block.text
+    ]
+
+
+def original_of(block: types.ContentBlock) -> Any | None:
+    """Return what the server sent, if the block was made in place of it."""
+    meta = block.meta or {}
+    if isinstance(block, types.EmbeddedResource):
+        meta = (block.resource.meta or {}) | meta
+    return meta.get(ORIGINAL)
+
+
+def is_unread(block: types.ContentBlock) -> bool:
+    """Return whether the block is an embedded resource of which the server sent only the URI."""
+    is_link = isinstance(block, types.ResourceLink)
+    return is_link and field_of(original_of(block), "type") == "resource"
+
+
+def field_of(value: object, name: str) -> object:
+    """Return a field of a JSON object, or `None` where the value is no object."""
+    return cast("Mapping[str, object]", value).get(name) if isinstance(value, Mapping) else None
+
+
+def link_line(link: types.ResourceLink) -> str:
+    """Describe a resource link in one line, with its title and description."""
+    line = resource_line(link.uri, link.mime_type, link.size)
+    facts = (" ".join(text.split()) for text in (link.title or link.name, link.description or ""))
+    described = ": ".join(fact for fact in facts if fact)
+    return f"{line} - {described}" if described else line
+
+
+def is_web_address(uri: str) -> bool:
+    """Return whether a model provider could fetch the URI."""
+    return uri.lower().startswith(("http://", "https://"))

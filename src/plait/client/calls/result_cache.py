@@ -7,18 +7,16 @@ import threading
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from cachetools import TLRUCache
 
 from plait._support.clock import Clock, SystemClock
 from plait.client.calls.outcome import ToolResult
+from plait.client.calls.tool_call import ToolCall
+from plait.client.catalog.tool import Tool
 from plait.client.config.budgets import value_by_tool
 from plait.errors import ConfigError
-
-if TYPE_CHECKING:
-    from plait.client.calls.tool_call import ToolCall
-    from plait.client.catalog.tool import Tool
 
 _Key = tuple[str, str, str, str]
 _Entry = tuple[float, ToolResult]
@@ -66,7 +64,9 @@ class ResultCache:
     def __init__(self, caching: ResultCaching, *, clock: Clock | None = None) -> None:
         self._caching = caching
         self._results: TLRUCache[_Key, _Entry] = TLRUCache(
-            caching.max_entries, ttu=_expiry, timer=(clock or SystemClock()).monotonic
+            caching.max_entries,
+            ttu=lambda _key, entry, now: now + entry[0],
+            timer=(clock or SystemClock()).monotonic,
         )
         self._changes: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -112,7 +112,3 @@ class ResultCache:
         except (TypeError, ValueError):
             return None
         return call.server, call.access.key if call.access else "", call.tool, arguments
-
-
-def _expiry(_key: _Key, entry: _Entry, now: float) -> float:
-    return now + entry[0]

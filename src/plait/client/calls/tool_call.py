@@ -1,4 +1,4 @@
-"""A tool call as data, and its deadlines."""
+"""A tool call as data, its deadlines, and the callbacks for calls and notifications."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Hashable, Mapping
-from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcp_types import LoggingMessageNotificationParams
 
+from plait._support.gather import resolve
 from plait.client.config.budgets import value_by_tool
 from plait.client.connections.deadline import Deadline
 from plait.errors import PlaitError, RunDeadlineError
@@ -28,18 +28,95 @@ if TYPE_CHECKING:
     from plait.client.connections.session import Session
     from plait.client.transports.wire import PendingRequest
 
+OnLog = Callable[[str, LoggingMessageNotificationParams], Awaitable[None] | None]
+"""Gets the server's name and its log message."""
+
 OnProgress = Callable[[float, float | None, str | None], Awaitable[None] | None]
 """Gets progress, total and message of each progress notification."""
 
 OnCallLog = Callable[[LoggingMessageNotificationParams], Awaitable[None] | None]
 """Gets each log message that the server sends during the call."""
 
+E = TypeVar("E", bound=PlaitError)
+
+_RUN_IS_OVER = "the time of the whole run is over"
 _CALL_SECONDS = 60.0
 _LONGEST_FACTOR = 10
 """How far progress may extend a call, in multiples of its timeout."""
 
 run_ends_at: ContextVar[float | None] = ContextVar("plait_run_ends_at", default=None)
 """The deadline that `run_deadline` sets, on the monotonic clock."""
+
+
+@dataclass
+class CallbackContext:
+    """The server, and the tool where it is known, that a callback is about."""
+
+    server_name: str
+    tool_name: str | None = None
+
+
+OnNotification = Callable[[Any, CallbackContext], Awaitable[None] | None]
+"""Gets the params of a notification, or `None` if it has none, and the server's name."""
+
+OnAnyProgress = Callable[[float, float | None, str | None, CallbackContext], Awaitable[None] | None]
+"""Gets progress, total and message of any call, and which call it is."""
+
+
+@dataclass(kw_only=True)
+class ServerCallbacks:
+    """Callbacks for server notifications; each may be sync or async."""
+
+    on_message: OnNotification | None = None
+    """A log message that no callback of a call takes."""
+    on_initialized: OnNotification | None = None
+    """A session was opened, the first one or a later one; the params are `ServerInfo`."""
+    on_cancelled: OnNotification | None = None
+    """A server cancelled a request of its own."""
+    on_tools_list_changed: OnNotification | None = None
+    on_prompts_list_changed: OnNotification | None = None
+    on_resources_list_changed: OnNotification | None = None
+    on_roots_list_changed: OnNotification | None = None
+    on_resources_updated: OnNotification | None = None
+    """A subscribed resource changed."""
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any], on_log: OnLog | None = None) -> ServerCallbacks:
+        """Read them from the options of a client."""
+        callbacks = {name: options.get(name) for name in NOTIFICATION_CALLBACKS}
+        callbacks["on_message"] = _message_callback(options.get("on_message"), on_log)
+        return cls(**callbacks)
+
+    def registered(self) -> dict[str, OnNotification]:
+        """Return the callbacks that are set, by name."""
+        callbacks = {name: getattr(self, name) for name in NOTIFICATION_CALLBACKS}
+        return {name: callback for name, callback in callbacks.items() if callback is not None}
+
+
+NOTIFICATION_CALLBACKS = tuple(field.name for field in fields(ServerCallbacks))
+"""The names of all callbacks of the form `(params, context)`."""
+
+
+def progress_callback(callback: OnAnyProgress | None, server: str, tool: str) -> OnProgress | None:
+    """Bind a progress callback of the client to one call."""
+    if callback is None:
+        return None
+    context = CallbackContext(server_name=server, tool_name=tool)
+    return lambda progress, total, message: callback(progress, total, message, context)
+
+
+def _message_callback(
+    on_message: OnNotification | None, on_log: OnLog | None
+) -> OnNotification | None:
+    if on_log is None:
+        return on_message
+
+    async def notify(params: LoggingMessageNotificationParams, context: CallbackContext) -> None:
+        await resolve(on_log(context.server_name, params))
+        if on_message is not None:
+            await resolve(on_message(params, context))
+
+    return notify
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +205,10 @@ class ToolCall:
         """The tool's full name, for texts."""
         return f"{self.server}/{self.tool}"
 
+    def error(self, kind: type[E], text: str) -> E:
+        """Create an error about this call."""
+        return kind(f"{self.where}: {text}", server=self.server, tool=self.tool)
+
     def run_seconds_left(self) -> float | None:
         """Return the seconds until the run's deadline, or `None` if it has none."""
         ends = [end for end in (self.ends_at, run_ends_at.get()) if end is not None]
@@ -150,16 +231,12 @@ def run_deadline(seconds: float) -> Generator[None]:
         run_ends_at.reset(token)
 
 
-def within_run(call: ToolCall) -> AbstractAsyncContextManager[None]:
+@contextlib.asynccontextmanager
+async def within_run(call: ToolCall) -> AsyncGenerator[None]:
     """Cancel the block at the deadline of the run, with `RunDeadlineError`."""
     left = call.run_seconds_left()
-    return contextlib.nullcontext() if left is None else _within(left, call)
-
-
-@contextlib.asynccontextmanager
-async def _within(left: float, call: ToolCall) -> AsyncGenerator[None]:
-    if left <= 0:
-        raise _run_is_over(call, "it was not sent")
+    if left is not None and left <= 0:
+        raise call.error(RunDeadlineError, f"{_RUN_IS_OVER}; it was not sent")
     limit = asyncio.timeout(left)
     try:
         async with limit:
@@ -167,15 +244,8 @@ async def _within(left: float, call: ToolCall) -> AsyncGenerator[None]:
     except TimeoutError as error:
         if not limit.expired() or isinstance(error, PlaitError):
             raise
-        raise _run_is_over(call, "it may still take effect, so check first") from error
-
-
-def _run_is_over(call: ToolCall, outcome: str) -> RunDeadlineError:
-    return RunDeadlineError(
-        f"{call.where}: the time of the whole run is over; {outcome}",
-        server=call.server,
-        tool=call.tool,
-    )
+        text = f"{_RUN_IS_OVER}; it may still take effect, so check first"
+        raise call.error(RunDeadlineError, text) from error
 
 
 def call_deadline(call: ToolCall, timeouts: Timeouts, default_seconds: float | None) -> Deadline:

@@ -5,28 +5,26 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import Any
 
 from plait._support.clock import Clock, SystemClock
 from plait._support.gather import gather_outcomes
-from plait.client.catalog.filters import ToolFilter
+from plait.client.catalog.disk_cache import ListCache
+from plait.client.catalog.filters import ToolFilter, patterns_in
 from plait.client.catalog.listing import Listing, ToolLister
-from plait.client.catalog.lock.guard import LockReport
-from plait.client.catalog.names import collisions, with_public_names
-from plait.client.catalog.options import CatalogOptions
-from plait.client.catalog.overrides import override_for, override_problems
+from plait.client.catalog.lock.drift import Drift
+from plait.client.catalog.lock.guard import LockReport, ToolLock
+from plait.client.catalog.names import NamePolicy, collisions, with_public_names
+from plait.client.catalog.overrides import ToolOverride, override_for, override_problems
 from plait.client.catalog.tool import Tool
+from plait.client.config.deferral import Deferral
+from plait.client.config.servers import InProcessServer, ServerConfig
+from plait.client.connections.change_listener import ChangeListener
+from plait.client.connections.connection import ServerConnection
 from plait.client.connections.credentials import CallerCredentials
+from plait.client.connections.pool import ConnectionPool
 from plait.errors import ListTimeoutError, PermissionDeniedError, PlaitError, ProtocolError
-
-if TYPE_CHECKING:
-    from plait.client.catalog.disk_cache import ListCache
-    from plait.client.catalog.lock.drift import Drift
-    from plait.client.config.servers import ServerConfig
-    from plait.client.connections.change_listener import ChangeListener
-    from plait.client.connections.connection import ServerConnection
-    from plait.client.connections.pool import ConnectionPool
 
 logger = logging.getLogger("plait.client.catalog")
 
@@ -37,6 +35,49 @@ _Access = CallerCredentials | None
 
 _Key = tuple[str, str]
 """A server, and the key of the credentials used to list its tools."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogOptions:
+    """The catalogue options of one client."""
+
+    include: Any = None
+    exclude: Any = ()
+    tool_filter: Any = None
+    names: NamePolicy = field(default_factory=NamePolicy)
+    overrides: Mapping[str, ToolOverride] = field(default_factory=dict[str, ToolOverride])
+    ttl_seconds: float | None = None
+    """The TTL of every list; `None` uses the TTL of each server."""
+    unlisted: frozenset[str] = frozenset()
+    """Servers whose tools are listed only on request by name."""
+    throw_on_load_error: bool = False
+    sanitize: bool = True
+    """Whether invisible and control characters are removed from the texts of tools."""
+    lock: ToolLock | None = None
+    """The lockfile to check tools against."""
+    defer: Deferral | None = None
+    """Which tools are deferred, on servers without a setting of their own."""
+
+    def filter_for(self, server: ServerConfig) -> ToolFilter:
+        """Create the filter of one server: its `include` wins, every `exclude` applies."""
+        return ToolFilter.of(
+            include=self.include if server.include is None else server.include,
+            exclude=(
+                *patterns_in(server.exclude, "exclude"),
+                *patterns_in(self.exclude, "exclude"),
+            ),
+            tool_filter=self.tool_filter,
+        )
+
+    def may_wait(self, server: ServerConfig) -> bool:
+        """Return whether a server with known tools is started only for a call."""
+        deferral = server.defer or self.defer
+        in_process = isinstance(server, InProcessServer)
+        return deferral is not None and not deferral.is_off and not in_process
+
+    def listed_servers(self, known: Iterable[str]) -> list[str]:
+        """Return the servers whose tools are listed by default."""
+        return [name for name in known if name not in self.unlisted]
 
 
 @dataclass(frozen=True, slots=True)

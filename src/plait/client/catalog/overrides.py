@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
 
+from plait._support.gather import resolve
 from plait._support.suggestions import did_you_mean, nearest
 from plait.client.catalog.schemas.values import as_list, entries_of, is_list, is_mapping
 from plait.client.catalog.tool import Tool
@@ -327,8 +328,7 @@ async def _resolved(value: Any, context: object) -> Any:
     if not callable(value):
         # The caller may change the value; the next call must not see that.
         return deepcopy(value)
-    answer = value(context) if _takes_context(value) else value()
-    return await answer if inspect.isawaitable(answer) else answer
+    return await resolve(value(context) if _takes_context(value) else value())
 
 
 def _takes_context(function: Callable[..., Any]) -> bool:

@@ -13,7 +13,7 @@ from plait._support.causes import without_secrets
 from plait._support.threads import import_in_thread
 from plait.client.config.servers import ServerConfig, StdioServer, connect_seconds_of
 from plait.client.connections.error_mapping import connect_timeout
-from plait.client.transports.start_process import end_unused_process, start_process
+from plait.client.transports.process import end_unused_process, start_process
 from plait.client.transports.wire import Wire
 from plait.errors import ClientClosedError, ConnectError, PlaitError
 

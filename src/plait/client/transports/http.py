@@ -1,35 +1,107 @@
-"""The Streamable HTTP transport: the SDK's, with our own sender beside it in the plain case."""
+"""The Streamable HTTP transport: the SDK's, with our own sender beside it in the plain case.
+
+The sender posts requests without a generic HTTP client, for servers that need none; see `is_plain`.
+The SDK keeps the handshake, the stream of notifications, and the responses to the server's
+requests, on httpx2.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import contextvars
+import logging
 import ssl
-from collections.abc import AsyncGenerator
+import time
+import zlib
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Final, cast
 
 import anyio
+import h11
 import httpx2
-from mcp.client.streamable_http import streamable_http_client
+from cachetools import LRUCache
+from mcp import MCPError
+from mcp.client._transport import TransportStreams
+from mcp.client.streamable_http import (
+    DEFAULT_RECONNECTION_DELAY_MS,
+    MAX_RECONNECTION_ATTEMPTS,
+    streamable_http_client,
+)
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    CONNECTION_CLOSED,
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCResponse,
+    jsonrpc_message_adapter,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 
 from plait._support.threads import in_thread
-from plait.client.transports.http_client import open_http_client, trusted_certificates
-from plait.client.transports.http_sender import open_sender
-from plait.client.transports.http_session import HttpSession, is_plain
+from plait.client.config.servers import HttpServer
+from plait.client.transports.http_client import (
+    MOST_REDIRECTS,
+    NEVER_COMPLETE,
+    SESSION_HEADER,
+    VERSION_HEADER,
+    HttpSession,
+    is_json,
+    is_plain,
+    open_http_client,
+    redirected,
+    refused_redirect,
+    reply_of,
+    trusted_certificates,
+)
+from plait.client.transports.http_pool import (
+    EventParser,
+    Fields,
+    HttpExchange,
+    HttpPool,
+    ServerEvent,
+    head_of,
+)
 from plait.client.transports.lean import is_lean
-from plait.client.transports.streams import MergedRead
+from plait.client.transports.streams import MergedRead, start_task
+from plait.client.transports.wire import (
+    PendingRequest,
+    RequestId,
+    Wire,
+    coerced_id,
+    is_response,
+)
 
-if TYPE_CHECKING:
-    from mcp.client._transport import TransportStreams
+logger = logging.getLogger("plait.client.transports")
 
-    from plait.client.config.servers import HttpServer
-    from plait.client.transports.wire import Wire
+LONGEST_BODY_BYTES: Final = 256 * 1024 * 1024
+"""A response body, or one event of a stream, may have this size after decoding."""
+
+_HEADS: Final = 64
+"""How many request heads are kept; they differ by tool and by mirrored arguments."""
+
+_STREAM_SECONDS: Final = 0.25
+"""How long the first requests wait for the stream of notifications to be answered."""
+
+_FAULT_CODE: Final = -32000
+_OWN_FIELDS: Final = frozenset({b"content-length", b"transfer-encoding", b"accept-encoding"})
 
 
 @asynccontextmanager
 async def open_http(server: HttpServer, wire: Wire) -> AsyncGenerator[TransportStreams]:
     """Yield the two streams of a Streamable HTTP endpoint; nothing is sent yet."""
     session = HttpSession()
-    tls = await _tls_of(server)
+    # Both ways to send share the TLS settings; reading the certificates takes a thread.
+    own_client = server.http_client_factory is None and server.url.lower().startswith("https:")
+    tls = await in_thread(trusted_certificates) if own_client else None
     async with (
         open_http_client(server, wire, observe=session.observe, tls=tls) as client,
         streamable_http_client(
@@ -52,8 +124,451 @@ async def open_http(server: HttpServer, wire: Wire) -> AsyncGenerator[TransportS
             tasks.cancel_scope.cancel()
 
 
-async def _tls_of(server: HttpServer) -> ssl.SSLContext | None:
-    """Create the TLS settings that both ways to send share; in a thread, since it reads files."""
-    if server.http_client_factory is not None or httpx2.URL(server.url).scheme != "https":
-        return None
-    return await in_thread(trusted_certificates)
+@asynccontextmanager
+async def open_sender(
+    server: HttpServer,
+    wire: Wire,
+    client: httpx2.AsyncClient,
+    session: HttpSession,
+    tls: ssl.SSLContext | None,
+    received: MergedRead,
+) -> AsyncGenerator[None]:
+    """Send the requests of a wire without httpx2 during the block, until the server sets a cookie.
+
+    What else arrives in their responses is added to `received`.
+    """
+    url = httpx2.URL(server.url)
+    pool = HttpPool(
+        url.raw_host.decode("ascii").strip("[]"),
+        url.port or (443 if url.scheme == "https" else 80),
+        tls,
+        exchange_seconds=server.exchange_seconds,
+        read_seconds=server.stream_read_seconds,
+    )
+    sender = HttpSender(server, wire, client, session, pool, received)
+    session.on_cookie, session.on_stream = sender.retire, sender.release
+    wire.sender = sender
+    try:
+        yield
+    finally:
+        wire.sender = None
+        await sender.close()
+
+
+class HttpSender:
+    """Posts requests, and settles them with their responses."""
+
+    any_thread = False
+
+    def __init__(
+        self,
+        server: HttpServer,
+        wire: Wire,
+        client: httpx2.AsyncClient,
+        session: HttpSession,
+        pool: HttpPool,
+        received: MergedRead,
+        *,
+        longest_body_bytes: int = LONGEST_BODY_BYTES,
+    ) -> None:
+        self.wire = wire
+        self.client = client
+        self.pool = pool
+        self.received = received
+        self.longest_body_bytes = longest_body_bytes
+        self.max_event_size = server.max_sse_event_size or longest_body_bytes
+        self._url = server.url
+        self._session = session
+        self._heads: LRUCache[object, tuple[bytes, httpx2.Request]] = LRUCache(_HEADS)
+        self._posts: dict[RequestId | None, _Post] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._held: list[_Post] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    def send(self, body: bytes, request: PendingRequest) -> None:
+        """Write one request, or let it wait for a connection.
+
+        Raises:
+            anyio.ClosedResourceError: The session is closed.
+        """
+        try:
+            head, template = self._head(request.headers or {})
+        except h11.LocalProtocolError as error:
+            fault = httpx2.LocalProtocolError(str(error))
+            self.conclude(request, partial(fail_request, request, self.wire, fault))
+            return
+        post = _Post(self, head, body, request, template)
+        self._posts[request.request_id] = post
+        if self._session.session_id is None or self._session.has_stream:
+            self.pool.submit(post)
+        else:
+            self._hold(post)
+
+    def cancel(self, request: PendingRequest, notification: bytes) -> None:
+        """Close the response of a request; before 2026 the server is notified instead."""
+        post = self._posts.pop(request.request_id, None)
+        if post is None:
+            return
+        if post.resuming is not None:
+            post.resuming.cancel()
+        if request.version in MODERN_PROTOCOL_VERSIONS or not post.was_written:
+            self.pool.drop(post)
+        else:
+            # The connection is closed soon, in case that the server never ends the response.
+            post.ended = True
+        if request.version not in MODERN_PROTOCOL_VERSIONS and post.was_written:
+            version = (request.headers or {}).get(VERSION_HEADER)
+            head, _ = self._head({} if version is None else {VERSION_HEADER: version})
+            with contextlib.suppress(anyio.ClosedResourceError):
+                self.pool.submit(HttpExchange(head, notification, ended=True))
+
+    def _hold(self, post: _Post) -> None:
+        """Let a request wait for the stream of notifications, which those it causes may need."""
+        self._held.append(post)
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(_STREAM_SECONDS, self.release)
+
+    def release(self) -> None:
+        """Send the requests that waited for the stream of notifications."""
+        self._session.has_stream = True
+        held, self._held = self._held, []
+        for post in held:
+            if not post.ended:
+                self.pool.submit(post)
+
+    def retire(self) -> None:
+        """Leave further requests to httpx2, which keeps the cookies of the server."""
+        if self.wire.sender is self:
+            self.wire.sender = None
+
+    async def close(self) -> None:
+        """Close the connections."""
+        self._held.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        # First: it closes the connections before it waits, which a cancelled task cannot.
+        await self.pool.close()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def conclude(self, request: PendingRequest, outcome: Callable[[], None]) -> None:
+        """Give a request its outcome, and forget it."""
+        self._posts.pop(request.request_id, None)
+        self.wire.requests.pop(request.request_id, None)
+        outcome()
+        if self.wire.drained is not None:
+            self.wire.check_drained()
+
+    def resume(self, post: _Post, event_id: str, retry_milliseconds: int | None) -> None:
+        """Continue a response stream that was cut after an event with an id."""
+        resumption = self._resumed(post, event_id, retry_milliseconds)
+        post.resuming = start_task(resumption, self._tasks, post.context.copy())
+
+    async def _resumed(self, post: _Post, event_id: str, retry: int | None) -> None:
+        """Get the rest of a stream, as the SDK does."""
+        failures = 0
+        while failures < MAX_RECONNECTION_ATTEMPTS:
+            await asyncio.sleep((DEFAULT_RECONNECTION_DELAY_MS if retry is None else retry) / 1000)
+            headers = {**_EVENT_STREAM, **self._session_headers(), "last-event-id": event_id}
+            is_stream = False
+            try:
+                async with self.client.stream("GET", self._url, headers=headers) as response:
+                    response.raise_for_status()
+                    kind = response.headers.get("content-type", "").partition(";")[0]
+                    is_stream = kind.strip().lower() == "text/event-stream"
+                    source = httpx2.EventSource(response, max_event_size=self.max_event_size)
+                    async for event in source:
+                        event_id = event.id or event_id
+                        retry = retry if event.retry is None else event.retry
+                        if event.event == "message" and post.take(event.data.encode()):
+                            return
+                failures = 0
+            except httpx2.SSEError as error:
+                if is_stream:
+                    post.lose(f"SSE stream failed: {error}")
+                    return
+                failures += 1
+            except (httpx2.HTTPError, httpx2.StreamError) as error:
+                logger.debug("%s: a stream could not be resumed: %r", self.wire.server, error)
+                failures += 1
+        post.lose("SSE stream ended and reconnection attempts were exhausted")
+
+    def _session_headers(self) -> dict[str, str]:
+        session = self._session
+        headers = {} if session.session_id is None else {SESSION_HEADER: session.session_id}
+        return headers if session.version is None else {**headers, VERSION_HEADER: session.version}
+
+    def _head(self, headers: Mapping[str, str]) -> tuple[bytes, httpx2.Request]:
+        """Return the head of a request, and the same as a request of httpx2.
+
+        Raises:
+            h11.LocalProtocolError: A header is not allowed in HTTP.
+        """
+        key = (*headers.items(), self._session.session_id, self._session.version)
+        made = self._heads.get(key)
+        if made is None:
+            own = {**_ACCEPTED, **self._session_headers(), **headers}
+            request = self.client.build_request("POST", self._url, headers=own)
+            made = self._heads[key] = (_head_from(request), request)
+        return made
+
+    def follow(self, post: _Post, following: httpx2.Request) -> None:
+        """Post a request again, where a redirect leads to."""
+        post.head, post.template = _head_from(following), following
+        self.pool.submit(post)
+
+
+_ACCEPTED = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+_EVENT_STREAM = {**_ACCEPTED, "Cache-Control": "no-store"}
+
+
+def _head_from(request: httpx2.Request) -> bytes:
+    fields = [field for field in request.headers.raw if field[0].lower() not in _OWN_FIELDS]
+    return head_of(request.url.raw_path, [*fields, (b"Accept-Encoding", b"identity")])
+
+
+def fail_request(request: PendingRequest, wire: Wire, fault: httpx2.RequestError) -> None:
+    """Make a request fail with a network fault."""
+    request.failure = fault
+    request.written = request.written and not isinstance(fault, NEVER_COMPLETE)
+    text = f"{type(fault).__name__}: {wire.redact(str(fault))}"
+    request.fail(MCPError(code=_FAULT_CODE, message=text))
+
+
+class _Post(HttpExchange):
+    """A request, and what its response means."""
+
+    def __init__(
+        self,
+        sender: HttpSender,
+        head: bytes,
+        body: bytes,
+        request: PendingRequest,
+        template: httpx2.Request,
+    ) -> None:
+        super().__init__(head, body)
+        self.template = template
+        self.context = contextvars.copy_context()
+        """The requesting task's, in which notifications of the response are handled."""
+        self.resuming: asyncio.Task[None] | None = None
+        self.was_written = False
+        self._sender = sender
+        self._request = request
+        self._redirects = 0
+        self._status = 0
+        self._headers: Fields = []
+        self._chunks: list[bytes] = []
+        self._received_bytes = 0
+        self._decoder: Callable[[bytes, int], bytes] | None = None
+        self._events: EventParser | None = None
+        self._event_id = ""
+        self._retry: int | None = None
+
+    def on_write(self) -> None:
+        self.was_written = self._request.written = True
+
+    def on_response(self, status: int, headers: Fields) -> None:
+        self._status, self._headers = status, headers
+        content_type, encoding = b"", b""
+        for name, value in headers:
+            if name == b"content-type":
+                content_type = value.lower()
+            elif name == b"content-encoding":
+                encoding = value.lower()
+            elif name == b"set-cookie":
+                self._sender.client.cookies.extract_cookies(self._as_response())
+                self._sender.retire()
+        if encoding not in {b"", b"identity"} and not self._decode(encoding):
+            return
+        if not 200 <= status < 300:
+            return
+        if status == HTTPStatus.ACCEPTED:
+            text = "server answered a request with 202 Accepted"
+            self._settle(_error(INVALID_REQUEST, text))
+        elif content_type.startswith(b"text/event-stream"):
+            self._events = EventParser(self._sender.max_event_size)
+        elif not content_type.startswith(b"application/json"):
+            shown = content_type.decode("latin-1")
+            self._settle(_error(INVALID_REQUEST, f"Unexpected content type: {shown}"))
+
+    def on_data(self, data: bytes) -> None:
+        limit = self._sender.longest_body_bytes
+        if self._decoder is not None:
+            try:
+                data = self._decoder(data, limit + 1 - self._received_bytes)
+            except zlib.error as error:
+                self._spoil(httpx2.DecodingError(str(error)))
+                return
+        if self._events is not None:
+            self._take_events(self._events.feed(data))
+            return
+        self._chunks.append(data)
+        self._received_bytes += len(data)
+        if self._received_bytes > limit:
+            text = f"the response is larger than {limit} bytes"
+            self._spoil(httpx2.RemoteProtocolError(text))
+
+    def on_end(self) -> None:
+        if self._events is not None:
+            self._take_events(self._events.end())
+            if not self.ended:
+                self._stream_ended()
+            return
+        body, self._chunks = b"".join(self._chunks), []  # freed, for what the body is parsed to
+        if 200 <= self._status < 300:
+            self._take_json(body)
+        else:
+            self._take_status(body)
+
+    def on_fault(self, fault: httpx2.RequestError) -> None:
+        if self._events is not None:
+            self._stream_ended()
+        elif self._status >= 300:
+            self._take_status(b"")  # the status is known, even if the body is lost
+        else:
+            self._end(partial(fail_request, self._request, self._sender.wire, fault))
+
+    def _spoil(self, fault: httpx2.RequestError) -> None:
+        """Stop reading a response that cannot be used."""
+        if self.connection is not None:
+            self.connection.abort()
+            self.connection = None
+        self.on_fault(fault)
+
+    def _decode(self, encoding: bytes) -> bool:
+        if encoding not in {b"gzip", b"x-gzip", b"deflate"}:
+            text = f"the response has the encoding {encoding.decode('latin-1')!r}, not requested"
+            self._spoil(httpx2.DecodingError(text))
+            return False
+        automatic = zlib.MAX_WBITS | 32  # gzip or zlib, whichever it is
+        self._decoder = zlib.decompressobj(automatic).decompress
+        return True
+
+    def _take_events(self, events: Iterator[ServerEvent]) -> None:
+        try:
+            for event in events:
+                if not self.ended:
+                    self._take_event(event)
+        except httpx2.SSEError as error:
+            self.lose(f"SSE stream failed: {error}")
+
+    def _take_event(self, event: ServerEvent) -> None:
+        self._event_id = event.event_id or self._event_id
+        if event.retry_milliseconds is not None:
+            self._retry = event.retry_milliseconds
+        if event.kind == "message":
+            self.take(event.data)
+
+    def take(self, data: bytes) -> bool:
+        """Handle a message of the response stream; return whether it was the last."""
+        if not data:
+            return False
+        try:
+            message = self._request.parse(data)
+        except ValueError:
+            message = None
+        if type(message) is dict and is_response(cast("dict[str, Any]", message)):
+            # A response in the stream of a request answers it, whichever id it has.
+            self._settle(cast("dict[str, Any]", message), data)
+            return True
+        try:
+            parsed = jsonrpc_message_adapter.validate_json(data, by_name=False)
+        except ValidationError as error:
+            self._settle(_error(PARSE_ERROR, f"Failed to parse SSE message: {error}"))
+            return True
+        if not isinstance(parsed, JSONRPCResponse | JSONRPCError):
+            self._sender.received.push(SessionMessage(parsed), self.context)
+            return False
+        self._settle(parsed.model_dump(by_alias=True, exclude_unset=True))
+        return True
+
+    def _take_json(self, body: bytes) -> None:
+        try:
+            message = self._request.parse(body)
+        except ValueError:
+            message = None
+        own = cast("dict[str, Any]", message) if type(message) is dict else {}
+        if coerced_id(own.get("id")) == self._request.request_id and is_response(own):
+            self._settle(own, body)
+            return
+        try:
+            parsed = jsonrpc_message_adapter.validate_json(body, by_name=False)
+        except ValidationError as error:
+            self._settle(_error(PARSE_ERROR, f"Failed to parse JSON response: {error}"))
+            return
+        # Another message than the response, which may still arrive elsewhere.
+        self.ended = True
+        self._sender.received.push(SessionMessage(parsed), self.context)
+
+    def _take_status(self, body: bytes) -> None:
+        """Handle a status that is no success."""
+        request, wire, response = self._request, self._sender.wire, self._as_response(body)
+        if response.has_redirect_location:
+            following = redirected(self.template, response, self._sender.client)
+            if following is not None and self._redirects < MOST_REDIRECTS:
+                self._redirects += 1
+                self._status, self._chunks, self._received_bytes = 0, [], 0
+                self._decoder = None
+                self._sender.follow(self, following)
+                return
+            response = refused_redirect(self.template, response)
+        request.reply = wire.reply = reply_of(response, response.text, wire)
+        wire.last_received = time.monotonic()
+        error = self._status_error()
+        if is_json(response):
+            with contextlib.suppress(ValidationError):
+                parsed = jsonrpc_message_adapter.validate_json(response.content, by_name=False)
+                if isinstance(parsed, JSONRPCError):
+                    error = parsed.error
+        self._end(partial(self._refuse, error))
+
+    def _refuse(self, error: ErrorData) -> None:
+        """Make the request fail: the status says something about the session it was sent in."""
+        self._request.answered = True
+        self._request.fail(MCPError(code=error.code, message=error.message, data=error.data))
+
+    def _status_error(self) -> ErrorData:
+        """Return the error that the SDK makes from a status."""
+        match self._status:
+            case HTTPStatus.NOT_FOUND if SESSION_HEADER in self.template.headers:
+                return ErrorData(code=INVALID_REQUEST, message="Session terminated")
+            case HTTPStatus.NOT_FOUND:
+                return ErrorData(code=METHOD_NOT_FOUND, message="Not Found")
+            case status if status < HTTPStatus.BAD_REQUEST:
+                return ErrorData(code=INVALID_REQUEST, message="Unexpected content type: ")
+            case _:
+                return ErrorData(code=INTERNAL_ERROR, message="Server returned an error response")
+
+    def _as_response(self, body: bytes = b"") -> httpx2.Response:
+        fields = [pair for pair in self._headers if pair[0] != b"content-encoding"]
+        return httpx2.Response(self._status, headers=fields, content=body, request=self.template)
+
+    def _stream_ended(self) -> None:
+        """Resume a stream that ended without a response, or give up."""
+        if self._event_id:
+            self.ended, self._request.stream_ended = True, True
+            self._sender.resume(self, self._event_id, self._retry)
+        else:
+            self.lose("SSE stream ended without a response")
+
+    def lose(self, reason: str) -> None:
+        """Give up a response stream."""
+        self._request.stream_ended = True
+        fault = MCPError(code=CONNECTION_CLOSED, message=reason)
+        self._end(partial(self._request.fail, fault))
+
+    def _settle(self, message: dict[str, Any], body: bytes | None = None) -> None:
+        self._sender.wire.last_received = time.monotonic()
+        self._end(partial(self._request.settle, message, body))
+
+    def _end(self, outcome: Callable[[], None]) -> None:
+        """Give the request its outcome, after everything that its response has sent before."""
+        self.ended = True
+        conclude = partial(self._sender.conclude, self._request, outcome)
+        self._sender.received.run_in_order(conclude)
+
+
+def _error(code: int, text: str) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "error": {"code": code, "message": text}}

@@ -8,7 +8,6 @@ response that fails only that request.
 from __future__ import annotations
 
 import contextlib
-import inspect
 import json
 import os
 import ssl
@@ -18,40 +17,42 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
-    Mapping,
 )
 from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
 from threading import RLock
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Final, cast
 
 import httpx2
 from cachetools import TTLCache, cached
 from mcp.client.streamable_http import MAX_RECONNECTION_ATTEMPTS
 
+from plait._support.gather import resolve
 from plait._support.threads import in_thread
 from plait.client.config.secrets import secrets_in_headers
+from plait.client.config.servers import HttpServer, RemoteOptions, SseServer
 from plait.client.transports.auth.challenge import ADVICE, SignInNeededError
 from plait.client.transports.auth.choose import auth_of
 from plait.client.transports.auth.oauth import OAuthAuth
-from plait.client.transports.library_logs import redacted_library_logs
-from plait.client.transports.redirects import (
-    MOST_REDIRECTS,
-    origin_of,
-    redirected,
-    refused_redirect,
+from plait.client.transports.wire import (
+    Advice,
+    Exchange,
+    HttpReply,
+    Wire,
+    current_exchange,
+    redacted_library_logs,
 )
-from plait.client.transports.wire import Advice, Exchange, HttpReply, Wire, current_exchange
 from plait.errors import ConfigError, PlaitError
-
-if TYPE_CHECKING:
-    from plait.client.config.servers import HttpServer, RemoteOptions, SseServer
 
 Send = Callable[..., Awaitable[httpx2.Response]]
 
 Observe = Callable[[Exchange | None, httpx2.Response], None]
 """Gets each response, with the exchange whose message it answers."""
+
+SESSION_HEADER: Final = "mcp-session-id"
+VERSION_HEADER: Final = "mcp-protocol-version"
+MOST_REDIRECTS: Final = 5
 
 NEVER_COMPLETE = (
     httpx2.ConnectError,
@@ -70,16 +71,19 @@ _LONGEST_BODY = 4000
 _LONGEST_READ = 64_000
 """How much of an error's body is searched for secrets."""
 _FAULT_CODE = -32000
-_SESSION_HEADER = "mcp-session-id"
 _TRUST_SECONDS = 600
 """How long certificates that were read are used for new sessions."""
+_SAME_METHOD = frozenset({301, 302, 307, 308})
+"""Statuses after which the same method is repeated. Browsers turn a POST into a GET after the first
+two, which would lose the message; 303 requires that, so it is not followed."""
+_UNPATCHED_SEND = httpx2.AsyncHTTPTransport.handle_async_request
 
 
-def _certificate_paths() -> tuple[str | None, ...]:
-    return os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
-
-
-@cached(TTLCache[Any, ssl.SSLContext](4, _TRUST_SECONDS), key=_certificate_paths, lock=RLock())
+@cached(
+    TTLCache[Any, ssl.SSLContext](4, _TRUST_SECONDS),
+    key=lambda: (os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")),
+    lock=RLock(),
+)
 def trusted_certificates() -> ssl.SSLContext:
     """Read the certificates that the machine trusts, which takes longer than a small session."""
     return httpx2.create_ssl_context()
@@ -89,10 +93,7 @@ async def headers_of(server: RemoteOptions, wire: Wire) -> dict[str, str]:
     """Return the current headers; a function is called, and the secrets in its result hidden."""
     if not callable(server.headers):
         return dict(server.headers)
-    result = server.headers()
-    if inspect.isawaitable(result):
-        result = await result
-    headers = dict(cast("Mapping[str, str]", result))
+    headers = dict(await resolve(server.headers()))
     wire.hide(secrets_in_headers(headers))
     return headers
 
@@ -154,7 +155,7 @@ class _Send:
             request.headers.update(await headers_of(self._server, self._wire))
         if request.method == "DELETE":
             return await self._end_session(request, **options)
-        if request.method == "GET" and _SESSION_HEADER in request.headers:
+        if request.method == "GET" and SESSION_HEADER in request.headers:
             return await self._notifications.opened(self._send_signed_in(request, **options))
         if request.method != "POST" or exchange is None:
             return await self._send_signed_in(request, **options)
@@ -330,7 +331,7 @@ def reply_of(response: httpx2.Response, body: str, wire: Wire) -> HttpReply:
         # Redacted before it is cut: half of a secret would not be found.
         body=wire.redact(body[:_LONGEST_READ])[:_LONGEST_BODY],
         error_code=_error_code(body) if is_json(response) else None,
-        had_session=_SESSION_HEADER in response.request.headers,
+        had_session=SESSION_HEADER in response.request.headers,
         advice=cast("Advice | None", response.extensions.get(ADVICE)),
     )
 
@@ -357,4 +358,111 @@ def _error_code(body: str) -> int | None:
             case _:
                 return None
     except (ValueError, RecursionError):
+        return None
+
+
+def is_plain(server: HttpServer, client: httpx2.AsyncClient) -> bool:
+    """Return whether requests to a server need nothing but HTTP/1.1, TLS and fixed headers.
+
+    Auth objects, functions for headers, client factories, proxies and credentials in the URL need
+    httpx2, as does a program that replaces its transport, to trace requests or to answer them.
+    """
+    url = httpx2.URL(server.url)
+    transport = client._transport  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    direct = client._transport_for_url(url) is transport  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    return (
+        direct
+        and server.auth is None
+        and server.http_client_factory is None
+        and not callable(server.headers)
+        and not url.userinfo
+        and url.scheme in {"http", "https"}
+        and httpx2.AsyncHTTPTransport.handle_async_request is _UNPATCHED_SEND
+    )
+
+
+class HttpSession:
+    """What the handshake over httpx2 says about a session."""
+
+    def __init__(self) -> None:
+        self.session_id: str | None = None
+        self.version: str | None = None
+        self.has_stream = False
+        """Whether the server has answered the request for its stream of notifications."""
+        self.on_cookie: Callable[[], object] = lambda: None
+        self.on_stream: Callable[[], object] = lambda: None
+
+    def observe(self, exchange: Exchange | None, response: httpx2.Response) -> None:
+        """Note session id, protocol version and cookies of a response."""
+        if "set-cookie" in response.headers:
+            self.on_cookie()
+        if response.request.method == "GET":
+            self.has_stream = True
+            self.on_stream()
+        if exchange is None:
+            return
+        if exchange.method == "initialize":
+            if response.is_success:
+                self.session_id = response.headers.get(SESSION_HEADER) or self.session_id
+        elif (version := response.request.headers.get(VERSION_HEADER)) is not None:
+            self.version = version
+
+
+def origin_of(url: httpx2.URL) -> tuple[str, str, int | None]:
+    """Return scheme, host and port, which identify a server."""
+    return url.scheme, url.host, url.port
+
+
+def shown_origin(url: httpx2.URL) -> str:
+    """Format an origin for error messages."""
+    host = f"[{url.host}]" if ":" in url.host else url.host
+    return f"{url.scheme}://{host}" + ("" if url.port is None else f":{url.port}")
+
+
+def redirected(
+    request: httpx2.Request, response: httpx2.Response, client: httpx2.AsyncClient
+) -> httpx2.Request | None:
+    """Return the request that follows a redirect, or `None` if it must not be followed."""
+    url = _location(response)
+    if url is None or origin_of(url) != origin_of(request.url):
+        return None
+    if response.status_code not in _SAME_METHOD and request.method not in {"GET", "HEAD"}:
+        return None
+    headers = request.headers.copy()
+    if "cookie" not in client.headers:
+        headers.pop("cookie", None)  # the redirect may have set another
+    following = httpx2.Request(
+        request.method,
+        # Keep the configured credentials, never those in a `Location`.
+        url.copy_with(userinfo=request.url.userinfo),
+        headers=headers,
+        stream=request.stream,
+        extensions=request.extensions,
+    )
+    client.cookies.set_cookie_header(following)
+    return following
+
+
+def refused_redirect(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+    """Return the response without its `Location`, so that it is not followed, with the reason."""
+    url = _location(response)
+    here = shown_origin(request.url)
+    if url is None:
+        advice = "the server redirects to what is no address"
+    elif origin_of(url) == origin_of(request.url):
+        advice = f"the server at {here} redirects in a way that cannot be followed"
+    else:
+        advice = (
+            f"{here} redirects to {shown_origin(url)}, another origin, which gets none of the "
+            "headers and credentials meant for this one; if it is the right server, put its "
+            "address into the configuration"
+        )
+    extensions = {ADVICE: Advice(text=advice)}
+    return httpx2.Response(response.status_code, request=request, extensions=extensions)
+
+
+def _location(response: httpx2.Response) -> httpx2.URL | None:
+    try:
+        return response.request.url.join(response.headers["location"])
+    except (httpx2.InvalidURL, ValueError):
         return None

@@ -6,16 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from mcp import MCPError
+from mcp.shared.dispatcher import CallOptions, Dispatcher
 
 from plait.client.transports.lean import OF_THE_SDK, closed, template_from
 from plait.client.transports.streams import start_task
 from plait.client.transports.wire import PendingRequest, Wire, parse_json
-
-if TYPE_CHECKING:
-    from mcp.shared.dispatcher import CallOptions, Dispatcher
 
 Connect = Callable[[AsyncExitStack, Any, bool], Awaitable["Dispatcher[Any]"]]
 

@@ -12,13 +12,23 @@ import os
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 from mcp import MCPError
+from mcp.client._transport import Transport
 from mcp.shared._otel import inject_trace_context, otel_span
+from mcp.shared._stream_protocols import ReadStream, WriteStream
+from mcp.shared.dispatcher import (
+    CallOptions,
+    Dispatcher,
+    OnNotify,
+    OnNotifyIntercept,
+    OnRequest,
+)
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.message import SessionMessage
 from mcp.shared.transport_context import TransportContext
 from mcp_types import CONNECTION_CLOSED, PROTOCOL_VERSION_META_KEY, REQUEST_TIMEOUT
 from opentelemetry.trace import SpanKind, StatusCode
@@ -38,18 +48,6 @@ from plait.client.transports.wire import (
     parse_json,
     wake,
 )
-
-if TYPE_CHECKING:
-    from mcp.client._transport import Transport
-    from mcp.shared._stream_protocols import ReadStream, WriteStream
-    from mcp.shared.dispatcher import (
-        CallOptions,
-        Dispatcher,
-        OnNotify,
-        OnNotifyIntercept,
-        OnRequest,
-    )
-    from mcp.shared.message import SessionMessage
 
 logger = logging.getLogger("plait.client.transports")
 

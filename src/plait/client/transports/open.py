@@ -1,23 +1,49 @@
-"""Opens the transport of a server, with a tap on its streams."""
+"""Opens the transport of a server, with a tap that records exchanges and repairs results."""
 
 from __future__ import annotations
 
+import contextvars
+import logging
+import time
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import Any, Generic, TypeVar, assert_never
 
+from anyio.abc import AsyncResource
+from mcp.client._transport import TransportStreams
+from mcp.shared._stream_protocols import ReadStream, WriteStream
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    PROTOCOL_VERSION_META_KEY,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+)
+
+from plait._support.causes import without_secrets
 from plait.client.config.servers import HttpServer, SseServer, StdioServer, WebSocketServer
-from plait.client.transports.library_logs import redacted_library_logs
-from plait.client.transports.tap import TappedRead, TappedWrite
-
-if TYPE_CHECKING:
-    from mcp.client._transport import TransportStreams
-
-    from plait.client.transports.wire import Wire
+from plait.client.transports.lean import HANDSHAKE_VERSION
+from plait.client.transports.repair import repair_result
+from plait.client.transports.wire import (
+    Exchange,
+    RequestId,
+    Wire,
+    coerced_id,
+    redacted_library_logs,
+    sending,
+)
 
 WiredServer = StdioServer | HttpServer | SseServer | WebSocketServer
 """A server that is reached over a wire, unlike one in this process."""
+
+logger = logging.getLogger("plait.client.transports")
+
+_UNDISPATCHED = frozenset({"notifications/cancelled", "notifications/roots/list_changed"})
+"""Notifications that the SDK handles by itself, or does not expect from a server."""
+
+StreamT = TypeVar("StreamT", bound="ReadStream[Any] | WriteStream[Any]")
 
 
 @asynccontextmanager
@@ -56,3 +82,126 @@ def sse_twin(server: HttpServer) -> SseServer:
     """Return the same server with the older HTTP+SSE transport."""
     shared = {field.name for field in fields(SseServer)} & {field.name for field in fields(server)}
     return SseServer(**{name: getattr(server, name) for name in shared})
+
+
+class _Tapped(AsyncResource, Generic[StreamT]):
+    """One of a session's two streams, with a tap."""
+
+    def __init__(self, inner: StreamT, wire: Wire) -> None:
+        self._inner = inner
+        self._wire = wire
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class TappedWrite(_Tapped["WriteStream[SessionMessage]"]):
+    """The sending stream: records each message before it is sent."""
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Send one message, in a context with its exchange."""
+        exchange = _exchange_of(item)
+        if exchange.request_id is not None:
+            self._wire.pending[exchange.request_id] = exchange
+        elif (cancelled := _cancelled_id(item)) is not None:
+            self._wire.pending.pop(cancelled, None)
+        with sending(exchange):
+            await self._inner.send(item)
+
+
+class TappedRead(_Tapped["ReadStream[SessionMessage | Exception]"]):
+    """The receiving stream: repairs each result, and reports the end of the stream."""
+
+    @property
+    def last_context(self) -> contextvars.Context | None:
+        """The context the last item was sent in, where the transport keeps it."""
+        return getattr(self._inner, "last_context", None)
+
+    async def receive(self) -> SessionMessage | Exception:
+        """Return the next item."""
+        return await self.__anext__()
+
+    def __aiter__(self) -> TappedRead:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        while True:
+            try:
+                item = await self._inner.__anext__()
+            except StopAsyncIteration:
+                if self._wire.before_end is not None:
+                    await self._wire.before_end()
+                self._wire.end("the server closed the connection")
+                raise
+            self._wire.last_received = time.monotonic()
+            if not isinstance(item, SessionMessage):
+                return item
+            if not self._is_taken(item):
+                self._settle(item)
+                self._dispatch_notification(item)
+                return item
+
+    def _is_taken(self, item: SessionMessage) -> bool:
+        """Return whether a message answers a request of our own, which the SDK does not know."""
+        message = item.message
+        if not self._wire.requests:
+            return False
+        if isinstance(message, JSONRPCNotification):
+            if message.method == "notifications/progress":
+                self._wire.progress(message.params or {})
+            return False
+        if not isinstance(message, JSONRPCResponse | JSONRPCError):
+            return False
+        return self._wire.take(message.model_dump(by_alias=True, exclude_unset=True))
+
+    def _dispatch_notification(self, item: SessionMessage) -> None:
+        message = item.message
+        callback = self._wire.on_notification
+        if callback is None or not isinstance(message, JSONRPCNotification):
+            return
+        # A modern server also cancels the subscription stream that this client has opened.
+        cancelled = self._wire.pending.get(_cancelled_id(item) or "")
+        ours = cancelled is not None and cancelled.method == "subscriptions/listen"
+        if message.method in _UNDISPATCHED and not ours:
+            callback(message.method, message.params)
+
+    def _settle(self, item: SessionMessage) -> None:
+        message = item.message
+        if not isinstance(message, JSONRPCResponse | JSONRPCError) or message.id is None:
+            return
+        exchange = self._wire.pending.pop(coerced_id(message.id) or "", None)
+        if exchange is None:
+            return
+        # An error after the response stream has ended comes from the SDK, not the server.
+        exchange.answered = isinstance(message, JSONRPCResponse) or not exchange.stream_ended
+        if isinstance(message, JSONRPCResponse):
+            try:
+                repaired = repair_result(exchange.method, message.result, exchange.version)
+            except Exception as error:  # boundary: no result, however odd, may end the session
+                safe = without_secrets(error, self._wire.redact)
+                logger.error("%s: a result could not be repaired", self._wire.server, exc_info=safe)
+                return
+            message.result = repaired.result
+            exchange.notes = repaired.notes
+            self._wire.note_repairs(exchange)
+
+
+def _exchange_of(item: SessionMessage) -> Exchange:
+    message = item.message
+    if isinstance(message, JSONRPCRequest):
+        return Exchange(message.method, message.id, _version_of(message.params))
+    method = message.method if isinstance(message, JSONRPCNotification) else "response"
+    return Exchange(method, None, HANDSHAKE_VERSION)
+
+
+def _version_of(params: dict[str, Any] | None) -> str:
+    meta = (params or {}).get("_meta")
+    version = meta.get(PROTOCOL_VERSION_META_KEY) if isinstance(meta, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return version if isinstance(version, str) else HANDSHAKE_VERSION
+
+
+def _cancelled_id(item: SessionMessage) -> RequestId | None:
+    message = item.message
+    if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+        return (message.params or {}).get("requestId")
+    return None

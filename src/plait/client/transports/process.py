@@ -1,4 +1,7 @@
-"""Child processes in their own process group, always terminated and reaped."""
+"""Starts the processes of stdio servers, in their own process group; always terminated and reaped.
+
+Needs nothing of the MCP SDK: a process starts up while the SDK is imported.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import contextlib
 import io
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +24,11 @@ from pathlib import Path
 import anyio
 
 from plait._support.threads import in_thread
+from plait.client.config.environment import child_environment
+from plait.client.config.servers import StdioServer
 from plait.client.transports.pipes import LineProtocol, PipeWriter
+from plait.client.transports.wire import Wire
+from plait.errors import ConfigError
 
 logger = logging.getLogger("plait.client.transports")
 
@@ -33,6 +41,7 @@ _STAT_BYTES = 1024
 _DEAD = frozenset({b"Z", b"X"})
 _ALIVE_SECONDS = 0.0001
 """How long the status of a process counts as known: many calls at once read it once."""
+_STDERR = {"inherit": None, "ignore": asyncio.subprocess.DEVNULL}
 _KILL_BIT = 1 << (signal.SIGKILL - 1) if os.name == "posix" else 0
 
 
@@ -261,3 +270,77 @@ def signal_group(group: int, signum: int) -> None:
     """Signal a process group; ignore one that is gone."""
     with contextlib.suppress(OSError):
         os.killpg(group, signum)
+
+
+@dataclass(frozen=True, slots=True)
+class StartedProcess:
+    """A running process, and what ends it."""
+
+    child: Child
+    stack: AsyncExitStack
+
+
+async def start_process(server: StdioServer, wire: Wire) -> StartedProcess:
+    """Start the process of a server.
+
+    Raises:
+        ConnectError: The program cannot be started.
+    """
+    if os.name != "posix":
+        raise ConfigError("stdio servers need a POSIX system", server=wire.server)
+    env = child_environment(server, os.environ)
+    command = await in_thread(_resolved, server, env, wire)
+    stack = AsyncExitStack()
+    try:
+        child = await stack.enter_async_context(
+            running_child(
+                [command, *server.args],
+                env=env,
+                cwd=server.cwd,
+                stderr=_STDERR.get(server.stderr, asyncio.subprocess.PIPE),
+            )
+        )
+    except OSError as error:
+        reason = await in_thread(_start_failure, server, error)
+        raise wire.connect_error(f"cannot start{reason}", retry="never") from error
+    return StartedProcess(child, stack)
+
+
+@asynccontextmanager
+async def process_of(server: StdioServer, wire: Wire) -> AsyncGenerator[Child]:
+    """Hold the process that was started for the wire, or start one; it ends with the block.
+
+    Raises:
+        ConnectError: The program cannot be started.
+    """
+    started, wire.started_process = wire.started_process, None
+    if started is None:
+        started = await start_process(server, wire)
+    async with started.stack:
+        yield started.child
+
+
+async def end_unused_process(wire: Wire) -> None:
+    """End a process that was started for the wire, if no transport has taken it."""
+    started, wire.started_process = wire.started_process, None
+    if started is not None:
+        await started.stack.aclose()
+
+
+def _resolved(server: StdioServer, env: dict[str, str], wire: Wire) -> str:
+    """Find the program on the child's `PATH`."""
+    if os.sep in server.command:
+        return server.command
+    path = shutil.which(server.command, path=env.get("PATH", os.defpath))
+    if path is None and server.command in {"python", "python3"}:
+        path = sys.executable
+    if not path:
+        text = f"cannot start: the command {server.command!r} was not found on PATH"
+        raise wire.connect_error(text, retry="never")
+    return path
+
+
+def _start_failure(server: StdioServer, error: OSError) -> str:
+    if server.cwd is not None and not Path(server.cwd).is_dir():
+        return f": the folder {server.cwd!r} (cwd) does not exist"
+    return f" {server.command!r}: {error.strerror or type(error).__name__}"

@@ -9,24 +9,23 @@ import math
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import anyio
 import httpx2
+from anyio.abc import TaskStatus
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, ErrorData, JSONRPCError, JSONRPCRequest
 
-from plait.client.transports.framing import parse_message
-from plait.client.transports.http_client import open_http_client, reply_from
-from plait.client.transports.redirects import origin_of, shown_origin
-from plait.client.transports.streams import BorrowedStream, start_task
+from plait.client.config.servers import SseServer
+from plait.client.transports.http_client import (
+    open_http_client,
+    origin_of,
+    reply_from,
+    shown_origin,
+)
+from plait.client.transports.streams import BorrowedStream, frames_of, start_task
 from plait.client.transports.wire import Exchange, PendingRequest, Wire, as_current
-
-if TYPE_CHECKING:
-    from anyio.abc import TaskStatus
-    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-
-    from plait.client.config.servers import SseServer
 
 logger = logging.getLogger("plait.client.transports.sse")
 
@@ -134,9 +133,10 @@ async def _read_events(
                 if event.event == "endpoint":
                     task_status.started(_endpoint(url, event.data, wire))
                 elif event.event == "message" and event.data:
-                    if wire.take_line(event.data.encode("utf-8", "replace")):
+                    data = event.data.encode("utf-8", "replace")
+                    if wire.take_line(data):
                         continue
-                    framed = parse_message(event.data)
+                    framed = frames_of(data)
                     wire.noise_lines += framed.noise
                     for message in framed.messages:
                         received.send_nowait(SessionMessage(message))

@@ -11,23 +11,17 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
 import anyio
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCMessage
 
-from plait.client.transports.framing import frames_of
+from plait.client.config.servers import StdioServer
 from plait.client.transports.lean import closed
-from plait.client.transports.process import signal_group
-from plait.client.transports.start_process import process_of
-from plait.client.transports.streams import BorrowedStream
+from plait.client.transports.pipes import LineProtocol
+from plait.client.transports.process import Child, process_of, signal_group
+from plait.client.transports.streams import BorrowedStream, frames_of
 from plait.client.transports.wire import PendingRequest, Wire, current_exchange
-
-if TYPE_CHECKING:
-    from plait.client.config.servers import StdioServer
-    from plait.client.transports.pipes import LineProtocol
-    from plait.client.transports.process import Child
 
 logger = logging.getLogger("plait.client.transports.stdio")
 
@@ -47,7 +41,6 @@ class _StdioWrite(BorrowedStream):
     _child: Child
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Write one message in the sender's task."""
         text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
         exchange = current_exchange()
         if self._child.is_doomed():
@@ -81,7 +74,6 @@ class StdioSender:
             raise
 
     def cancel(self, request: PendingRequest, notification: bytes) -> None:
-        """Tell the server that the caller no longer waits."""
         del request
         with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             self._child.stdin.write(notification + b"\n")

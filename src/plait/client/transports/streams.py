@@ -1,39 +1,50 @@
-"""Helpers for streams with the SDK's interface."""
+"""Streams with the SDK's interface, and finding JSON-RPC messages in the lines that servers write.
+
+A line may hold a banner, a byte order mark, half of another line, invalid UTF-8, or two messages.
+What is not a message is noise.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import contextvars
+import json
 from collections import deque
 from collections.abc import Callable, Coroutine
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass
+from typing import Any, Self, cast
 
 import anyio
+from anyio.abc import AsyncResource
+from mcp.shared._stream_protocols import ReadStream
 from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCMessage, jsonrpc_message_adapter
+from pydantic import ValidationError
 
-if TYPE_CHECKING:
-    from mcp.shared._stream_protocols import ReadStream
+Item = SessionMessage | Exception | Callable[[], None]
+
+_BOM = b"\xef\xbb\xbf"
+_DECODER = json.JSONDecoder()
+_MOST_FAILURES = 64
+"""How many positions of a noisy line are tried as the start of a message."""
+_SIGN = '{"jsonrpc"'
+"""The start of nearly all messages."""
+_PADDING = "\ufeff \t\r\n\0"
+"""Characters around a message that are not noise."""
 
 
-class BorrowedStream:
+class BorrowedStream(AsyncResource):
     """A stream that its transport closes; closing it here does nothing."""
 
     async def aclose(self) -> None:
         """Leave closing to the transport."""
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_error: object) -> None:
-        return None
-
     def __aiter__(self) -> Self:
         return self
 
 
-class MergedRead:
+class MergedRead(AsyncResource):
     """A receiving stream of the SDK, with messages of our own between its items.
 
     `pump` must run while it is read. Every item has the context its handlers run in.
@@ -42,9 +53,7 @@ class MergedRead:
     def __init__(self, inner: ReadStream[SessionMessage | Exception]) -> None:
         self.last_context: contextvars.Context | None = None
         self._inner = inner
-        self._items: deque[
-            tuple[contextvars.Context | None, SessionMessage | Exception | Callable[[], None]]
-        ] = deque()
+        self._items: deque[tuple[contextvars.Context | None, Item]] = deque()
         self._arrived: asyncio.Future[None] | None = None
         self._ended = False
 
@@ -53,19 +62,20 @@ class MergedRead:
         try:
             with contextlib.suppress(anyio.ClosedResourceError):
                 async for item in self._inner:
-                    self._add(item, getattr(self._inner, "last_context", None))
+                    self.push(item, getattr(self._inner, "last_context", None))
         finally:
             self._ended = True
             self._wake()
 
-    def push(self, message: SessionMessage, context: contextvars.Context) -> None:
+    def push(self, item: Item, context: contextvars.Context | None) -> None:
         """Add a message, whose handlers run in the context."""
-        self._add(message, context)
+        self._items.append((context, item))
+        self._wake()
 
     def run_in_order(self, action: Callable[[], None]) -> None:
         """Call a function once all items before it are dispatched; now, if there are none."""
         if self._items:
-            self._add(action, None)
+            self.push(action, None)
         else:
             action()
 
@@ -93,35 +103,97 @@ class MergedRead:
         """Close the SDK's stream."""
         await self._inner.aclose()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
-        await self.aclose()
-
-    def _add(
-        self,
-        item: SessionMessage | Exception | Callable[[], None],
-        context: contextvars.Context | None,
-    ) -> None:
-        self._items.append((context, item))
-        self._wake()
-
     def _wake(self) -> None:
         if self._arrived is not None and not self._arrived.done():
             self._arrived.set_result(None)
 
 
 def start_task(
-    work: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]]
+    work: Coroutine[Any, Any, None],
+    tasks: set[asyncio.Task[None]],
+    context: contextvars.Context | None = None,
 ) -> asyncio.Task[None]:
     """Start a task that `tasks` holds until it ends, since the loop does not."""
-    task = asyncio.get_running_loop().create_task(work)
+    task = asyncio.get_running_loop().create_task(work, context=context)
     tasks.add(task)
     task.add_done_callback(tasks.discard)
     return task
+
+
+@dataclass(frozen=True, slots=True)
+class Framed:
+    """The messages of one line, and whether it held anything else."""
+
+    messages: tuple[JSONRPCMessage, ...]
+    noise: bool = False
+
+
+def frames_of(line: bytes, *, encoding: str = "utf-8", errors: str = "replace") -> Framed:
+    """Find the messages in one line; never raises."""
+    line = line.strip().removeprefix(_BOM)
+    if not line:
+        return Framed(())
+    if encoding == "utf-8":
+        try:
+            return Framed((jsonrpc_message_adapter.validate_json(line, by_name=False),))
+        except ValidationError:
+            pass
+    try:
+        return _search(line.decode(encoding, errors))
+    except UnicodeError:
+        return Framed((), noise=True)
+
+
+def _search(text: str) -> Framed:
+    """Look for JSON objects anywhere in the line."""
+    messages: list[JSONRPCMessage] = []
+    noise = False
+    surrogates = "\\ud" in text or "\\uD" in text
+    position, failures = 0, 0
+    while failures < 2 * _MOST_FAILURES and (start := _next_start(text, position)) is not None:
+        noise = noise or bool(text[position:start].strip(_PADDING))
+        found: list[JSONRPCMessage] = []
+        try:
+            value, position = _DECODER.raw_decode(text, start)
+            value = _encodable(value) if surrogates else value
+            found = [message for item in _batch(value) if (message := _message(item)) is not None]
+        except (ValueError, RecursionError):
+            position = start + 1
+        if not found:
+            failures += 1
+            noise = True
+            if failures >= _MOST_FAILURES:
+                # In so much noise, only try what looks like a message.
+                sign = text.find(_SIGN, position)
+                if sign < 0:
+                    break
+                position = sign
+        messages.extend(found)
+    noise = noise or bool(text[position:].strip(_PADDING))
+    return Framed(tuple(messages), noise)
+
+
+def _next_start(text: str, position: int) -> int | None:
+    """Find the next object, or the array it opens."""
+    start = text.find("{", position)
+    if start < 0:
+        return None
+    return start - 1 if start > position and text[start - 1] == "[" else start
+
+
+def _encodable(value: object) -> object:
+    """Replace lone surrogates, which JSON can encode and UTF-8 cannot."""
+    return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+
+
+def _batch(value: object) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else [value]
+
+
+def _message(value: object) -> JSONRPCMessage | None:
+    if isinstance(value, dict) and "result" in value and value["result"] is None:
+        value = {**cast("dict[str, Any]", value), "result": {}}
+    try:
+        return jsonrpc_message_adapter.validate_python(value, by_name=False)
+    except ValidationError:
+        return None

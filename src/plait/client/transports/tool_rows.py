@@ -7,12 +7,13 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from types import NoneType
-from typing import Any, NamedTuple, TypeGuard
+from typing import Annotated, Any, Literal, NamedTuple, TypeGuard
 
 import mcp_types as types
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from msgspec import DecodeError, Raw
+from msgspec import DecodeError, Meta, Raw, Struct, convert
+from msgspec import ValidationError as InvalidError
+from msgspec import field as renamed
 from msgspec.json import Decoder
 from pydantic_core import from_json
 
@@ -32,12 +33,6 @@ class RawRow(NamedTuple):
 
 _ENVELOPE = frozenset({"resultType", "ttlMs", "cacheScope"})
 """What a list of the modern era has beside the tools."""
-_TEXTS = frozenset({str, NoneType})
-_FLAGS = frozenset({bool, NoneType})
-_OBJECTS = frozenset({dict, NoneType})
-_PROPERTIES = frozenset({dict, bool})
-_HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
-_TASK_SUPPORT = frozenset({None, "forbidden", "optional", "required"})
 _HEADER_KEY = b"x-mcp-header"
 _ESCAPED_ASCII = re.compile(rb"\\u00[2-7]")
 _objects = Decoder(dict[str, Raw])
@@ -74,20 +69,11 @@ def is_plain_list(result: Mapping[str, Any], version: str) -> bool:
     modern = version in MODERN_PROTOCOL_VERSIONS
     if modern and not result.keys() >= _ENVELOPE:
         return False
-    ttl = result.get("ttlMs", 0)
-    if type(ttl) is not int or ttl < 0 or result.get("resultType", "complete") != "complete":
-        return False
-    if result.get("cacheScope", "private") not in ("private", "public"):
-        return False
-    if type(result.get("nextCursor")) not in _TEXTS or type(result.get("_meta")) not in _OBJECTS:
+    envelope = {key: value for key, value in result.items() if key != "tools"}
+    if not _is_valid(envelope, _PlainEnvelope):
         return False
     rows: object = result.get("tools")
     return is_list(rows) and all(isinstance(row, RawRow) or is_plain_row(row) for row in rows)
-
-
-def is_object(value: object) -> TypeGuard[Row]:
-    """Return whether a value is a JSON object."""
-    return type(value) is dict
 
 
 def is_list(value: object) -> TypeGuard[list[Any]]:
@@ -97,49 +83,54 @@ def is_list(value: object) -> TypeGuard[list[Any]]:
 
 def is_plain_row(row: object) -> TypeGuard[Row]:
     """Recognize a tool that is valid in every protocol version; `False` means perhaps."""
-    if not is_object(row):
-        return False
-    get = row.get
-    if type(get("name")) is not str or not _is_plain_schema(get("inputSchema")):
-        return False
-    if type(get("title")) not in _TEXTS or type(get("description")) not in _TEXTS:
-        return False
-    output, hints, execution = get("outputSchema"), get("annotations"), get("execution")
-    return (
-        (output is None or _is_plain_schema(output))
-        and (hints is None or _are_plain_hints(hints))
-        and (execution is None or _is_plain_execution(execution))
-        and type(get("_meta")) in _OBJECTS
-        and get("icons") is None
-    )
+    return _is_valid(row, _PlainTool)
 
 
-def _is_plain_schema(schema: object) -> bool:
-    if not is_object(schema) or schema.get("type") != "object":
+def _is_valid(value: object, kind: type[Struct]) -> bool:
+    try:
+        convert(value, kind)
+    except InvalidError:
         return False
-    properties, required = schema.get("properties"), schema.get("required")
-    if properties is not None and not (
-        is_object(properties) and _PROPERTIES.issuperset(map(type, properties.values()))
-    ):
-        return False
-    if required is not None and not (
-        is_list(required) and all(type(name) is str for name in required)
-    ):
-        return False
-    return type(schema.get("$schema")) in _TEXTS
+    return True
 
 
-def _are_plain_hints(hints: object) -> bool:
-    if not is_object(hints) or type(hints.get("title")) not in _TEXTS:
-        return False
-    return all(type(hints.get(name)) in _FLAGS for name in _HINTS)
+class _PlainEnvelope(Struct, gc=False, rename="camel"):
+    ttl_ms: Annotated[int, Meta(ge=0)] = 0
+    result_type: Literal["complete"] = "complete"
+    cache_scope: Literal["private", "public"] = "private"
+    next_cursor: str | None = None
+    meta: dict[str, Any] | None = renamed(default=None, name="_meta")
 
 
-def _is_plain_execution(execution: object) -> bool:
-    if not is_object(execution):
-        return False
-    support = execution.get("taskSupport")
-    return type(support) in _TEXTS and support in _TASK_SUPPORT
+class _PlainSchema(Struct, gc=False):
+    type: Literal["object"]
+    properties: dict[str, dict[str, Any] | bool] | None = None
+    required: list[str] | None = None
+    dialect: str | None = renamed(default=None, name="$schema")
+
+
+class _PlainHints(Struct, gc=False, rename="camel"):
+    title: str | None = None
+    read_only_hint: bool | None = None
+    destructive_hint: bool | None = None
+    idempotent_hint: bool | None = None
+    open_world_hint: bool | None = None
+
+
+class _PlainExecution(Struct, gc=False, rename="camel"):
+    task_support: Literal["forbidden", "optional", "required"] | None = None
+
+
+class _PlainTool(Struct, gc=False, rename="camel"):
+    name: str
+    input_schema: _PlainSchema
+    title: str | None = None
+    description: str | None = None
+    output_schema: _PlainSchema | None = None
+    annotations: _PlainHints | None = None
+    execution: _PlainExecution | None = None
+    meta: dict[str, Any] | None = renamed(default=None, name="_meta")
+    icons: None = None
 
 
 def row_of(tool: types.Tool) -> Row:

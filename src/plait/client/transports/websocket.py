@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import anyio
 import httpx2
@@ -17,16 +16,12 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.typing import Subprotocol
 
-from plait.client.transports.framing import parse_message
-from plait.client.transports.http_client import headers_of
+from plait.client.config.servers import WebSocketServer
+from plait.client.transports.http_client import headers_of, origin_of, shown_origin
 from plait.client.transports.lean import closed
-from plait.client.transports.redirects import origin_of, shown_origin
-from plait.client.transports.streams import BorrowedStream, start_task
+from plait.client.transports.streams import BorrowedStream, frames_of, start_task
 from plait.client.transports.wire import HttpReply, PendingRequest, Wire, current_exchange
 from plait.errors import ConfigError
-
-if TYPE_CHECKING:
-    from plait.client.config.servers import WebSocketServer
 
 _CLOSE_SECONDS = 2.0
 
@@ -115,7 +110,7 @@ class _SocketRead(BorrowedStream):
                 raise StopAsyncIteration from None
             if self._wire.take_line(frame):
                 continue
-            framed = parse_message(frame)
+            framed = frames_of(frame)
             self._wire.noise_lines += framed.noise
             self._messages.extend(framed.messages)
         return SessionMessage(self._messages.popleft())

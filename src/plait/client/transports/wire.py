@@ -7,6 +7,7 @@ it drops are recorded here, and error mapping uses them.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections import deque
@@ -17,10 +18,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import count
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 from pydantic_core import from_json, to_json
 
+from plait._support.causes import without_secrets
 from plait._support.garbage import collection_paused
 from plait.errors import ConnectError
 
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from mcp.shared.dispatcher import ProgressFnT
 
     from plait._support.redact import Redactor
-    from plait.client.transports.start_process import StartedProcess
+    from plait.client.transports.process import StartedProcess
 
 logger = logging.getLogger("plait.client.transports")
 
@@ -44,13 +46,21 @@ _NOTES = 50
 """How many repair notes one session keeps."""
 _HIDDEN = 20
 """How many replaced tokens stay hidden."""
-
-
 _LARGE_BYTES = 64 * 1024
 """Parsing a larger message may start the garbage collector several times."""
-
 _LONGEST_ID = 20
 """Digits in an id that could be one of our numbers."""
+
+_LOGGERS = (
+    "httpx2",
+    "httpcore2.connection",
+    "httpcore2.http11",
+    "httpcore2.http2",
+    "httpcore2.proxy",
+    "mcp.client.streamable_http",
+    "websockets.client",
+)
+"""They log whole URLs at info level, and headers at debug level."""
 
 
 def coerced_id(request_id: object) -> RequestId | None:
@@ -76,23 +86,17 @@ def parse_json(body: bytes) -> Any:
         return from_json(body)
 
 
-def _is_error(error: object) -> bool:
-    match error:
-        case {"code": int(), "message": str()}:
-            return True
-        case _:
-            return False
-
-
 def is_response(message: Mapping[str, Any]) -> bool:
     """Return whether a message is a response that follows JSON-RPC to the letter."""
     if message.get("jsonrpc") != "2.0" or "method" in message:
         return False
-    return type(message.get("result")) is dict or _is_error(message.get("error"))
-
-
-def _nothing() -> None:
-    """Wake no caller."""
+    if type(message.get("result")) is dict:
+        return True
+    match message.get("error"):
+        case {"code": int(), "message": str()}:
+            return True
+        case _:
+            return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +157,7 @@ class Exchange:
 class PendingRequest(Exchange):
     """A request whose sender waits for its response, in any thread."""
 
-    wake: Callable[[], None] = _nothing
+    wake: Callable[[], None] = lambda: None
     """Called once, in the loop of the connections, when there is an outcome."""
     message: dict[str, Any] | None = None
     """The JSON-RPC response."""
@@ -234,11 +238,20 @@ class Sender(Protocol):
 
 @dataclass(slots=True)
 class Exchanges:
-    """The requests that one operation caused, in order."""
+    """The requests that one operation caused, in order; collects those of a `with` block."""
 
     all: list[Exchange] = field(default_factory=list[Exchange])
     held: Hold = nullcontext
     """Stops the deadline of the operation while the user has to act."""
+    _token: Token[Exchanges | None] | None = field(default=None, repr=False, compare=False)
+
+    def __enter__(self) -> Self:
+        self._token = _watching.set(self)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if self._token is not None:
+            _watching.reset(self._token)
 
     @property
     def last(self) -> Exchange | None:
@@ -260,30 +273,12 @@ _watching: ContextVar[Exchanges | None] = ContextVar("plait_exchanges", default=
 _current: ContextVar[Exchange | None] = ContextVar("plait_exchange", default=None)
 
 
-def watched_exchanges(held: Hold = nullcontext) -> AbstractContextManager[Exchanges]:
+def watched_exchanges(held: Hold = nullcontext) -> Exchanges:
     """Collect the exchanges of the block, in this task and those it starts.
 
     `held` is entered while the user has to act before they can continue.
     """
-    return _Watch(Exchanges(held=held))
-
-
-class _Watch(AbstractContextManager[Exchanges]):
-    """Collects exchanges; a class, since every call has one."""
-
-    __slots__ = ("_exchanges", "_token")
-
-    def __init__(self, exchanges: Exchanges) -> None:
-        self._exchanges = exchanges
-        self._token: Token[Exchanges | None] | None = None
-
-    def __enter__(self) -> Exchanges:
-        self._token = _watching.set(self._exchanges)
-        return self._exchanges
-
-    def __exit__(self, *_error: object) -> None:
-        if self._token is not None:
-            _watching.reset(self._token)
+    return Exchanges(held=held)
 
 
 def is_traced() -> bool:
@@ -543,3 +538,35 @@ class Wire:
         """Return the last line of the server's standard error, without secrets."""
         line = next((line for line in reversed(self.stderr) if line.strip()), None)
         return None if line is None else self.redact.excerpt(line)
+
+
+_wire: ContextVar[Wire | None] = ContextVar("plait_wire", default=None)
+
+
+def _hide(record: logging.LogRecord) -> bool:
+    """Redact a record of the session; every record passes the filter."""
+    wire = _wire.get()
+    if wire is None:
+        return True
+    record.msg, record.args = wire.redact(record.getMessage()), None
+    if record.exc_info and record.exc_info[1] is not None:
+        safe = without_secrets(record.exc_info[1], wire.redact)
+        record.exc_info = (type(safe), safe, safe.__traceback__)
+    return True
+
+
+@contextmanager
+def redacted_library_logs(wire: Wire) -> Generator[None]:
+    """Redact library logs with the wire's redactor, in this task and those it starts.
+
+    Records of other users of the same libraries in this process are not changed.
+    """
+    for name in _LOGGERS:
+        logging.getLogger(name).addFilter(_hide)
+    token = _wire.set(wire)
+    try:
+        yield
+    finally:
+        # A generator closed by the garbage collector ends in another context.
+        with contextlib.suppress(ValueError):
+            _wire.reset(token)

@@ -23,11 +23,10 @@ from plait.client.config.read import (
 )
 from plait.client.connections.credentials import CallerCredentials
 from plait.client.connections.loop_bridge import blocking
-from plait.client.lifecycle import ConnectionOwner
 from plait.client.options import CLIENT_OPTIONS, ToolPatterns
-from plait.client.resource_watch import ResourceWatch
-from plait.client.server_handle import ServerHandle
-from plait.client.toolbox import Toolbox
+from plait.client.runtime import ConnectionOwner
+from plait.client.subscriptions import ResourceWatch
+from plait.client.toolbox import ServerHandle, Toolbox
 from plait.errors import ConnectError, PlaitError
 from plait.langchain.tools.callbacks import CallbackContext, Callbacks
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 from mcp import Client
 from mcp.client import ClientSession
 
+from plait.client.catalog.listing import sanitize_tool
 from plait.client.catalog.names import NamePolicy, with_public_names
-from plait.client.catalog.sanitize_tools import sanitize_tool
 from plait.client.catalog.tool import Tool
 from plait.client.connections.status import ServerInfo
 from plait.client.toolbox import Toolbox

@@ -20,7 +20,7 @@ from plait.langchain.tools.runner import Invocation, Outcome, RunnerSettings, To
 from plait.langchain.tools.tool import MCPTool
 
 if TYPE_CHECKING:
-    from plait.client.calls.content import ResourceContents
+    from plait.client.calls.outcome import ResourceContents
     from plait.client.calls.tool_call import ToolCall
     from plait.client.connections.credentials import CallerCredentials
     from plait.client.toolbox import Toolbox

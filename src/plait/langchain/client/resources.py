@@ -11,12 +11,12 @@ from langchain_core.documents.base import Blob
 from langchain_core.messages import AIMessage, HumanMessage
 from mcp import ClientSession
 
-from plait.client.calls.content import json_text
+from plait.client.calls.outcome import json_text
 from plait.client.connections.operations import all_pages
 from plait.langchain.tools.blocks import standard_block
 
 if TYPE_CHECKING:
-    from plait.client.calls.content import ResourceContents
+    from plait.client.calls.outcome import ResourceContents
 
 
 class ResourceSource(Protocol):

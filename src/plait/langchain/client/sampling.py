@@ -12,8 +12,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.runnables import Runnable, RunnableBinding
 from langchain_core.runnables.config import var_child_runnable_config
 
-from plait.client.calls.callbacks import resolve
-from plait.client.calls.content import json_text
+from plait._support.gather import resolve
+from plait.client.calls.outcome import json_text
 from plait.client.calls.sampling import Sampler, Sampling, SamplingRequest, SamplingResult
 from plait.errors import ConfigError
 from plait.langchain.tools.blocks import Block, mcp_content_from, standard_block, text_block

@@ -12,8 +12,8 @@ import mcp_types as types
 from mcp import Client
 from mcp.client import ClientSession
 
+from plait._support.gather import resolve
 from plait._support.redact import Redactor
-from plait.client.calls.callbacks import resolve
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.tool_call import ToolCall, call_deadline, within_run
 from plait.client.catalog.tool import Tool

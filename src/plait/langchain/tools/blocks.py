@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote, unquote_to_bytes, urlsplit
 import mcp_types as types
 
 from plait._support.mappings import entries_of
-from plait.client.calls.content import ResourceContents, is_web_address, json_text, link_line
+from plait.client.calls.outcome import ResourceContents, is_web_address, json_text, link_line
 from plait.client.transports.repair import ORIGINAL
 from plait.traces.messages.from_mcp import contents_line
 

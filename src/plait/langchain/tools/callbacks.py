@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from mcp_types import ElicitRequestParams, ElicitResult, LoggingMessageNotificationParams
 
-from plait.client.calls.callbacks import (
+from plait._support.gather import resolve
+from plait.client.calls.tool_call import (
     NOTIFICATION_CALLBACKS,
     CallbackContext,
     OnAnyProgress,
     OnLog,
     OnNotification,
     ServerCallbacks,
-    resolve,
 )
 from plait.errors import ConfigError
 

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from plait._support.exception_groups import one_line
 from plait._support.sanitize import sanitize_text
 from plait._support.suggestions import did_you_mean
-from plait.client.calls.content import (
+from plait.client.calls.outcome import (
     NO_DETAILS,
     NOTHING,
     ContentPart,
@@ -30,9 +30,9 @@ from plait.client.calls.content import (
     json_text,
     original_of,
     part_from_mcp,
+    structured_of,
     structured_text,
 )
-from plait.client.calls.outcome import structured_of
 from plait.client.catalog.validation import validator_if_prepared
 from plait.client.transports.repair import is_plain_text
 from plait.errors import ConfigError, PlaitError, ToolFailedError

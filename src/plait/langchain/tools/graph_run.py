@@ -9,8 +9,8 @@ from typing import Any, cast
 from langchain_core.messages import HumanMessage
 
 from plait._support.mappings import entries_of
+from plait.client.call_pipeline import thread_of
 from plait.client.calls.tool_call import Pause, RunIdentity
-from plait.client.run_identity import thread_of
 
 CHECKPOINTER = "__pregel_checkpointer"
 _RESUMING = "__pregel_resuming"

@@ -11,7 +11,7 @@ from langchain_core.messages import ToolMessage
 from langgraph.types import Command
 from mcp_types import CallToolResult, TextContent
 
-from plait.client.calls.callbacks import resolve
+from plait._support.gather import resolve
 from plait.errors import ConfigError
 
 MCPToolCallResult = CallToolResult | ToolMessage | Command[Any]

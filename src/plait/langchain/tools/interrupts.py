@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict, cast
 import mcp_types as types
 from langgraph.types import interrupt
 
+from plait._support.gather import resolve
 from plait._support.mappings import entries_of
 from plait.client.calls.approval import DECISIONS, Approval, ApprovalRequest, OnApproval
 from plait.client.calls.call_routing import with_schema_defaults
-from plait.client.calls.callbacks import resolve
 from plait.client.connections.operations import InputAnswers
 from plait.errors import (
     AuthRequiredError,

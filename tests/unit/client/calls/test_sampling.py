@@ -21,8 +21,7 @@ from mcp_types import (
 )
 
 from plait.client.calls.call_routing import ActiveCall, CallRouter
-from plait.client.calls.sampling import Sampling, input_bytes, refusal
-from plait.client.sampling_requests import SamplingRequests
+from plait.client.calls.sampling import Sampling, SamplingRequests, input_bytes, refusal
 from plait.errors import ConfigError
 
 SESSION = cast("ClientSession", object())

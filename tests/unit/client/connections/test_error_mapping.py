@@ -26,7 +26,7 @@ from plait.client.connections.error_mapping import (
     http_error,
     request_failure,
 )
-from plait.client.transports.tap import TappedRead
+from plait.client.transports.open import TappedRead
 from plait.client.transports.wire import Exchange, Exchanges, HttpReply, Wire
 from plait.errors import (
     AuthRequiredError,

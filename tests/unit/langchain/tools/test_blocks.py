@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait._support.sizes import size_label
-from plait.client.calls.content import link_line
+from plait.client.calls.outcome import link_line
 from plait.langchain.tools.blocks import filename_of, standard_block, wire_json
 from plait.traces.messages.from_mcp import contents_line
 

@@ -9,7 +9,7 @@ import mcp_types as types
 import pytest
 from langchain_core.messages import ToolMessage
 
-from plait.client.calls.content import NO_DETAILS, NOTHING
+from plait.client.calls.outcome import NO_DETAILS, NOTHING
 from plait.client.transports.repair import repair_result
 from plait.langchain.tools.content import OutputHandling, ToolOutput, convert_result, error_text
 

@@ -13,8 +13,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command
 
+from plait.client.calls.approval import PolicyCheck
 from plait.client.calls.outcome import ToolResult
-from plait.client.calls.policy_check import PolicyCheck
 from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.tool import Tool
 from plait.client.config.policy import Policy

@@ -9,11 +9,11 @@ from typing import Any, Final
 import mcp_types as types
 from claude_agent_sdk import PermissionResultAllow, PermissionResultDeny, ToolPermissionContext
 
+from plait._support.gather import resolve
 from plait.agents.agent_run import AgentRun, ToolAnswer
 from plait.agents.engines.claude_agent_sdk.tools import CliTool
 from plait.agents.engines.claude_agent_sdk.turns import Turns
 from plait.client.calls.approval import ApprovalRequest, OnApproval
-from plait.client.calls.callbacks import resolve
 from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.overrides import complete_arguments
 from plait.errors import PermissionDeniedError

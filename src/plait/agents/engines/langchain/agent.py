@@ -18,6 +18,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, Interrupt
 from typing_extensions import override
 
+from plait._support.gather import resolve
 from plait._support.mappings import entries_of
 from plait.agents.agent_run import AgentRun
 from plait.agents.config import AgentConfig, ModelConfig, SummarizationConfig
@@ -32,7 +33,6 @@ from plait.agents.engines.langchain.middleware import build_agent_middleware
 from plait.agents.engines.langchain.tools import HOOKS, LangChainTools, takes_images
 from plait.agents.engines.langchain.turns import Turns
 from plait.agents.live_agent import Ending, LiveAgent
-from plait.client.calls.callbacks import resolve
 from plait.errors import PlaitError
 from plait.langchain.tools.callbacks import Callbacks
 from plait.langchain.tools.interrupts import ELICITATION_INTERRUPT_TYPE

@@ -7,23 +7,23 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import mcp_types as types
 
-from plait.client.calls.content import data_of, is_same, json_text
-from plait.client.calls.outcome import ToolResult
+from plait.client.calls.outcome import ToolResult, data_of, is_same, json_text
 from plait.client.calls.result_budget.cut_json import (
+    CUT,
+    CutNote,
     cut_json,
+    cut_text,
     parsed_json,
     share_room,
+    size_of_text,
     written_json,
 )
-from plait.client.calls.result_budget.cut_text import CUT, CutNote, cut_text, size_of_text
+from plait.client.catalog.deferral import TokenCounter
 from plait.client.config.budgets import Limit
-
-if TYPE_CHECKING:
-    from plait.client.catalog.deferral import TokenCounter
 
 _MOST_IMAGE_BYTES = 6400
 """An image counts as 1,600 tokens at most, since models scale it down."""

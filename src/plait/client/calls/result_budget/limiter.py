@@ -8,7 +8,7 @@ import secrets
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from cachetools import TTLCache
 
@@ -16,6 +16,7 @@ from plait._support.clock import Clock, SystemClock
 from plait._support.threads import in_thread
 from plait.client.calls.arguments import argument_error_text, prepare_arguments
 from plait.client.calls.outcome import ToolResult
+from plait.client.calls.result_budget.cut_json import CutNote
 from plait.client.calls.result_budget.cut_result import (
     count_of_parts,
     cut_result,
@@ -23,17 +24,14 @@ from plait.client.calls.result_budget.cut_result import (
     raw_text_of,
     text_of,
 )
-from plait.client.calls.result_budget.cut_text import CutNote
 from plait.client.calls.result_budget.read import ReadRequest, read_part
+from plait.client.calls.tool_call import ToolCall
+from plait.client.catalog.deferral import TokenCounter
 from plait.client.catalog.tool import Tool
 from plait.client.catalog.validation import prepare
 from plait.client.config.budgets import Limit, ResultBudget, limit_for
+from plait.client.config.servers import ServerConfig
 from plait.errors import InvalidArgumentsError, ResultExpiredError
-
-if TYPE_CHECKING:
-    from plait.client.calls.tool_call import ToolCall
-    from plait.client.catalog.deferral import TokenCounter
-    from plait.client.config.servers import ServerConfig
 
 OWN_SERVER = "plait/results"
 """The server of the `read_more` tool; no configured server can have that name."""
@@ -297,9 +295,3 @@ class FullResultStore:
             if full_result is not None:
                 self._results[handle] = full_result
             return full_result
-
-    @property
-    def size_bytes(self) -> int:
-        """The size of all results that are kept."""
-        with self._lock:
-            return int(self._results.currsize)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import inspect
 import secrets
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
@@ -24,6 +23,7 @@ from mcp.shared.auth import AuthorizationCodeResult
 from mcp.shared.auth_utils import resource_url_from_server_url
 from pydantic import BaseModel
 
+from plait._support.gather import resolve
 from plait.client.config.key_table import camel_case
 from plait.client.config.oauth import OAuth
 from plait.client.config.servers import RemoteOptions
@@ -280,8 +280,7 @@ async def _call(provider: object, name: str, *values: object) -> Any:
     method = _attribute(provider, name)
     if not callable(method):
         return None
-    result = method(*values)
-    return await result if inspect.isawaitable(result) else result
+    return await resolve(method(*values))
 
 
 def _plain(value: object) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import os
 import secrets
 import socket
@@ -19,6 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 from mcp.client.auth import OAuthFlowError
 from mcp.shared.auth import AuthorizationCodeResult
 
+from plait._support.gather import resolve
 from plait._support.threads import in_thread
 from plait.client.config.oauth import OAuth
 from plait.client.transports.auth.sdk import Prompt
@@ -76,8 +76,7 @@ async def prompt_with_callbacks(settings: OAuth, login: Login) -> AsyncGenerator
     async def read() -> object:
         try:
             async with asyncio.timeout(settings.wait_seconds):
-                answer = callback()
-                return await answer if inspect.isawaitable(answer) else answer
+                return await resolve(callback())
         except TimeoutError:
             raise OAuthFlowError(f"no answer within {settings.wait_seconds:g} s") from None
 
@@ -123,9 +122,7 @@ def _prompt(
 
 def _awaited(function: Callable[[str], Any]) -> Callable[[str], Any]:
     async def call(address: str) -> None:
-        result = function(address)
-        if inspect.isawaitable(result):
-            await result
+        await resolve(function(address))
 
     return call
 

@@ -11,13 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plait.client.calls.result_budget.cut_json import (
+    CUT,
+    CutNote,
     cut_json,
     parsed_json,
     share_room,
     written_json,
 )
-from plait.client.calls.result_budget.cut_text import CUT, CutNote
-from plait.client.calls.result_budget.paths import select
+from plait.client.calls.result_budget.read import select
 
 MARK = CutNote("r_abcdefghijklmnop", "read_more")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plait.client.catalog.options import CatalogOptions
+from plait.client.catalog.catalog import CatalogOptions
 from plait.client.catalog.tool import Tool
 from plait.client.config.servers import StdioServer
 

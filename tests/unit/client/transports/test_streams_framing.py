@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
-from plait.client.transports.framing import Framed, frames_of, parse_message
+from plait.client.transports.streams import Framed, frames_of
 
 MESSAGE = b'{"jsonrpc":"2.0","id":1,"result":{"text":"hello"}}'
 RESPONSE = JSONRPCResponse(jsonrpc="2.0", id=1, result={"text": "hello"})
@@ -201,9 +201,8 @@ def test_a_number_too_long_to_be_read_is_noise() -> None:
 
 
 def test_text_frames_are_searched_too() -> None:
-    assert parse_message(MESSAGE.decode()) == ALONE
-    assert parse_message("\ufeff" + MESSAGE.decode()) == ALONE
-    assert parse_message(b"noise " + MESSAGE) == WITH_NOISE
+    assert frames_of(("\ufeff" + MESSAGE.decode()).encode()) == ALONE
+    assert frames_of(b"noise " + MESSAGE) == WITH_NOISE
 
 
 fragments = st.one_of(

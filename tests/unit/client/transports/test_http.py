@@ -14,9 +14,9 @@ from mcp.shared.message import SessionMessage
 
 from plait._support.redact import Redactor
 from plait.client.config.servers import HttpServer
+from plait.client.transports.http import HttpSender, fail_request
+from plait.client.transports.http_client import HttpSession, is_plain
 from plait.client.transports.http_pool import HttpExchange, HttpPool
-from plait.client.transports.http_sender import HttpSender, fail_request
-from plait.client.transports.http_session import HttpSession, is_plain
 from plait.client.transports.streams import MergedRead
 from plait.client.transports.wire import PendingRequest, Wire
 

@@ -8,7 +8,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 
-from plait.client.calls.content import NO_DETAILS, NOTHING, content_for_model, json_text, repeats
+from plait.client.calls.outcome import NO_DETAILS, NOTHING, content_for_model, json_text, repeats
 
 
 @pytest.mark.parametrize(

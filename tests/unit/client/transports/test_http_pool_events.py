@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.client.transports.event_stream import EventParser, ServerEvent
+from plait.client.transports.http_pool import EventParser, ServerEvent
 
 LINES = st.sampled_from(
     [

@@ -9,9 +9,9 @@ import httpx2
 import pytest
 
 from plait import ConfigError
+from plait.client.call_pipeline import access_for, takes_run, thread_of, without_run
 from plait.client.config.servers import HttpServer, InProcessServer, StdioServer
 from plait.client.connections.credentials import CallerCredentials
-from plait.client.run_identity import access_for, takes_run, thread_of, without_run
 
 pytestmark = pytest.mark.anyio
 

@@ -20,7 +20,7 @@ from mcp_types import (
 )
 
 from plait._support.redact import Redactor
-from plait.client.transports.tap import TappedRead, TappedWrite
+from plait.client.transports.open import TappedRead, TappedWrite
 from plait.client.transports.wire import Exchange, Wire, current_exchange, watched_exchanges
 
 pytestmark = pytest.mark.anyio

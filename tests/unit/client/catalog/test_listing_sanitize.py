@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plait.client.catalog.sanitize_tools import sanitize_tool
+from plait.client.catalog.listing import sanitize_tool
 from plait.client.catalog.tool import Tool
 
 SCHEMA = {
