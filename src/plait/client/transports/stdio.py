@@ -74,6 +74,7 @@ class StdioSender:
             raise
 
     def cancel(self, request: PendingRequest, notification: bytes) -> None:
+        """Tell the server that the caller no longer waits."""
         del request
         with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             self._child.stdin.write(notification + b"\n")

@@ -296,8 +296,7 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
         output = outcome if invocation.runtime is None else for_graph(outcome)
         if call_id is None:
             return output.content, output.artifact
-        if (name := self.__dict__.get("name")) is None:
-            name = self.__dict__["name"] = self.name
+        name = self.__dict__.get("name") or self.__dict__.setdefault("name", self.name)
         message = ToolMessage(
             content=cast("str | list[str | dict[Any, Any]]", output.content),
             artifact=output.artifact,
