@@ -22,9 +22,7 @@ from plait.client.toolbox import Toolbox
 from plait.errors import AgentServerConnectError, AgentServerTimeoutError, ConfigError, PlaitError
 from plait.traces.events import Status
 from plait.traces.messages.from_mcp import line_from_mcp, text_from_mcp
-from plait.traces.messages.lists import extract_system_prompt
-from plait.traces.messages.message import Message, Role
-from plait.traces.messages.usage import UsageMetadata
+from plait.traces.messages.message import Message, Role, UsageMetadata, extract_system_prompt
 from plait.traces.recorder import Recorder
 from plait.traces.trace import Trace
 

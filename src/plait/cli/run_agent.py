@@ -37,8 +37,7 @@ from plait.errors import AgentServerError, PlaitError
 from plait.models.endpoints import may_look_for_ollama
 from plait.models.providers import keys_in
 from plait.traces.events import Status, TraceEvent
-from plait.traces.messages.lists import messages_to_dicts
-from plait.traces.messages.message import Message
+from plait.traces.messages.message import Message, messages_to_dicts
 from plait.traces.recorder import hash_question
 from plait.traces.trace import NO_RESPONSE, Trace
 

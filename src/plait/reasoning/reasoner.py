@@ -15,7 +15,7 @@ import anyio
 
 from plait.errors import PlaitError, RefusedError
 from plait.reasoning.arguments import Adjustment, read_arguments, session_error
-from plait.reasoning.backends.pipes import PipeNames
+from plait.reasoning.backends.langbase import PipeNames
 from plait.reasoning.backends.port import Completer, Completion, OnProgress, Prompt
 from plait.reasoning.backends.settings import GotLimits
 from plait.reasoning.call_context import CallContext, Outcome, ignore

@@ -16,9 +16,7 @@ from plait.errors import PlaitError
 from plait.traces import events
 from plait.traces.codec import Cleaner, Redact, line_from_event
 from plait.traces.events import Action, Status, TraceEvent
-from plait.traces.messages.lists import to_prompt_string
-from plait.traces.messages.message import Message
-from plait.traces.messages.usage import UsageMetadata
+from plait.traces.messages.message import Message, UsageMetadata, to_prompt_string
 from plait.traces.trace import Trace
 
 logger = logging.getLogger("plait.traces")

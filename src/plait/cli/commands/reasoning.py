@@ -27,7 +27,7 @@ from plait.errors import ConfigError, RefusedError
 
 if TYPE_CHECKING:
     from plait.reasoning.backends.settings import BackendPreference, ReasoningSettings
-    from plait.reasoning.export.document import SessionDocument
+    from plait.reasoning.export import SessionDocument
     from plait.reasoning.storage.engine import Database
     from plait.reasoning.storage.sql import SqlStorage
     from plait.reasoning.values import GraphNode, Session, Thought
@@ -98,7 +98,7 @@ def _document(db: str | None, session: str) -> SessionDocument:
     """Read a session with everything in it."""
 
     async def read(store: SqlStorage) -> SessionDocument:
-        from plait.reasoning.export.document import read_document
+        from plait.reasoning.export import read_document
 
         return await read_document(store, await _session_named(store, session))
 
@@ -336,7 +336,7 @@ def export(session: str, kind: str, output: str | None, db: str | None) -> None:
         plait reasoning export last > session.md
         plait reasoning export last --format svg --output session.svg
     """
-    from plait.reasoning.export.formats import EXPORTERS
+    from plait.reasoning.export import EXPORTERS
 
     document = EXPORTERS[kind](_document(db, session)).content
     if output:
@@ -400,7 +400,7 @@ def migrate(db: str | None) -> None:
 
     async def run() -> tuple[str | None, str]:
         from plait.reasoning.storage.engine import make_engine
-        from plait.reasoning.storage.migrate import migrate as bring_up
+        from plait.reasoning.storage.engine import migrate as bring_up
 
         engine = make_engine(database)
         try:

@@ -16,12 +16,10 @@ from plait.models.providers import (
     find_model,
     installed_packages,
 )
-from plait.reasoning.backends.client_model import HostCompleter, Sample, SamplingCompleter
 from plait.reasoning.backends.http import RetryPolicy
-from plait.reasoning.backends.langbase import LangbaseCompleter
+from plait.reasoning.backends.langbase import LangbaseCompleter, pipes_of
 from plait.reasoning.backends.openai_compatible import OpenAICompatibleCompleter
-from plait.reasoning.backends.pipes import pipes_of
-from plait.reasoning.backends.port import Completer
+from plait.reasoning.backends.port import Completer, HostCompleter, Sample, SamplingCompleter
 from plait.reasoning.backends.scripted import ScriptedCompleter
 from plait.reasoning.backends.settings import (
     MODEL_TIMEOUT_SECONDS,
@@ -39,8 +37,6 @@ class AvailableModels:
 
     endpoint: Endpoint | None = None
     """An endpoint that is not configured, such as a running Ollama."""
-    local_model: str | None = None
-    """The name of a downloaded model that can run in this process."""
     packages: frozenset[str] = frozenset()
     """The installed packages of providers."""
 
@@ -65,7 +61,7 @@ def choose(
 
     `sampling` is whether the client of the current request declares it; `None` outside a request.
     It matters only when nothing before it applies, so a choice made outside a request holds for
-    every request unless it is `local` or `host`.
+    every request unless it is `host`.
 
     Raises:
         ConfigError: A setting that the named backend needs is missing.
@@ -81,13 +77,6 @@ def choose(
         return _choice(model, notes)
     if sampling:
         return BackendChoice(backend="sampling", reason="the client offers sampling", notes=notes)
-    if available.local_model is not None:
-        return BackendChoice(
-            backend="local",
-            reason="a local model has been fetched",
-            model=available.local_model,
-            notes=notes,
-        )
     return BackendChoice(backend="host", reason="no model is configured", notes=notes)
 
 
@@ -96,7 +85,7 @@ async def detect_models(settings: ReasoningSettings) -> AvailableModels:
     available = AvailableModels(packages=installed_packages())
     preference = settings.preference
     if preference == BackendPreference():
-        needed = choose(settings, available).backend in ("local", "host")
+        needed = choose(settings, available).backend == "host"
     else:
         configured = preference.base_url or _openai_endpoint(settings)
         needed = preference.backend == "openai" and not configured
@@ -157,7 +146,7 @@ def _preferred(
             if sampling is False:
                 raise BackendError("the client does not offer sampling", backend="sampling")
         case "local":
-            model = _require(available.local_model, "no local model is available")
+            raise ConfigError("no local model is available")
         case "scripted":
             _require(preference.script, "the scripted backend needs a file with replies")
         case "host":

@@ -15,8 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from plait._support.redact import Redactor
 from plait.errors import PlaitError, RefusedError
 from plait.reasoning.backends.choose import choose
-from plait.reasoning.backends.client_model import SamplingCompleter
-from plait.reasoning.backends.port import Completer
+from plait.reasoning.backends.port import Completer, SamplingCompleter
 from plait.reasoning.registry import TOOLS
 from plait.reasoning.results import result_data, result_text
 from plait.reasoning.serving.sampling import ClientSampler, SamplingNeededError, offers_sampling

@@ -14,8 +14,7 @@ from plait.reasoning.backends.choose import (
     completer_for,
     detect_models,
 )
-from plait.reasoning.backends.client_model import HostCompleter
-from plait.reasoning.backends.port import Completer
+from plait.reasoning.backends.port import Completer, HostCompleter
 from plait.reasoning.backends.settings import ReasoningSettings
 from plait.reasoning.prompts import PROMPTS
 from plait.reasoning.reasoner import Reasoner
@@ -44,7 +43,7 @@ class Service:
     @property
     def may_sample(self) -> bool:
         """Whether a client that offers sampling is used."""
-        return self.choice.backend in ("host", "local", "sampling")
+        return self.choice.backend in ("host", "sampling")
 
     def start_line(self) -> str:
         """Return one line that names the backend and the database."""

@@ -29,8 +29,7 @@ from plait.errors import ConfigError
 from plait.reasoning import values
 from plait.reasoning.graphs import closes_cycle
 from plait.reasoning.storage import tables
-from plait.reasoning.storage.engine import WRITES, Database, make_engine
-from plait.reasoning.storage.migrate import migrate
+from plait.reasoning.storage.engine import WRITES, Database, make_engine, migrate
 from plait.reasoning.storage.port import SessionLine, Storage, Usage
 from plait.reasoning.storage.write_changes import (
     TABLES,

@@ -21,7 +21,7 @@ from plait._support.local_server import LocalServer
 from plait.models.scripts import USAGE_KEYS, Say, ScriptEndError, ScriptPlayer
 from plait.testing.llm.turns import Cut, Hang, Raw, Refuse, Script, Turn
 from plait.testing.ports import bind
-from plait.traces.messages.usage import UsageMetadata
+from plait.traces.messages.message import UsageMetadata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
