@@ -124,17 +124,13 @@ def _typed(text: str, key: str, schema: dict[str, Any]) -> tuple[Any, bool]:
         return value, False
     if isinstance(value, str) and "boolean" in kinds and text.casefold() in {"true", "false"}:
         value = text.casefold() == "true"
-    if _fits(value, kinds):
+    kind = json_type(value)
+    if kind in kinds or (kind == "integer" and "number" in kinds):
         return value, False
     if "array" in kinds:
         item, _ = _typed(text, key, item_schema(schema))
         return [item], True
     raise ArgumentError(f"{key}: must be {type_label(schema)}, not {text!r}")
-
-
-def _fits(value: object, kinds: frozenset[str]) -> bool:
-    kind = json_type(value)
-    return kind in kinds or (kind == "integer" and "number" in kinds)
 
 
 def _json_or_text(text: str) -> Any:

@@ -114,7 +114,8 @@ def _branches(schema: Schema) -> list[Schema]:
 def type_label(schema: Schema, *, hide_null: bool = False) -> str:
     """Format the type of a schema without references: `string`, `integer[]`, `"asc"|"desc"`."""
     if (values := values_of(schema)) is not None:
-        return _enum_label(values)
+        shown = [json.dumps(value, ensure_ascii=False) for value in values[:_MOST_ENUM_VALUES]]
+        return "|".join([*shown, "…"] if len(values) > _MOST_ENUM_VALUES else shown)
     for key in UNIONS:
         if branches := as_list(schema.get(key)):
             return _union([type_label(as_schema(branch)) for branch in branches], hide_null)
@@ -132,8 +133,3 @@ def _array_label(schema: Schema) -> str:
 def _union(labels: list[str], hide_null: bool) -> str:
     shown = [label for label in dict.fromkeys(labels) if not (hide_null and label == "null")]
     return "|".join(shown) if shown and "any" not in shown else "any"
-
-
-def _enum_label(values: Sequence[object]) -> str:
-    shown = [json.dumps(value, ensure_ascii=False) for value in values[:_MOST_ENUM_VALUES]]
-    return "|".join([*shown, "…"] if len(values) > _MOST_ENUM_VALUES else shown)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
 from threading import RLock
 from typing import Any, Protocol, TypeVar
 from uuid import uuid4
@@ -292,7 +291,7 @@ class Recorder:
                 run=self.run,
                 id=len(self._events),
                 parent=parent,
-                time=_stamp(clock.now()),
+                time=clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
                 at=round(clock.monotonic() - self._began, 6),
                 **facts,
             )
@@ -320,7 +319,3 @@ class Recorder:
             if call.server == server and (tool is None or call.tool == tool)
         )
         return next(matches, None)
-
-
-def _stamp(moment: datetime) -> str:
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

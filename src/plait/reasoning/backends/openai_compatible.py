@@ -8,6 +8,7 @@ from http import HTTPStatus
 from typing import Any, Final, Literal
 
 from plait._support.clock import Clock
+from plait._support.mappings import entries_of
 from plait.errors import BackendError
 from plait.models.endpoints import texts_at, with_version, writing_models
 from plait.reasoning.backends.http import HttpCompleter, RetryPolicy, completion_with
@@ -90,7 +91,8 @@ class OpenAICompatibleCompleter(HttpCompleter):
                 if (completion := completion_from_chat(reply.body)) is None:
                     raise self._unusable(reply)
                 return completion
-            settings = settings.without(_rejected_param(reply.body))
+            error = entries_of(reply.body.get("error"))
+            settings = settings.without(error.get("param"))
             if settings is None or chat_body(prompt, self._model or "", settings) == body:
                 raise self._unusable(reply)
 
@@ -122,13 +124,5 @@ def completion_from_chat(body: Mapping[str, Any]) -> Completion | None:
             return completion_with("", body)
         case [{"message": {"content": [*parts]}}, *_]:
             return completion_with("".join(texts_at(parts, "text")), body)
-        case _:
-            return None
-
-
-def _rejected_param(body: Mapping[str, Any]) -> str | None:
-    match body:
-        case {"error": {"param": str() as param}}:
-            return param
         case _:
             return None

@@ -71,19 +71,22 @@ async def open_service(
     store = SqlStorage(database, connections=settings.database_connections)
     try:
         await store.open()
-        available = AvailableModels() if completer else await detect_models(settings)
-        choice = (
-            BackendChoice(backend="scripted", reason="it was handed in")
-            if completer
-            else choose(settings, available)
-        )
-        chosen = completer or _completer(choice, settings)
-        await chosen.open()
+        available = AvailableModels()
+        choice = BackendChoice(backend="scripted", reason="it was handed in")
+        if completer is None:
+            available = await detect_models(settings)
+            choice = choose(settings, available)
+            # Sampling has no client yet; each request has its own.
+            has_model = choice.backend != "sampling"
+            completer = (
+                completer_for(choice, settings, prompts=PROMPTS) if has_model else HostCompleter()
+            )
+        await completer.open()
         try:
             changes = ChangeBus(store)
             reasoner = Reasoner(
                 store,
-                chosen,
+                completer,
                 limits=settings.got,
                 pipes=settings.pipes,
                 on_change=changes.session_changed,
@@ -99,13 +102,6 @@ async def open_service(
                 state_key=await store.server_key("request-state"),
             )
         finally:
-            await chosen.aclose()
+            await completer.aclose()
     finally:
         await store.aclose()
-
-
-def _completer(choice: BackendChoice, settings: ReasoningSettings) -> Completer:
-    if choice.backend == "sampling":
-        # There is no client yet; each request has its own.
-        return HostCompleter()
-    return completer_for(choice, settings, prompts=PROMPTS)

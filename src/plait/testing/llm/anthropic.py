@@ -212,7 +212,13 @@ def _message_of(say: Say, usage: Mapping[str, int], model: str) -> dict[str, Any
         "content": list(_content_of(say)),
         "stop_reason": "tool_use" if say.calls else "end_turn",
         "stop_sequence": None,
-        "usage": {**_counts(usage), "service_tier": "standard"},
+        "usage": {
+            "input_tokens": usage["input_tokens"],
+            "cache_creation_input_tokens": usage["cache_creation_tokens"],
+            "cache_read_input_tokens": usage["cache_read_tokens"],
+            "output_tokens": usage["output_tokens"],
+            "service_tier": "standard",
+        },
     }
 
 
@@ -265,15 +271,6 @@ def _deltas(block: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield {"type": "input_json_delta", "partial_json": ""}
             for piece in pieces(json.dumps(block["input"], ensure_ascii=False), _PIECE):
                 yield {"type": "input_json_delta", "partial_json": piece}
-
-
-def _counts(usage: Mapping[str, int]) -> dict[str, int]:
-    return {
-        "input_tokens": usage["input_tokens"],
-        "cache_creation_input_tokens": usage["cache_creation_tokens"],
-        "cache_read_input_tokens": usage["cache_read_tokens"],
-        "output_tokens": usage["output_tokens"],
-    }
 
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
