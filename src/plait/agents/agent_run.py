@@ -205,7 +205,6 @@ async def _list_tools(toolbox: Toolbox, context: Mapping[str, Any]) -> list[Tool
 
 
 _CLAUDE_IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
-"""The image types that Claude reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

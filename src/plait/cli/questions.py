@@ -25,9 +25,8 @@ from mcp_types import (
 
 from plait._support.exception_groups import one_line
 from plait._support.threads import in_thread
-from plait.cli.arguments import ReadText, parse_arguments
+from plait.cli.arguments import ReadText, parse_arguments, readable_schema
 from plait.cli.exits import ArgumentError
-from plait.cli.schemas import readable_schema
 from plait.cli.terminal import is_terminal, print_aside, read_typed_line, visible, visible_line
 from plait.client.calls.approval import Approval, ApprovalRequest
 from plait.client.catalog.schemas.values import as_list, as_schema
@@ -153,7 +152,6 @@ def checked(field: FormField, value: Any) -> Any:
 
 
 def _limits_of(field: FormField) -> dict[str, Any]:
-    """Return the schema that a value must match."""
     choices = {"enum": [value for value, _ in field.choices]} if field.choices else {}
     match field.kind:
         case "choice":
@@ -243,8 +241,6 @@ _KEYS_HELP = "Enter skips or takes the default; !decline declines, !cancel or Ct
 
 
 class _RefusedError(Exception):
-    """The user declines or cancels."""
-
     def __init__(self, action: Any) -> None:
         super().__init__(action)
         self.action = action

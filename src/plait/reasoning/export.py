@@ -185,7 +185,6 @@ def _mermaid(document: SessionDocument) -> Exported:
 
 
 def _mermaid_text(text: str) -> str:
-    """Escape the special characters of Mermaid."""
     return "".join(f"#{ord(char)};" if char in '"#<>&`[]{}|\\' else char for char in text)
 
 

@@ -95,8 +95,6 @@ async def _session_named(store: SqlStorage, name: str) -> Session:
 
 
 def _document(db: str | None, session: str) -> SessionDocument:
-    """Read a session with everything in it."""
-
     async def read(store: SqlStorage) -> SessionDocument:
         from plait.reasoning.export import read_document
 
@@ -155,9 +153,8 @@ async def _serve(
         mcp_url,
         serve_http,
     )
-    from plait.reasoning.serving.logs import log_to_stderr
     from plait.reasoning.serving.server import serve_stdio
-    from plait.reasoning.serving.service import open_service
+    from plait.reasoning.serving.service import log_to_stderr, open_service
 
     settings = _settings(preference)
     log_to_stderr(settings.log_level, settings.log_format)
@@ -476,7 +473,6 @@ def _add_entry(client: str, path: Path, entry: Mapping[str, Any], *, replace: bo
 
 
 def _config_path(client: str) -> Path:
-    """Return the file with the servers of a program."""
     home, here = Path.home(), Path.cwd()
     applications = Path(os.environ.get("XDG_CONFIG_HOME", home / ".config"))
     if sys.platform == "darwin":

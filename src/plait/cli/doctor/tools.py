@@ -167,7 +167,6 @@ def _becomes(tool: Tool) -> Detail:
 
 
 def _claim(servers: Sequence[str], names: Sequence[str]) -> str:
-    """Describe the claimants of the names, with an example."""
     who, example = and_list(servers), names[0]
     if len(servers) == 1:
         more = f" (and {len(names) - 1} more such names)" if len(names) > 1 else ""

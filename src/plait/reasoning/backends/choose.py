@@ -129,7 +129,6 @@ def _openai_endpoint(settings: ReasoningSettings) -> tuple[str, str | None] | No
 def _preferred(
     settings: ReasoningSettings, available: AvailableModels, *, sampling: bool | None
 ) -> BackendChoice | None:
-    """Return the backend that the user names, if any."""
     preference = settings.preference
     backend = _backend_of(preference)
     model = base_url = None

@@ -30,7 +30,6 @@ _STATUS: dict[type[ModelError], HTTPStatus] = {
     ModelInvalidRequestError: HTTPStatus.BAD_REQUEST,
     ModelRateLimitError: HTTPStatus.TOO_MANY_REQUESTS,
 }
-"""The HTTP status that corresponds to each of LangChain's error classes."""
 
 
 MakeChatModel: TypeAlias = Callable[..., BaseChatModel]

@@ -1,12 +1,17 @@
-"""The parts of a running server: the store, the backend and the change notifications."""
+"""The parts of a running server: the store, the backend, the change notifications and the log."""
 
 from __future__ import annotations
 
+import json
+import logging
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
+from plait._support.redact import Redactor
 from plait.reasoning.backends.choose import (
     AvailableModels,
     BackendChoice,
@@ -15,7 +20,7 @@ from plait.reasoning.backends.choose import (
     detect_models,
 )
 from plait.reasoning.backends.port import Completer, HostCompleter
-from plait.reasoning.backends.settings import ReasoningSettings
+from plait.reasoning.backends.settings import LogFormat, LogLevel, ReasoningSettings
 from plait.reasoning.prompts import PROMPTS
 from plait.reasoning.reasoner import Reasoner
 from plait.reasoning.serving.changes import ChangeBus
@@ -105,3 +110,43 @@ async def open_service(
             await completer.aclose()
     finally:
         await store.aclose()
+
+
+_LEVELS: Final[dict[LogLevel, int]] = {
+    "trace": logging.DEBUG,
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "error": logging.ERROR,
+}
+
+
+class _Pretty(logging.Formatter):
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s", "%H:%M:%S")
+        self._redact = Redactor()
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self._redact(super().format(record))
+
+
+class _Json(_Pretty):
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {
+            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": self._redact(record.getMessage()),
+        }
+        if record.exc_info:
+            fields["exception"] = self._redact(self.formatException(record.exc_info))
+        return json.dumps(fields, ensure_ascii=False)
+
+
+def log_to_stderr(level: LogLevel, form: LogFormat) -> None:
+    """Write the log of the server to standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Json() if form == "json" else _Pretty())
+    logger = logging.getLogger("plait.reasoning")
+    logger.handlers[:] = [handler]
+    logger.setLevel(_LEVELS[level])

@@ -14,16 +14,14 @@ from typing import Any, Final, Literal
 from starlette.responses import JSONResponse, Response
 
 from plait.models.scripts import Say
-from plait.testing.llm.default_replies import (
-    content_blocks,
-    conversation_from_anthropic,
-    default_reply,
-    offered_name,
-)
 from plait.testing.llm.server import (
     ApiRequest,
     EventStream,
     ProviderServer,
+    content_blocks,
+    conversation_from_anthropic,
+    default_reply,
+    offered_name,
     pieces,
     tokens_read,
     words,
@@ -279,7 +277,6 @@ _ROLES = ("user", "assistant", "system")
 
 
 def _faults(body: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the faults in the messages and tools of a request."""
     limit: object = body.get("max_tokens")
     if not isinstance(limit, int) or limit < 1:
         yield "max_tokens: Field required"

@@ -59,8 +59,6 @@ class ClaudeSDKAgent(LiveAgent):
 
 @dataclass(slots=True)
 class _Session:
-    """One conversation with the command line."""
-
     _run: AgentRun
     _client: ClaudeSDKClient
     _turns: Turns

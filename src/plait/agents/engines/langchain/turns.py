@@ -69,7 +69,6 @@ class Turns(AgentMiddleware[Any, Any, Any]):
     async def _call_model(
         self, request: ModelRequest[Any], handler: _CallModel
     ) -> ModelResponse[Any]:
-        """Call the model, and record its answer."""
         if (turns := self._turns) >= (limit := self._max_turns):
             raise ModelCallLimitExceededError(turns, turns, thread_limit=None, run_limit=limit)
         if self._tools.deferred:

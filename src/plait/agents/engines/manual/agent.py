@@ -14,6 +14,7 @@ from typing import Any, Self, cast
 
 from plait._support.redact import Redactor
 from plait.agents.config import AgentConfig, ModelConfig
+from plait.agents.live_agent import recorder_for
 from plait.agents.port import (
     AgentCapabilities,
     AgentResult,
@@ -21,7 +22,6 @@ from plait.agents.port import (
     StaticTool,
     result_from_trace,
 )
-from plait.agents.recording import recorder_for
 from plait.agents.servers import AgentServers
 from plait.errors import ManualEngineError, ManualTraceError, ManualTraceNotFoundError
 from plait.traces.file import read_traces
