@@ -19,7 +19,7 @@ from plait.models.providers import (
 from plait.reasoning.backends.http import RetryPolicy
 from plait.reasoning.backends.langbase import LangbaseCompleter, pipes_of
 from plait.reasoning.backends.openai_compatible import OpenAICompatibleCompleter
-from plait.reasoning.backends.port import Completer, HostCompleter, Sample, SamplingCompleter
+from plait.reasoning.backends.port import Completer, HostCompleter
 from plait.reasoning.backends.scripted import ScriptedCompleter
 from plait.reasoning.backends.settings import (
     MODEL_TIMEOUT_SECONDS,
@@ -193,16 +193,11 @@ def _require(value: T | None, message: str) -> T:
 
 
 def completer_for(
-    choice: BackendChoice,
-    settings: ReasoningSettings,
-    *,
-    prompts: Mapping[str, str] | None = None,
-    sample: Sample | None = None,
+    choice: BackendChoice, settings: ReasoningSettings, *, prompts: Mapping[str, str] | None = None
 ) -> Completer:
     """Return the completer of a choice; it is not open yet.
 
-    `prompts` are the system prompts by mode, for Langbase's pipes. `sample` sends a sampling
-    request to the client of the current request.
+    `prompts` are the system prompts by mode, for Langbase's pipes.
 
     Raises:
         ConfigError: Something that the choice needs is missing.
@@ -226,9 +221,7 @@ def completer_for(
                 retry=retry,
             )
         case "sampling":
-            if sample is None:
-                raise ConfigError("sampling asks a client, and there is no request of one here")
-            return SamplingCompleter(sample)
+            raise ConfigError("sampling asks a client, and there is no request of one here")
         case "scripted":
             return ScriptedCompleter.from_file(settings.preference.script or "")
         case "host":

@@ -16,7 +16,7 @@ from plait.reasoning.backends.choose import (
     key_for_endpoint,
     key_for_model,
 )
-from plait.reasoning.backends.port import Completion, Prompt
+from plait.reasoning.backends.port import Completion, Prompt, SamplingCompleter
 from plait.reasoning.backends.settings import BackendName, BackendPreference, read_settings
 
 OLLAMA = Endpoint(base_url="http://127.0.0.1:11434/v1", models=("llama3.2:3b", "other"))
@@ -196,10 +196,6 @@ def test_sampling_that_is_asked_for_and_not_offered_is_an_error() -> None:
     assert chosen(environ, ALL, sampling=True).backend == "sampling"
 
 
-async def _sample(prompt: Prompt) -> Completion:
-    return Completion(text=prompt.user)
-
-
 @pytest.mark.parametrize(
     ("environ", "described"),
     [
@@ -211,10 +207,6 @@ async def _sample(prompt: Prompt) -> Completion:
         ),
         ({"PLAIT_REASONING_MODEL": "groq:x"}, "langchain model groq:x"),
         ({"PLAIT_REASONING_BACKEND": "host"}, "the calling model writes the thoughts"),
-        (
-            {"PLAIT_REASONING_BACKEND": "sampling"},
-            "the model of the connected client, through MCP sampling",
-        ),
     ],
 )
 @pytest.mark.anyio
@@ -222,7 +214,7 @@ async def test_the_backend_that_was_chosen_is_made(environ: dict[str, str], desc
     settings = read_settings(environ)
     choice = choose(settings, NOTHING)
 
-    completer = completer_for(choice, settings, sample=_sample)
+    completer = completer_for(choice, settings)
 
     assert (completer.name, completer.describe()) == (choice.backend, described)
     await completer.aclose()
@@ -273,3 +265,12 @@ def test_no_key_is_sent_to_an_endpoint_that_was_found() -> None:
     settings = read_settings({"PLAIT_REASONING_API_KEY": "own-key"})
 
     assert key_for_endpoint(choose(settings, ALL), settings) is None
+
+
+def test_sampling_says_that_the_model_of_the_client_answers() -> None:
+    async def sample(prompt: Prompt) -> Completion:
+        return Completion(text=prompt.user)
+
+    described = SamplingCompleter(sample).describe()
+
+    assert described == "the model of the connected client, through MCP sampling"
