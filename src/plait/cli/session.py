@@ -202,15 +202,16 @@ def query_server(
     server: str,
     query: Callable[[Toolbox], Awaitable[T]],
     fields: Mapping[str, object],
-    **options: Any,
+    *,
+    show_progress: bool = True,
+    on_elicitation: Callable[[str], ElicitationFnT] | None = None,
 ) -> T:
-    """Query one server; `fields` are those of the JSON object of an error.
-
-    `options` are those of `run_in_toolbox`.
-    """
+    """Query one server; `fields` are those of the JSON object of an error."""
     with json_errors(ctx, server=server, **fields):
         config = load_config(ctx, [server], heal=True)
-        return run_in_toolbox(ctx, config, query, **options)
+        return run_in_toolbox(
+            ctx, config, query, show_progress=show_progress, on_elicitation=on_elicitation
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,8 @@ from dataclasses import asdict, dataclass, fields
 from http import HTTPStatus
 from typing import Any, Final, cast
 
-from plait._support.clock import Clock
 from plait._support.gather import gather_or_cancel
-from plait.reasoning.backends.http import HttpCompleter, RetryPolicy, completion_with
+from plait.reasoning.backends.http import HttpCompleter, completion_with
 from plait.reasoning.backends.port import Completion, Prompt
 
 
@@ -87,21 +86,16 @@ _MAX_CONCURRENT: Final = 4
 class LangbaseCompleter(HttpCompleter):
     """Runs a pipe for each prompt; `open` creates the pipes.
 
-    Langbase keeps no conversations: each prompt is complete.
+    Langbase keeps no conversations: each prompt is complete. `options` are those of
+    `HttpCompleter`.
     """
 
     name = "langbase"
 
     def __init__(
-        self,
-        key: str,
-        *,
-        base_url: str = BASE_URL,
-        pipes: Iterable[Pipe] = (),
-        retry: RetryPolicy | None = None,
-        clock: Clock | None = None,
+        self, key: str, *, base_url: str = BASE_URL, pipes: Iterable[Pipe] = (), **options: Any
     ) -> None:
-        super().__init__(base_url, key=key, retry=retry, clock=clock)
+        super().__init__(base_url, key=key, **options)
         self._pipes = tuple(pipes)
 
     def describe(self) -> str:

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any, Final, Literal
 
-from plait._support.clock import Clock
 from plait._support.mappings import entries_of
 from plait.errors import BackendError
 from plait.models.endpoints import texts_at, with_version, writing_models
-from plait.reasoning.backends.http import HttpCompleter, RetryPolicy, completion_with
+from plait.reasoning.backends.http import HttpCompleter, completion_with
 from plait.reasoning.backends.port import Completion, Prompt
 
 _REJECTED: Final = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
@@ -42,20 +41,15 @@ class RequestSettings:
 
 
 class OpenAICompatibleCompleter(HttpCompleter):
-    """Completes prompts at one endpoint; without a model name, with its first model."""
+    """Completes prompts at one endpoint; without a model name, with its first model.
+
+    `options` are those of `HttpCompleter`.
+    """
 
     name = "openai"
 
-    def __init__(
-        self,
-        base_url: str,
-        *,
-        model: str | None = None,
-        key: str | None = None,
-        retry: RetryPolicy | None = None,
-        clock: Clock | None = None,
-    ) -> None:
-        super().__init__(with_version(base_url), key=key, retry=retry, clock=clock)
+    def __init__(self, base_url: str, *, model: str | None = None, **options: Any) -> None:
+        super().__init__(with_version(base_url), **options)
         self._model = model
         self._settings = RequestSettings()
 

@@ -185,17 +185,9 @@ class SqlStorage(Storage):
         return found[0] if found else None
 
     async def find(
-        self,
-        kind: type[ValueT],
-        *,
-        abandoned: bool = True,
-        newest: bool = False,
-        limit: int | None = None,
-        offset: int | None = None,
-        **where: str,
+        self, kind: type[ValueT], *, limit: int | None = None, offset: int | None = None, **by: Any
     ) -> list[ValueT]:
-        statement = _select(kind, abandoned=abandoned, newest=newest, **where)
-        return await self.read_all(kind, statement.limit(limit).offset(offset))
+        return await self.read_all(kind, _select(kind, **by).limit(limit).offset(offset))
 
     async def delete_session(self, key: str) -> bool:
         return await self._write_rows(delete(_sessions).where(_sessions.c.id == key)) > 0
