@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from plait.reasoning.backends.client_model import HostCompleter
+from plait.reasoning.backends.port import HostCompleter
 from plait.reasoning.reasoner import Reasoner
 from plait.reasoning.storage.engine import database_from_text
 from plait.reasoning.storage.sql import SqlStorage

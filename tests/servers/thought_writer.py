@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from plait.reasoning.backends.client_model import HostCompleter
+from plait.reasoning.backends.port import HostCompleter
 from plait.reasoning.reasoner import Reasoner
 from plait.reasoning.results import result_data
 from plait.reasoning.storage.engine import database_from_text

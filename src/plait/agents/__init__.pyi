@@ -34,6 +34,8 @@ from plait.agents.engines.manual.agent import ManualTraces as ManualTraces
 from plait.agents.factory import close_all_agents as close_all_agents
 from plait.agents.factory import get_agent as get_agent
 from plait.agents.live_agent import LiveAgent as LiveAgent
+from plait.agents.live_agent import RunObserver as RunObserver
+from plait.agents.live_agent import recorder_for as recorder_for
 from plait.agents.live_agent import redactor_for as redactor_for
 from plait.agents.live_agent import toolbox_for as toolbox_for
 from plait.agents.port import AgentCapabilities as AgentCapabilities
@@ -42,8 +44,6 @@ from plait.agents.port import AgentResult as AgentResult
 from plait.agents.port import BaseAgent as BaseAgent
 from plait.agents.port import StaticTool as StaticTool
 from plait.agents.port import result_from_trace as result_from_trace
-from plait.agents.recording import RunObserver as RunObserver
-from plait.agents.recording import recorder_for as recorder_for
 from plait.agents.registry import EngineAvailability as EngineAvailability
 from plait.agents.registry import EngineRegistry as EngineRegistry
 from plait.agents.registry import EngineSpec as EngineSpec

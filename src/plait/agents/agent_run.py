@@ -21,9 +21,7 @@ from plait.client.toolbox import Toolbox
 from plait.errors import AgentServerConnectError, AgentServerTimeoutError, ConfigError, PlaitError
 from plait.traces.events import Status
 from plait.traces.messages.from_mcp import line_from_mcp, text_from_mcp
-from plait.traces.messages.lists import extract_system_prompt
-from plait.traces.messages.message import Message, Role
-from plait.traces.messages.usage import UsageMetadata
+from plait.traces.messages.message import Message, Role, UsageMetadata, extract_system_prompt
 from plait.traces.recorder import Recorder
 from plait.traces.trace import Trace
 
@@ -206,7 +204,6 @@ async def _list_tools(toolbox: Toolbox, context: Mapping[str, Any]) -> list[Tool
 
 
 _CLAUDE_IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
-"""The image types that Claude reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

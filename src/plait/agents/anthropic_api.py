@@ -10,7 +10,7 @@ from plait.agents.config import ModelConfig
 from plait.errors import ConfigError
 from plait.models.endpoints import endpoint_fault
 from plait.traces.messages.from_mcp import decoded_bytes, media_line
-from plait.traces.messages.usage import UsageMetadata
+from plait.traces.messages.message import UsageMetadata
 
 NO_KEY: Final = "none"
 """Sent to an endpoint on this machine, which needs no key."""

@@ -16,7 +16,6 @@ from plait.models.endpoints import is_loopback
 logger = logging.getLogger("plait.agents")
 
 _CLOSING_SECONDS = 10.0
-"""How long one agent may take to close."""
 
 _live: weakref.WeakSet[AgentPort] = weakref.WeakSet()
 

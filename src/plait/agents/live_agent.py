@@ -1,4 +1,4 @@
-"""The base class of engines that call a model: the frame around a run, and its toolbox."""
+"""The base class of engines that call a model: the frame around a run, its toolbox and recorder."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ import asyncio
 import contextlib
 import os
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from datetime import datetime
+from functools import partial
 from typing import Any, ClassVar, Final, Literal, Unpack
+
+import mcp_types as types
+from mcp.client import ClientRequestContext
+from mcp.client.session import ElicitationFnT
 
 from plait._support.causes import without_secrets
 from plait._support.redact import Redactor
 from plait.agents.agent_run import AgentRun
 from plait.agents.config import AgentConfig, ModelConfig
 from plait.agents.port import AgentResult, BaseAgent, StaticTool, result_from_trace
-from plait.agents.recording import RunObserver, recorder_for
 from plait.agents.servers import AgentServers, convert_mcp_config, read_servers
 from plait.client.config.read import ClientConfig
 from plait.client.config.secrets import secret_values
@@ -22,7 +27,12 @@ from plait.client.options import ToolboxOptions
 from plait.client.toolbox import Toolbox
 from plait.errors import AgentExecutionError, EngineUnavailableError, PlaitError
 from plait.models.providers import keys_in
+from plait.traces.codec import Redact
+from plait.traces.events import Status
+from plait.traces.file import TraceFile
 from plait.traces.messages.message import Message, Role
+from plait.traces.observer import Operation
+from plait.traces.recorder import Recorder
 from plait.traces.trace import Trace
 
 Ending = Literal["completed", "limit"]
@@ -202,3 +212,113 @@ def redactor_for(model_config: ModelConfig, toolbox: Toolbox | None) -> Redactor
     servers = () if toolbox is None else toolbox.config.servers.values()
     secrets = (secret for server in servers for secret in secret_values(server))
     return Redactor([*model_config.secrets(), *keys_in(os.environ), *secrets])
+
+
+@contextlib.contextmanager
+def recorder_for(config: AgentConfig, redact: Redact) -> Generator[Recorder]:
+    """Create the recorder of a run; its file is closed after the block.
+
+    An exception that leaves the block is recorded, with the end of the run.
+
+    Raises:
+        OSError: The trace file cannot be written.
+    """
+    file = None if config.trace is None else TraceFile(config.trace)
+    listeners = () if config.on_event is None else (config.on_event,)
+    recorder = Recorder(file, redact=redact, listeners=listeners)
+    try:
+        yield recorder
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        _end(recorder, "cancelled")
+        raise
+    except Exception as error:
+        recorder.failed(error)
+        _end(recorder, "failed")
+        raise
+    finally:
+        if file is not None:
+            file.close()
+
+
+def _end(recorder: Recorder, status: Status) -> None:
+    if recorder.trace.ended is None:
+        recorder.ended(status)
+
+
+class RunObserver:
+    """Records retried calls, and servers that reconnect.
+
+    Pass it to a toolbox as an observer, then call `watch`.
+    """
+
+    def __init__(self) -> None:
+        self._recorder: Recorder | None = None
+        self._toolbox: Toolbox | None = None
+        self._reasons: dict[tuple[str, str], str] = {}
+        self._lost: dict[str, tuple[datetime, str]] = {}
+        self._seen: datetime | None = None
+
+    def watch(self, toolbox: Toolbox, recorder: Recorder) -> None:
+        """Connect the toolbox to a recorder."""
+        self._toolbox = toolbox
+        self._recorder = recorder
+        events = toolbox.events()
+        self._seen = events[-1].at if events else None
+
+    def around(self, operation: Operation) -> contextlib.AbstractContextManager[None]:
+        """Observe one attempt of a call."""
+        key = (operation.server, operation.tool)
+        if operation.attempt > 1 and self._recorder is not None:
+            self._recorder.retry(*key, operation.attempt, reason=self._reasons.get(key))
+        return _Attempt(partial(self._attempted, key))
+
+    def _attempted(self, key: tuple[str, str], error: BaseException | None) -> None:
+        if isinstance(error, PlaitError):
+            self._reasons[key] = str(error)
+        self._record_reconnections()
+
+    def recording(
+        self, on_elicitation: Callable[[str], ElicitationFnT]
+    ) -> Callable[[str], ElicitationFnT]:
+        """Wrap an elicitation callback, so that each elicitation is recorded."""
+        return lambda server: partial(self._elicit, server, on_elicitation(server))
+
+    async def _elicit(
+        self,
+        server: str,
+        callback: ElicitationFnT,
+        context: ClientRequestContext,
+        params: types.ElicitRequestParams,
+    ) -> types.ElicitResult | types.ErrorData:
+        result = await callback(context, params)
+        if self._recorder is not None:
+            action = result.action if isinstance(result, types.ElicitResult) else None
+            self._recorder.elicitation(server, params.message, action)
+        return result
+
+    def _record_reconnections(self) -> None:
+        """Record the servers that were lost and opened again since the last attempt."""
+        if self._toolbox is None or self._recorder is None:
+            return
+        for event in self._toolbox.events():
+            if self._seen is not None and event.at <= self._seen:
+                continue
+            self._seen = event.at
+            if event.kind == "lost":
+                self._lost.setdefault(event.server, (event.at, event.detail))
+            elif event.kind == "opened" and event.server in self._lost:
+                since, reason = self._lost.pop(event.server)
+                gone = (event.at - since).total_seconds()
+                self._recorder.heal(event.server, reason=reason or None, seconds=round(gone, 6))
+
+
+class _Attempt(contextlib.AbstractContextManager[None]):
+    """Calls back when a block ends; a class, because every call creates one."""
+
+    __slots__ = ("_on_end",)
+
+    def __init__(self, on_end: Callable[[BaseException | None], None]) -> None:
+        self._on_end = on_end
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._on_end(error)

@@ -12,8 +12,7 @@ from plait.agents.config import AgentConfig
 from plait.agents.servers import AgentServers
 from plait.client.connections.loop_bridge import run_blocking
 from plait.errors import AgentTimeoutError
-from plait.traces.messages.message import Message
-from plait.traces.messages.usage import UsageMetadata
+from plait.traces.messages.message import Message, UsageMetadata
 from plait.traces.trace import Trace
 
 

@@ -14,8 +14,7 @@ from plait._support.exception_groups import one_line
 from plait.cli.terminal import count_label, seconds_label, visible
 from plait.traces import events
 from plait.traces.events import TraceEvent
-from plait.traces.messages.lists import to_prompt_string
-from plait.traces.messages.usage import UsageMetadata
+from plait.traces.messages.message import UsageMetadata, to_prompt_string
 from plait.traces.trace import Trace
 
 _STATUS_STYLES = {

@@ -552,13 +552,16 @@ class ReasoningError(PlaitError):
 class BackendError(ReasoningError):
     """The backend that writes the thoughts could not be reached, or refused.
 
-    `retryable` and `retry` are set per error: repeating a model request is safe.
+    `retryable` is set per error, and `retry` with it: repeating a model request is safe.
     """
 
     kind = "transport"
 
-    def __init__(self, message: str, *, backend: str | None = None, **details: Any) -> None:
-        super().__init__(message, **details)
+    def __init__(
+        self, message: str, *, backend: str | None = None, retryable: bool = False, **details: Any
+    ) -> None:
+        details.setdefault("retry", "always" if retryable else "never")
+        super().__init__(message, retryable=retryable, **details)
         self.backend = backend
         """The name of the backend: `langbase`, `model`, `openai`, `sampling`, ..."""
 

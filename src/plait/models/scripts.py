@@ -148,7 +148,6 @@ _TURNS: Final = TypeAdapter(list[Annotated[Say, BeforeValidator(_turn_fields)]])
 
 
 def _problem(file: str, fault: Any) -> Problem:
-    """Describe a validation error by its place in the file."""
     place, kind, value = fault["loc"], fault["type"], fault["input"]
     code, advice = "invalid_value", None
     match kind:
@@ -191,7 +190,6 @@ def _unreadable(path: str | PathLike[str], message: str) -> ConfigError:
 
 
 def _kind(value: object) -> str:
-    """Name the JSON type of a value."""
     return "null" if value is None else _KINDS.get(type(value), "an object")
 
 

@@ -14,7 +14,6 @@ from plait.reasoning.fields import Id, Params
 ParamsT = TypeVar("ParamsT", bound=Params)
 
 _MAX_PROBLEMS = 5
-"""The most problems that an error names."""
 
 
 class SessionParams(Params):

@@ -13,7 +13,7 @@ from plait._support.redact import Redactor
 from plait.errors import PlaitError
 from plait.reasoning.arguments import input_needed, session_error
 from plait.reasoning.backends.ask_json import ask_json
-from plait.reasoning.backends.pipes import PIPE_SETTINGS, PipeNames
+from plait.reasoning.backends.langbase import PIPE_SETTINGS, PipeNames
 from plait.reasoning.backends.port import Completer, OnProgress, Prompt
 from plait.reasoning.backends.settings import GotLimits
 from plait.reasoning.prompts import PROMPTS

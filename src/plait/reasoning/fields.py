@@ -9,7 +9,6 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 _MAX_TEXT = 100_000
-"""The most characters of a text."""
 
 _MAX_ID = 200
 

@@ -37,7 +37,11 @@ def prunable(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], threshold: 
         if edge.from_node in leaving and edge.to_node in leaving:
             leaving[edge.from_node] += 1
             sources.setdefault(edge.to_node, []).append(edge.from_node)
-    weak = {node.id for node in nodes if _is_weak(node, threshold)}
+    weak = {
+        node.id
+        for node in nodes
+        if not (node.is_root or node.is_terminal or node.score is None) and node.score < threshold
+    }
     waiting = [node.id for node in nodes if node.id in weak and leaving[node.id] == 0]
     pruned: list[str] = []
     while waiting:
@@ -48,12 +52,3 @@ def prunable(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], threshold: 
             if leaving[source] == 0 and source in weak:
                 waiting.append(source)
     return pruned
-
-
-def _is_weak(node: GraphNode, threshold: float) -> bool:
-    return (
-        not node.is_root
-        and not node.is_terminal
-        and node.score is not None
-        and node.score < threshold
-    )

@@ -1,12 +1,16 @@
-"""The system prompts of the modes: a role, the JSON to answer with, and a few rules."""
+"""The system prompts of the modes, and the thoughts of a session in a prompt."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
+
+from plait.reasoning.storage.port import Storage
+from plait.reasoning.values import Thought
 
 
 def _prompt(role: str, shape: str, *rules: str) -> str:
+    """Join a role, the JSON to answer with, and a few rules."""
     listed = "\n".join(f"- {rule}" for rule in rules)
     return f"{role}\n\nAnswer with this JSON object and nothing else:\n{shape}\n\n{listed}"
 
@@ -112,3 +116,50 @@ PROMPTS: Final[Mapping[str, str]] = {
     ),
 }
 """By the fields of `PipeNames`."""
+
+
+MOST_THOUGHTS = 30
+"""The most thoughts in a prompt."""
+
+BUDGET_TOKENS = 4000
+"""The most tokens of a session in a prompt, four bytes each."""
+
+
+async def recent_context(
+    store: Storage, session_id: str, *, most: int = MOST_THOUGHTS, budget: int = BUDGET_TOKENS
+) -> list[Thought]:
+    """Return the first thought, which states the topic, and the last ones."""
+    recent = await store.get_recent_thoughts(session_id, most)
+    first = await store.get_first_thought(session_id)
+    return within_budget(first, recent, most=most, budget=budget)
+
+
+def within_budget(
+    first: Thought | None, recent: Sequence[Thought], *, most: int, budget: int
+) -> list[Thought]:
+    """Return the first thought, then as many of the last as fit, in order."""
+    if first is None:
+        return []
+    left = budget - estimated_tokens(first.content)
+    kept: list[Thought] = []
+    for thought in reversed(recent):
+        left -= estimated_tokens(thought.content)
+        if thought.id == first.id or left < 0 or len(kept) >= most - 1:
+            break
+        kept.append(thought)
+    return [first, *reversed(kept)]
+
+
+def estimated_tokens(text: str) -> int:
+    """Estimate the number of tokens of a text."""
+    return -(-len(text.encode()) // 4)
+
+
+def truncated(text: str, budget: int = BUDGET_TOKENS) -> str:
+    """Cut a text that exceeds the budget."""
+    return text if estimated_tokens(text) <= budget else text[: budget * 2] + " […]"
+
+
+def as_lines(thoughts: Sequence[Thought]) -> str:
+    """Return thoughts as a list of lines."""
+    return "\n".join(f"- {truncated(thought.content)}" for thought in thoughts)

@@ -15,7 +15,7 @@ import anyio
 
 from plait.errors import PlaitError, RefusedError
 from plait.reasoning.arguments import Adjustment, read_arguments, session_error
-from plait.reasoning.backends.pipes import PipeNames
+from plait.reasoning.backends.langbase import PipeNames
 from plait.reasoning.backends.port import Completer, Completion, OnProgress, Prompt
 from plait.reasoning.backends.settings import GotLimits
 from plait.reasoning.call_context import CallContext, Outcome, ignore
@@ -144,7 +144,6 @@ class Reasoner:
             await self.store.write(replace(changes, invocations=invocations))
 
     async def _record_failures(self, call: CallContext) -> None:
-        """Record the requests of a call that failed."""
         for record in call.invocations:
             stored = record.session_id and await self.store.get_session(record.session_id)
             await self.store.log_invocation(record if stored else replace(record, session_id=None))

@@ -32,8 +32,7 @@ from plait.testing.llm.turns import Hang, Refuse
 from plait.testing.processes import ServerProcess, fault_server, stdio_config
 from plait.traces.events import Healed, ToolReturned, TraceEvent
 from plait.traces.file import read_trace
-from plait.traces.messages.message import Message, Role
-from plait.traces.messages.usage import UsageMetadata
+from plait.traces.messages.message import Message, Role, UsageMetadata
 
 Play: TypeAlias = "Sequence[Say | Refuse | Hang]"
 """The turns of the model."""

@@ -62,8 +62,6 @@ class _Code:
 
 @dataclass(frozen=True, slots=True)
 class _Grant:
-    """What a token grants."""
-
     client_id: str
     scope: str
     expires_at: float
@@ -361,7 +359,6 @@ class OAuthServer:
         return answer
 
     def _client_of(self, form: Mapping[str, str], request: Request) -> _Client:
-        """Authenticate the client of a request."""
         scheme, _, encoded = request.headers.get("authorization", "").partition(" ")
         name, secret = form.get("client_id", ""), form.get("client_secret")
         if scheme.lower() == "basic":

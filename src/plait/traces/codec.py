@@ -12,8 +12,7 @@ from cachetools import LRUCache
 
 from plait._support.redact import HIDDEN
 from plait.traces.events import KINDS, VERSION, TraceEvent, Turn
-from plait.traces.messages.message import Message
-from plait.traces.messages.usage import UsageMetadata
+from plait.traces.messages.message import Message, UsageMetadata
 
 Redact = Callable[[str], str]
 """Removes the secrets from a text."""

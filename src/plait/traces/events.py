@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from plait.traces.messages.message import Message
-from plait.traces.messages.usage import UsageMetadata
+from plait.traces.messages.message import Message, UsageMetadata
 
 VERSION = 1
 """The version of the format; readers support it and all earlier ones."""

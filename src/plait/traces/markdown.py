@@ -49,7 +49,7 @@ def _blocks(event: TraceEvent) -> Iterator[str]:
         case events.Turn():
             yield f"## Turn {event.number}"
             if event.message.thinking:
-                yield _quoted(event.message.thinking)
+                yield "\n".join(f"> {line}" for line in event.message.thinking.split("\n"))
             if event.message.text:
                 yield event.message.text
         case events.ToolCalled():
@@ -78,10 +78,6 @@ def _blocks(event: TraceEvent) -> Iterator[str]:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
-
-
-def _quoted(text: str) -> str:
-    return "\n".join(f"> {line}" for line in text.split("\n"))
 
 
 def _fenced(text: str, language: str = "text") -> str:

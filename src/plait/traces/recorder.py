@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
 from threading import RLock
 from typing import Any, Protocol, TypeVar
 from uuid import uuid4
@@ -16,9 +15,7 @@ from plait.errors import PlaitError
 from plait.traces import events
 from plait.traces.codec import Cleaner, Redact, line_from_event
 from plait.traces.events import Action, Status, TraceEvent
-from plait.traces.messages.lists import to_prompt_string
-from plait.traces.messages.message import Message
-from plait.traces.messages.usage import UsageMetadata
+from plait.traces.messages.message import Message, UsageMetadata, to_prompt_string
 from plait.traces.trace import Trace
 
 logger = logging.getLogger("plait.traces")
@@ -294,7 +291,7 @@ class Recorder:
                 run=self.run,
                 id=len(self._events),
                 parent=parent,
-                time=_stamp(clock.now()),
+                time=clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
                 at=round(clock.monotonic() - self._began, 6),
                 **facts,
             )
@@ -322,7 +319,3 @@ class Recorder:
             if call.server == server and (tool is None or call.tool == tool)
         )
         return next(matches, None)
-
-
-def _stamp(moment: datetime) -> str:
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

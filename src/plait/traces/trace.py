@@ -20,8 +20,7 @@ from plait.traces.events import (
     Turn,
 )
 from plait.traces.messages.content import Content, ToolResultContent, ToolUseContent
-from plait.traces.messages.message import Message, Role
-from plait.traces.messages.usage import UsageMetadata
+from plait.traces.messages.message import Message, Role, UsageMetadata
 from plait.traces.raw import messages_to_raw_trace, with_note
 
 NO_RESPONSE = "[No final response extracted]"

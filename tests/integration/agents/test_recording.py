@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from plait.agents.recording import RunObserver
+from plait.agents.live_agent import RunObserver
 from plait.client.toolbox import Toolbox
 from plait.errors import ConnectionLostError
 from plait.testing import server_stdio_config

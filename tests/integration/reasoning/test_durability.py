@@ -40,7 +40,7 @@ def thoughts_of(database: Database, session: str) -> list[Thought]:
         store = SqlStorage(database)
         found = await store.get_session_thoughts(session)
         await store.aclose()
-        return found
+        return list(found)
 
     return asyncio.run(read())
 

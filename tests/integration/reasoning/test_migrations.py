@@ -8,11 +8,16 @@ import pytest
 from sqlalchemy import Connection, inspect, text
 
 from plait.errors import ConfigError
-from plait.reasoning.backends.client_model import HostCompleter
+from plait.reasoning.backends.port import HostCompleter
 from plait.reasoning.reasoner import Reasoner
 from plait.reasoning.results import result_data
-from plait.reasoning.storage.engine import WRITES, database_from_text, make_engine
-from plait.reasoning.storage.migrate import VERSIONS, migrate
+from plait.reasoning.storage.engine import (
+    VERSIONS,
+    WRITES,
+    database_from_text,
+    make_engine,
+    migrate,
+)
 from plait.reasoning.storage.sql import SqlStorage
 from plait.reasoning.storage.tables import metadata
 from plait.reasoning.values import fingerprint

@@ -15,8 +15,7 @@ from plait.agents.port import AgentCapabilities, AgentPort, AgentResult, BaseAge
 from plait.agents.registry import REGISTRY, EngineAvailability, EngineRegistry, EngineSpec
 from plait.agents.servers import AgentServers
 from plait.errors import EngineUnavailableError
-from plait.traces.messages.message import Message
-from plait.traces.messages.usage import UsageMetadata
+from plait.traces.messages.message import Message, UsageMetadata
 
 
 class EchoAgent(BaseAgent):

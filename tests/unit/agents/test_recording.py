@@ -9,7 +9,7 @@ import pytest
 
 from plait._support.redact import Redactor
 from plait.agents.config import AgentConfig
-from plait.agents.recording import recorder_for
+from plait.agents.live_agent import recorder_for
 from plait.traces.events import TraceEvent
 from plait.traces.file import read_trace
 from plait.traces.messages.message import Message

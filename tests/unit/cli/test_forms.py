@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plait.cli.forms import FormField, InvalidAnswerError, checked, fields_of, parsed
+from plait.cli.questions import FormField, InvalidAnswerError, checked, fields_of, parsed
 
 TITLED = {"oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}]}
 

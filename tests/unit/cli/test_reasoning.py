@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from plait.cli import main
 from plait.cli.exits import Exit
-from plait.reasoning.backends.client_model import HostCompleter
+from plait.reasoning.backends.port import HostCompleter
 from plait.reasoning.reasoner import Reasoner
 from plait.reasoning.results import result_data
 from plait.reasoning.storage.engine import database_from_text

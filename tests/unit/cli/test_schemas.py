@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from plait.cli.schemas import json_types, parameters_of, readable_schema, schema_at, type_label
+from plait.cli.arguments import json_types, parameters_of, readable_schema, schema_at, type_label
 
 
 def inlined(schema: Mapping[str, object], root: Mapping[str, object]) -> dict[str, object]:

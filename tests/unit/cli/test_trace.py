@@ -11,8 +11,7 @@ from click.testing import CliRunner, Result
 from plait.cli import main
 from plait.traces.events import Status
 from plait.traces.file import TraceFile
-from plait.traces.messages.message import Message
-from plait.traces.messages.usage import UsageMetadata
+from plait.traces.messages.message import Message, UsageMetadata
 from tests.unit.traces.runs import begun
 
 

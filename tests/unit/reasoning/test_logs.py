@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from plait.reasoning.serving.logs import log_to_stderr
+from plait.reasoning.serving.service import log_to_stderr
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from sqlalchemy import select
 
 from plait.reasoning.backends.port import Completion, Prompt
 from plait.reasoning.backends.scripted import ScriptedCompleter
-from plait.reasoning.context import BUDGET_TOKENS, estimated_tokens, within_budget
+from plait.reasoning.prompts import BUDGET_TOKENS, estimated_tokens, within_budget
 from plait.reasoning.reasoner import Reasoner
 from plait.reasoning.results import result_data
 from plait.reasoning.storage import tables

@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from plait.traces.codec import Redact
 from plait.traces.messages.content import ToolUseContent
-from plait.traces.messages.message import Message
-from plait.traces.messages.usage import UsageMetadata
+from plait.traces.messages.message import Message, UsageMetadata
 from plait.traces.recorder import Listener, Recorder, Sink
 
 QUESTION = "How warm is it in Köln?"

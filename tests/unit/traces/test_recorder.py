@@ -10,8 +10,7 @@ from plait.errors import ConnectError
 from plait.traces.codec import event_from_line, line_from_event
 from plait.traces.events import KINDS, RunEnded, TraceEvent
 from plait.traces.messages.content import ToolUseContent
-from plait.traces.messages.message import Message
-from plait.traces.messages.usage import UsageMetadata
+from plait.traces.messages.message import Message, UsageMetadata
 from plait.traces.recorder import Recorder, hash_question
 from plait.traces.trace import NO_RESPONSE
 from tests.unit.traces.runs import QUESTION, Lines, begun

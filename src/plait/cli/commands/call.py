@@ -11,13 +11,7 @@ import click
 from plait._support.suggestions import suggest_names
 from plait.cli import session
 from plait.cli.arguments import parse_arguments, reader_for
-from plait.cli.base import (
-    ExampleCommand,
-    json_option,
-    repeatable,
-    settings_of,
-    timeout_option,
-)
+from plait.cli.base import ExampleCommand, json_option, repeatable, settings_of, timeout_option
 from plait.cli.exits import Exit
 from plait.cli.terminal import print_aside, print_json, print_text, progress_label
 from plait.client.catalog.tool import Tool

@@ -279,14 +279,7 @@ def _source_options(command: Command) -> Command:
 @_source_options
 @json_option
 @click.pass_context
-def servers(
-    ctx: click.Context,
-    available: bool,
-    manifest: str | None,
-    endpoint: str | None,
-    agent: str | None,
-    as_json: bool,
-) -> None:
+def servers(ctx: click.Context, available: bool, as_json: bool, **source: str | None) -> None:
     """List the tool servers of the manifest, or of an agent.
 
     Exits with code 4 if an entry cannot be used.
@@ -297,8 +290,7 @@ def servers(
         plait gateway servers --agent 11111111-2222-3333-4444-555555555555
         plait gateway servers --available     all servers of the gateway
     """
-    service = _service(manifest, endpoint, agent)
-    found = asyncio.run(_listed(service, agent, available=available))
+    found = asyncio.run(_listed(_service(**source), source["agent"], available=available))
     if as_json:
         listed = [one.to_dict() for one in found]
         skipped = [{"name": one.name, "reason": one.reason} for one in found.skipped]
@@ -368,13 +360,7 @@ def remove(ctx: click.Context, names: tuple[str, ...], manifest: str) -> None:
 @json_option
 @click.pass_context
 def verify(
-    ctx: click.Context,
-    names: tuple[str, ...],
-    write: bool,
-    manifest: str | None,
-    endpoint: str | None,
-    agent: str | None,
-    as_json: bool,
+    ctx: click.Context, names: tuple[str, ...], write: bool, as_json: bool, **source: str | None
 ) -> None:
     """Compare the declared tools of servers with the actual ones.
 
@@ -385,8 +371,7 @@ def verify(
         plait gateway verify mcp_MailTools --json
         plait gateway verify --write          declare the actual tools
     """
-    service = _service(manifest, endpoint, agent)
-    verdicts = asyncio.run(_verified(service, agent, names))
+    verdicts = asyncio.run(_verified(_service(**source), source["agent"], names))
     if as_json:
         terminal.print_json([one.to_dict() for one in verdicts])
     else:
@@ -395,7 +380,7 @@ def verify(
             if one.error is not None:
                 terminal.print_text(terminal.wrapped(f"{one.server}: {one.error}", sys.stdout))
     if write:
-        _declare(manifest, verdicts)
+        _declare(source["manifest"], verdicts)
     elif any(one.state == "differs" for one in verdicts):
         ctx.exit(Exit.PROTOCOL)
     if any(one.state == "failed" for one in verdicts):

@@ -41,8 +41,6 @@ _EDITORS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Draft:
-    """A configuration to write."""
-
     text: str = field(repr=False)
     servers: tuple[str, ...]
     notes: tuple[str, ...] = ()

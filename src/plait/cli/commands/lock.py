@@ -11,13 +11,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from plait.cli import session
-from plait.cli.base import (
-    ExampleCommand,
-    json_option,
-    repeatable,
-    server_arguments,
-    settings_of,
-)
+from plait.cli.base import ExampleCommand, json_option, repeatable, server_arguments, settings_of
 from plait.cli.exits import Exit
 from plait.cli.terminal import count_label, print_heading, print_json, print_rich, visible
 from plait.client.catalog.lock.changes import Change, word_diff

@@ -27,7 +27,7 @@ from plait.errors import ConfigError, RefusedError
 
 if TYPE_CHECKING:
     from plait.reasoning.backends.settings import BackendPreference, ReasoningSettings
-    from plait.reasoning.export.document import SessionDocument
+    from plait.reasoning.export import SessionDocument
     from plait.reasoning.storage.engine import Database
     from plait.reasoning.storage.sql import SqlStorage
     from plait.reasoning.values import GraphNode, Session, Thought
@@ -95,10 +95,8 @@ async def _session_named(store: SqlStorage, name: str) -> Session:
 
 
 def _document(db: str | None, session: str) -> SessionDocument:
-    """Read a session with everything in it."""
-
     async def read(store: SqlStorage) -> SessionDocument:
-        from plait.reasoning.export.document import read_document
+        from plait.reasoning.export import read_document
 
         return await read_document(store, await _session_named(store, session))
 
@@ -155,9 +153,8 @@ async def _serve(
         mcp_url,
         serve_http,
     )
-    from plait.reasoning.serving.logs import log_to_stderr
     from plait.reasoning.serving.server import serve_stdio
-    from plait.reasoning.serving.service import open_service
+    from plait.reasoning.serving.service import log_to_stderr, open_service
 
     settings = _settings(preference)
     log_to_stderr(settings.log_level, settings.log_format)
@@ -336,7 +333,7 @@ def export(session: str, kind: str, output: str | None, db: str | None) -> None:
         plait reasoning export last > session.md
         plait reasoning export last --format svg --output session.svg
     """
-    from plait.reasoning.export.formats import EXPORTERS
+    from plait.reasoning.export import EXPORTERS
 
     document = EXPORTERS[kind](_document(db, session)).content
     if output:
@@ -400,7 +397,7 @@ def migrate(db: str | None) -> None:
 
     async def run() -> tuple[str | None, str]:
         from plait.reasoning.storage.engine import make_engine
-        from plait.reasoning.storage.migrate import migrate as bring_up
+        from plait.reasoning.storage.engine import migrate as bring_up
 
         engine = make_engine(database)
         try:
@@ -476,7 +473,6 @@ def _add_entry(client: str, path: Path, entry: Mapping[str, Any], *, replace: bo
 
 
 def _config_path(client: str) -> Path:
-    """Return the file with the servers of a program."""
     home, here = Path.home(), Path.cwd()
     applications = Path(os.environ.get("XDG_CONFIG_HOME", home / ".config"))
     if sys.platform == "darwin":

@@ -10,13 +10,7 @@ import click
 from plait._support.suggestions import suggest_names
 from plait.cli import session
 from plait.cli.arguments import reader_for
-from plait.cli.base import (
-    ExampleCommand,
-    json_option,
-    repeatable,
-    settings_of,
-    timeout_option,
-)
+from plait.cli.base import ExampleCommand, json_option, repeatable, settings_of, timeout_option
 from plait.cli.exits import Exit, exit_code_for
 from plait.client.config.read import read_options
 from plait.errors import ConfigError

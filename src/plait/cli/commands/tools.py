@@ -13,8 +13,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from plait.cli import session, terminal
+from plait.cli.arguments import parameters_of
 from plait.cli.base import ExampleCommand, json_option, server_arguments
-from plait.cli.schemas import parameters_of
 from plait.client.catalog.tool import Tool
 
 _PARAMETER_INDENT = 6

@@ -16,14 +16,17 @@ from plait.cli.doctor.findings import (
     findings_from_config_error,
     findings_from_problems,
 )
-from plait.cli.doctor.survey import Survey, check_options, check_policy, survey_of
 from plait.cli.doctor.tools import (
     Cost,
+    Survey,
     check_cost,
     check_names,
+    check_options,
+    check_policy,
     check_schemas,
     check_server_cost,
     cost_of,
+    survey_of,
 )
 from plait.cli.terminal import count_label, some_of
 from plait.client.catalog.lock.drift import server_drift

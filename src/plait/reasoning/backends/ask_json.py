@@ -77,7 +77,6 @@ def reply_from_text(text: str, reply_type: type[ReplyT]) -> ReplyT:
 
 
 def _object_in(text: str) -> str:
-    """Return the part of a text that is a JSON object."""
     reasons: list[str] = []
     for candidate in _candidates(text):
         try:
@@ -117,7 +116,6 @@ def _problems(error: ValidationError) -> str:
 
 
 def _repair(prompt: Prompt, answer: str, problem: str) -> Prompt:
-    """Return the prompt for the second round."""
     excerpt = answer if len(answer) <= _MAX_EXCERPT else answer[:_MAX_EXCERPT] + "…"
     return replace(
         prompt,

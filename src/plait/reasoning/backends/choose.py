@@ -16,12 +16,10 @@ from plait.models.providers import (
     find_model,
     installed_packages,
 )
-from plait.reasoning.backends.client_model import HostCompleter, Sample, SamplingCompleter
 from plait.reasoning.backends.http import RetryPolicy
-from plait.reasoning.backends.langbase import LangbaseCompleter
+from plait.reasoning.backends.langbase import LangbaseCompleter, pipes_of
 from plait.reasoning.backends.openai_compatible import OpenAICompatibleCompleter
-from plait.reasoning.backends.pipes import pipes_of
-from plait.reasoning.backends.port import Completer
+from plait.reasoning.backends.port import Completer, HostCompleter
 from plait.reasoning.backends.scripted import ScriptedCompleter
 from plait.reasoning.backends.settings import (
     MODEL_TIMEOUT_SECONDS,
@@ -39,8 +37,6 @@ class AvailableModels:
 
     endpoint: Endpoint | None = None
     """An endpoint that is not configured, such as a running Ollama."""
-    local_model: str | None = None
-    """The name of a downloaded model that can run in this process."""
     packages: frozenset[str] = frozenset()
     """The installed packages of providers."""
 
@@ -65,7 +61,7 @@ def choose(
 
     `sampling` is whether the client of the current request declares it; `None` outside a request.
     It matters only when nothing before it applies, so a choice made outside a request holds for
-    every request unless it is `local` or `host`.
+    every request unless it is `host`.
 
     Raises:
         ConfigError: A setting that the named backend needs is missing.
@@ -81,13 +77,6 @@ def choose(
         return _choice(model, notes)
     if sampling:
         return BackendChoice(backend="sampling", reason="the client offers sampling", notes=notes)
-    if available.local_model is not None:
-        return BackendChoice(
-            backend="local",
-            reason="a local model has been fetched",
-            model=available.local_model,
-            notes=notes,
-        )
     return BackendChoice(backend="host", reason="no model is configured", notes=notes)
 
 
@@ -96,7 +85,7 @@ async def detect_models(settings: ReasoningSettings) -> AvailableModels:
     available = AvailableModels(packages=installed_packages())
     preference = settings.preference
     if preference == BackendPreference():
-        needed = choose(settings, available).backend in ("local", "host")
+        needed = choose(settings, available).backend == "host"
     else:
         configured = preference.base_url or _openai_endpoint(settings)
         needed = preference.backend == "openai" and not configured
@@ -140,7 +129,6 @@ def _openai_endpoint(settings: ReasoningSettings) -> tuple[str, str | None] | No
 def _preferred(
     settings: ReasoningSettings, available: AvailableModels, *, sampling: bool | None
 ) -> BackendChoice | None:
-    """Return the backend that the user names, if any."""
     preference = settings.preference
     backend = _backend_of(preference)
     model = base_url = None
@@ -157,7 +145,7 @@ def _preferred(
             if sampling is False:
                 raise BackendError("the client does not offer sampling", backend="sampling")
         case "local":
-            model = _require(available.local_model, "no local model is available")
+            raise ConfigError("no local model is available")
         case "scripted":
             _require(preference.script, "the scripted backend needs a file with replies")
         case "host":
@@ -205,16 +193,11 @@ def _require(value: T | None, message: str) -> T:
 
 
 def completer_for(
-    choice: BackendChoice,
-    settings: ReasoningSettings,
-    *,
-    prompts: Mapping[str, str] | None = None,
-    sample: Sample | None = None,
+    choice: BackendChoice, settings: ReasoningSettings, *, prompts: Mapping[str, str] | None = None
 ) -> Completer:
     """Return the completer of a choice; it is not open yet.
 
-    `prompts` are the system prompts by mode, for Langbase's pipes. `sample` sends a sampling
-    request to the client of the current request.
+    `prompts` are the system prompts by mode, for Langbase's pipes.
 
     Raises:
         ConfigError: Something that the choice needs is missing.
@@ -238,9 +221,7 @@ def completer_for(
                 retry=retry,
             )
         case "sampling":
-            if sample is None:
-                raise ConfigError("sampling asks a client, and there is no request of one here")
-            return SamplingCompleter(sample)
+            raise ConfigError("sampling asks a client, and there is no request of one here")
         case "scripted":
             return ScriptedCompleter.from_file(settings.preference.script or "")
         case "host":

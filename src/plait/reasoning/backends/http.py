@@ -139,35 +139,16 @@ class HttpCompleter(Completer):
         return JsonReply(status, body)
 
     def _with_attempts(self, error: PlaitError, attempts: int) -> BackendError:
-        return backend_error(
+        return BackendError(
             f"{error.message} (after {attempts} attempts)",
-            self.name,
+            backend=self.name,
             status=error.status,
             retryable=error.retryable,
             retry_after=error.retry_after,
         )
 
     def _error(self, text: str, **details: Any) -> BackendError:
-        return backend_error(f"{self.name} {text}", self.name, **details)
-
-
-def backend_error(
-    message: str,
-    backend: str,
-    *,
-    status: int | None = None,
-    retryable: bool = False,
-    retry_after: float | None = None,
-) -> BackendError:
-    """Return the error for a failed request to a model."""
-    return BackendError(
-        message,
-        backend=backend,
-        status=status,
-        retryable=retryable,
-        retry="always" if retryable else "never",
-        retry_after=retry_after,
-    )
+        return BackendError(f"{self.name} {text}", backend=self.name, **details)
 
 
 def is_retryable(status: int) -> bool:

@@ -20,7 +20,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from plait._support.redact import Redactor
 from plait.errors import BackendError, ConfigError
-from plait.reasoning.backends.http import RetryPolicy, backend_error, is_retryable
+from plait.reasoning.backends.http import RetryPolicy, is_retryable
 from plait.reasoning.backends.port import Completion, Prompt
 
 _STATUS: dict[type[ModelError], HTTPStatus] = {
@@ -30,7 +30,6 @@ _STATUS: dict[type[ModelError], HTTPStatus] = {
     ModelInvalidRequestError: HTTPStatus.BAD_REQUEST,
     ModelRateLimitError: HTTPStatus.TOO_MANY_REQUESTS,
 }
-"""The HTTP status that corresponds to each of LangChain's error classes."""
 
 
 MakeChatModel: TypeAlias = Callable[..., BaseChatModel]
@@ -136,7 +135,7 @@ class LangChainCompleter:
 
     def _failure(self, text: str, status: int | None, *, retryable: bool) -> BackendError:
         message = f"{self.describe()} {text}"
-        return backend_error(message, self.name, status=status, retryable=retryable)
+        return BackendError(message, backend=self.name, status=status, retryable=retryable)
 
 
 def _init_chat_model(model: str, /, **settings: Any) -> BaseChatModel:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any, Final, Literal
 
-from plait._support.clock import Clock
+from plait._support.mappings import entries_of
 from plait.errors import BackendError
 from plait.models.endpoints import texts_at, with_version, writing_models
-from plait.reasoning.backends.http import HttpCompleter, RetryPolicy, completion_with
+from plait.reasoning.backends.http import HttpCompleter, completion_with
 from plait.reasoning.backends.port import Completion, Prompt
 
 _REJECTED: Final = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
@@ -41,20 +41,15 @@ class RequestSettings:
 
 
 class OpenAICompatibleCompleter(HttpCompleter):
-    """Completes prompts at one endpoint; without a model name, with its first model."""
+    """Completes prompts at one endpoint; without a model name, with its first model.
+
+    `options` are those of `HttpCompleter`.
+    """
 
     name = "openai"
 
-    def __init__(
-        self,
-        base_url: str,
-        *,
-        model: str | None = None,
-        key: str | None = None,
-        retry: RetryPolicy | None = None,
-        clock: Clock | None = None,
-    ) -> None:
-        super().__init__(with_version(base_url), key=key, retry=retry, clock=clock)
+    def __init__(self, base_url: str, *, model: str | None = None, **options: Any) -> None:
+        super().__init__(with_version(base_url), **options)
         self._model = model
         self._settings = RequestSettings()
 
@@ -90,7 +85,8 @@ class OpenAICompatibleCompleter(HttpCompleter):
                 if (completion := completion_from_chat(reply.body)) is None:
                     raise self._unusable(reply)
                 return completion
-            settings = settings.without(_rejected_param(reply.body))
+            error = entries_of(reply.body.get("error"))
+            settings = settings.without(error.get("param"))
             if settings is None or chat_body(prompt, self._model or "", settings) == body:
                 raise self._unusable(reply)
 
@@ -122,13 +118,5 @@ def completion_from_chat(body: Mapping[str, Any]) -> Completion | None:
             return completion_with("", body)
         case [{"message": {"content": [*parts]}}, *_]:
             return completion_with("".join(texts_at(parts, "text")), body)
-        case _:
-            return None
-
-
-def _rejected_param(body: Mapping[str, Any]) -> str | None:
-    match body:
-        case {"error": {"param": str() as param}}:
-            return param
         case _:
             return None

@@ -1,10 +1,12 @@
-"""The protocol of a backend of the reasoning server: it completes prompts."""
+"""The protocol of a backend, and the backends that use the model of the MCP client."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
+
+from plait.errors import HostHasNoModelError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,3 +66,45 @@ class Completer(Protocol):
 
     async def aclose(self) -> None:
         """Close connections; safe to repeat. By default, do nothing."""
+
+
+Sample: TypeAlias = Callable[[Prompt], Awaitable[Completion]]
+"""Sends a sampling request to the client of the current request."""
+
+
+class HostCompleter(Completer):
+    """Has no model: the modes see its name, and the caller writes the thoughts."""
+
+    name = "host"
+
+    def describe(self) -> str:
+        """Return who writes the thoughts."""
+        return "the calling model writes the thoughts"
+
+    async def complete(self, prompt: Prompt) -> Completion:
+        """Raise an error: there is no model.
+
+        Raises:
+            HostHasNoModelError: Always.
+        """
+        raise HostHasNoModelError(
+            f"no model can be asked for {prompt.pipe!r}: the backend is host, "
+            "so the caller supplies the thoughts"
+        )
+
+
+class SamplingCompleter(Completer):
+    """Completes prompts through sampling, for one request of a client."""
+
+    name = "sampling"
+
+    def __init__(self, sample: Sample) -> None:
+        self._sample = sample
+
+    def describe(self) -> str:
+        """Return who answers."""
+        return "the model of the connected client, through MCP sampling"
+
+    async def complete(self, prompt: Prompt) -> Completion:
+        """Send the prompt to the client."""
+        return await self._sample(prompt)

@@ -14,8 +14,7 @@ from plait._support.dotenv import DotenvError, parse_dotenv
 from plait.errors import ConfigError, Problem
 from plait.models.endpoints import endpoint_fault
 from plait.reasoning.backends.http import RetryPolicy
-from plait.reasoning.backends.langbase import BASE_URL
-from plait.reasoning.backends.pipes import PipeNames
+from plait.reasoning.backends.langbase import BASE_URL, PipeNames
 
 BackendName: TypeAlias = Literal[
     "langbase", "model", "openai", "sampling", "local", "host", "scripted"

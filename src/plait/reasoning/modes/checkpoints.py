@@ -11,9 +11,9 @@ from pydantic import Field
 from plait.reasoning import values
 from plait.reasoning.arguments import SessionParams, invalid_argument
 from plait.reasoning.call_context import CallContext, Outcome, touched
-from plait.reasoning.context import BUDGET_TOKENS, estimated_tokens, truncated
 from plait.reasoning.fields import AnyText, Id, Number, Params, Text, clamped, optional
 from plait.reasoning.model_replies import BacktrackReply
+from plait.reasoning.prompts import BUDGET_TOKENS, estimated_tokens, truncated
 from plait.reasoning.results import ListResult, Result, ResultPart, move
 from plait.reasoning.values import Branch, Changes, Checkpoint, Session, Thought, now, public_data
 

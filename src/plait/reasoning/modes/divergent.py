@@ -8,10 +8,9 @@ from pydantic import Field
 
 from plait.reasoning.arguments import invalid_argument
 from plait.reasoning.call_context import CallContext, Outcome, touched
-from plait.reasoning.context import as_lines, recent_context
 from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
 from plait.reasoning.model_replies import DivergentReply, PerspectiveReply
-from plait.reasoning.prompts import PROMPTS
+from plait.reasoning.prompts import PROMPTS, as_lines, recent_context
 from plait.reasoning.results import ResultPart, SessionResult, move
 from plait.reasoning.values import Changes, Session, Thought
 

@@ -10,7 +10,6 @@ from pydantic import Field
 
 from plait.reasoning.arguments import Adjustment, invalid_argument, session_error
 from plait.reasoning.call_context import CallContext, Outcome, touched
-from plait.reasoning.context import BUDGET_TOKENS, truncated
 from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
 from plait.reasoning.model_replies import (
     AggregateReply,
@@ -20,6 +19,7 @@ from plait.reasoning.model_replies import (
     ScoreReply,
 )
 from plait.reasoning.modes.got_graph import GraphParams, OpenGraph, graph_for, next_in
+from plait.reasoning.prompts import BUDGET_TOKENS, truncated
 from plait.reasoning.results import Result, ResultPart, SessionResult
 from plait.reasoning.values import Changes, EdgeType, GraphEdge, GraphNode
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pydantic import Field
 
 from plait.reasoning.call_context import CallContext, Outcome, touched
-from plait.reasoning.context import as_lines, recent_context
 from plait.reasoning.fields import Id, Number, Params, Text, clamped, optional
 from plait.reasoning.model_replies import LinearReply
+from plait.reasoning.prompts import as_lines, recent_context
 from plait.reasoning.results import Move, Result, move
 from plait.reasoning.values import LOW_CONFIDENCE, Changes, Thought
 
@@ -65,7 +65,6 @@ async def linear(params: LinearParams, call: CallContext) -> Outcome[LinearResul
 
 
 def _next_moves(thought: Thought, repeated: Thought | None) -> list[Move]:
-    """Suggest the next calls after a thought."""
     session = thought.session_id
     moves: list[Move] = []
     if repeated is not None:

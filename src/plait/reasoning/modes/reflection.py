@@ -12,10 +12,9 @@ from pydantic import Field
 
 from plait.reasoning.arguments import SessionParams, invalid_argument, session_error
 from plait.reasoning.call_context import CallContext, Outcome, touched
-from plait.reasoning.context import truncated
 from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
 from plait.reasoning.model_replies import ReflectionReply
-from plait.reasoning.prompts import PROMPTS
+from plait.reasoning.prompts import PROMPTS, truncated
 from plait.reasoning.results import Move, ResultPart, SessionResult, move
 from plait.reasoning.values import LOW_CONFIDENCE, Changes, Session, Thought
 
@@ -74,8 +73,6 @@ class ReflectionResult(SessionResult):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Finding:
-    """The outcome of the rounds."""
-
     reply: ReflectionReply
     best: float
     improved: str | None

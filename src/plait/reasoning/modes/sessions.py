@@ -10,8 +10,7 @@ from pydantic import Field
 
 from plait.reasoning.arguments import SessionParams, invalid_argument, session_error
 from plait.reasoning.call_context import CallContext, Outcome, touched
-from plait.reasoning.export.document import read_document
-from plait.reasoning.export.formats import EXPORTERS, Exported, Format
+from plait.reasoning.export import EXPORTERS, Exported, Format, read_document
 from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
 from plait.reasoning.results import Move, Result, ResultPart, SessionResult, move
 from plait.reasoning.storage.port import SessionLine, Storage

@@ -12,11 +12,10 @@ from pydantic import BeforeValidator, Field
 from plait.reasoning import values
 from plait.reasoning.arguments import SessionParams, invalid_argument, session_error
 from plait.reasoning.call_context import CallContext, Outcome, touched
-from plait.reasoning.context import as_lines, recent_context
 from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
 from plait.reasoning.graphs import leads_to
 from plait.reasoning.model_replies import BranchReply, TreeReply
-from plait.reasoning.prompts import PROMPTS
+from plait.reasoning.prompts import PROMPTS, as_lines, recent_context
 from plait.reasoning.results import ListResult, Move, Result, ResultPart, SessionResult, move
 from plait.reasoning.values import Branch, Changes, CrossRef, Session, Thought, now
 

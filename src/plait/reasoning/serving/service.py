@@ -1,12 +1,17 @@
-"""The parts of a running server: the store, the backend and the change notifications."""
+"""The parts of a running server: the store, the backend, the change notifications and the log."""
 
 from __future__ import annotations
 
+import json
+import logging
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
+from plait._support.redact import Redactor
 from plait.reasoning.backends.choose import (
     AvailableModels,
     BackendChoice,
@@ -14,9 +19,8 @@ from plait.reasoning.backends.choose import (
     completer_for,
     detect_models,
 )
-from plait.reasoning.backends.client_model import HostCompleter
-from plait.reasoning.backends.port import Completer
-from plait.reasoning.backends.settings import ReasoningSettings
+from plait.reasoning.backends.port import Completer, HostCompleter
+from plait.reasoning.backends.settings import LogFormat, LogLevel, ReasoningSettings
 from plait.reasoning.prompts import PROMPTS
 from plait.reasoning.reasoner import Reasoner
 from plait.reasoning.serving.changes import ChangeBus
@@ -44,7 +48,7 @@ class Service:
     @property
     def may_sample(self) -> bool:
         """Whether a client that offers sampling is used."""
-        return self.choice.backend in ("host", "local", "sampling")
+        return self.choice.backend in ("host", "sampling")
 
     def start_line(self) -> str:
         """Return one line that names the backend and the database."""
@@ -72,19 +76,22 @@ async def open_service(
     store = SqlStorage(database, connections=settings.database_connections)
     try:
         await store.open()
-        available = AvailableModels() if completer else await detect_models(settings)
-        choice = (
-            BackendChoice(backend="scripted", reason="it was handed in")
-            if completer
-            else choose(settings, available)
-        )
-        chosen = completer or _completer(choice, settings)
-        await chosen.open()
+        available = AvailableModels()
+        choice = BackendChoice(backend="scripted", reason="it was handed in")
+        if completer is None:
+            available = await detect_models(settings)
+            choice = choose(settings, available)
+            # Sampling has no client yet; each request has its own.
+            has_model = choice.backend != "sampling"
+            completer = (
+                completer_for(choice, settings, prompts=PROMPTS) if has_model else HostCompleter()
+            )
+        await completer.open()
         try:
             changes = ChangeBus(store)
             reasoner = Reasoner(
                 store,
-                chosen,
+                completer,
                 limits=settings.got,
                 pipes=settings.pipes,
                 on_change=changes.session_changed,
@@ -100,13 +107,46 @@ async def open_service(
                 state_key=await store.server_key("request-state"),
             )
         finally:
-            await chosen.aclose()
+            await completer.aclose()
     finally:
         await store.aclose()
 
 
-def _completer(choice: BackendChoice, settings: ReasoningSettings) -> Completer:
-    if choice.backend == "sampling":
-        # There is no client yet; each request has its own.
-        return HostCompleter()
-    return completer_for(choice, settings, prompts=PROMPTS)
+_LEVELS: Final[dict[LogLevel, int]] = {
+    "trace": logging.DEBUG,
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "error": logging.ERROR,
+}
+
+
+class _Pretty(logging.Formatter):
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s", "%H:%M:%S")
+        self._redact = Redactor()
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self._redact(super().format(record))
+
+
+class _Json(_Pretty):
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {
+            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": self._redact(record.getMessage()),
+        }
+        if record.exc_info:
+            fields["exception"] = self._redact(self.formatException(record.exc_info))
+        return json.dumps(fields, ensure_ascii=False)
+
+
+def log_to_stderr(level: LogLevel, form: LogFormat) -> None:
+    """Write the log of the server to standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Json() if form == "json" else _Pretty())
+    logger = logging.getLogger("plait.reasoning")
+    logger.handlers[:] = [handler]
+    logger.setLevel(_LEVELS[level])

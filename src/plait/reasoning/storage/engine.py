@@ -1,4 +1,4 @@
-"""Database URLs, and connections with the settings that SQLite needs."""
+"""Database URLs, connections with the settings that SQLite needs, and migrations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, event
+from sqlalchemy import Connection, event, inspect, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
@@ -105,3 +105,52 @@ def _begin(connection: Connection) -> None:
     # when another one wrote in between.
     writes = connection.get_execution_options().get(WRITES, False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+VERSIONS = ("0001", "0002", "0003", "0004", "0005")
+"""Every version of the tables, oldest first."""
+
+_LOCK = 0x706C616974
+"""The number of the PostgreSQL advisory lock of migrations."""
+
+
+async def migrate(engine: AsyncEngine, *, to: str = VERSIONS[-1]) -> tuple[str | None, str]:
+    """Run the missing migrations, one process at a time; return the versions before and after.
+
+    Raises:
+        ConfigError: A newer version of the package made the database.
+    """
+    writer = engine.execution_options(**{WRITES: True})
+    async with engine.connect() as connection:
+        version = await connection.run_sync(_version)
+    if version != to:
+        async with writer.begin() as connection:
+            if engine.dialect.name == "postgresql":
+                await connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
+            version = await connection.run_sync(_version)
+            if version is not None and version not in VERSIONS:
+                raise ConfigError(
+                    f"the database has version {version} and this program knows up to "
+                    f"{VERSIONS[-1]}: use the newer plait that made it"
+                )
+            if version != to:
+                await connection.run_sync(_upgrade, to)
+    return version, to
+
+
+def _version(connection: Connection) -> str | None:
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.scalar(text("SELECT version_num FROM alembic_version"))
+
+
+def _upgrade(connection: Connection, to: str) -> None:
+    # Slow to import, and needed once per database.
+    from alembic import command  # noqa: PLC0415
+    from alembic.config import Config  # noqa: PLC0415
+
+    config = Config()
+    scripts = str(Path(__file__).parent / "migrations")
+    config.set_main_option("script_location", scripts.replace("%", "%%"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, to)

@@ -96,8 +96,7 @@ class Storage(Protocol):
     async def get_session(self, key: str) -> values.Session | None:
         return await self.get(values.Session, key)
 
-    async def update_session(self, session: values.Session) -> None:
-        await self.write(values.Changes(session=session))
+    update_session = create_session
 
     async def delete_session(self, key: str) -> bool:
         """Delete a session and everything in it; return whether it existed."""
@@ -183,8 +182,7 @@ class Storage(Protocol):
     async def get_session_branches(self, session_id: str) -> Sequence[values.Branch]:
         return await self.find(values.Branch, session_id=session_id)
 
-    async def update_branch(self, branch: values.Branch) -> None:
-        await self.write(values.Changes(branches=(branch,)))
+    update_branch = create_branch
 
     async def get_session_cross_refs(self, session_id: str) -> Sequence[values.CrossRef]: ...
 
@@ -224,8 +222,7 @@ class Storage(Protocol):
     ) -> Sequence[values.GraphNode]:
         return await self.find(values.GraphNode, abandoned=abandoned, session_id=session_id)
 
-    async def update_graph_node(self, node: values.GraphNode) -> None:
-        await self.write(values.Changes(nodes=(node,)))
+    update_graph_node = create_graph_node
 
     async def delete_graph_node(self, key: str) -> bool:
         """Delete a node and its edges; return whether it existed."""

@@ -1,4 +1,4 @@
-"""Stores reasoning sessions in SQLite or PostgreSQL."""
+"""Stores reasoning sessions in SQLite or PostgreSQL; columns and fields have the same names."""
 
 # ruff: noqa: D102 - `Storage` documents the methods
 
@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import fields, replace
+from typing import Any, TypeAlias
 
 from sqlalchemy import (
     Executable,
@@ -20,26 +21,132 @@ from sqlalchemy import (
     func,
     or_,
     select,
+    update,
 )
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from plait._support.redact import Redactor
 from plait.errors import ConfigError
 from plait.reasoning import values
 from plait.reasoning.graphs import closes_cycle
 from plait.reasoning.storage import tables
-from plait.reasoning.storage.engine import WRITES, Database, make_engine
-from plait.reasoning.storage.migrate import migrate
-from plait.reasoning.storage.port import SessionLine, Storage, Usage
-from plait.reasoning.storage.write_changes import (
-    TABLES,
-    Insert,
-    insert_into,
-    value_from_row,
-    write_changes,
-)
-from plait.reasoning.values import ValueT
+from plait.reasoning.storage.engine import WRITES, Database, make_engine, migrate
+from plait.reasoning.storage.port import ConflictError, SessionLine, Storage, Usage
+from plait.reasoning.values import Branch, Changes, GraphNode, Session, Thought, Value, ValueT
+
+Insert: TypeAlias = sqlite.dml.Insert | postgresql.dml.Insert
+
+TABLES: Mapping[type[Value], Table] = {
+    values.Session: tables.sessions,
+    values.Thought: tables.thoughts,
+    values.Branch: tables.branches,
+    values.CrossRef: tables.cross_refs,
+    values.Checkpoint: tables.checkpoints,
+    values.StateSnapshot: tables.state_snapshots,
+    values.Graph: tables.graphs,
+    values.GraphNode: tables.graph_nodes,
+    values.GraphEdge: tables.graph_edges,
+    values.Invocation: tables.invocations,
+}
+
+_NAMES: Mapping[type[Value], Sequence[str]] = {
+    kind: tuple(field.name for field in fields(kind)) for kind in TABLES
+}
+
+_ROWS = [field.name for field in fields(Changes) if field.name not in {"session", "removed_nodes"}]
+"""The fields of `Changes` that hold rows, referenced rows first."""
+
+
+def _row_from_value(value: Value) -> dict[str, Any]:
+    row = {name: getattr(value, name) for name in _NAMES[type(value)]}
+    if isinstance(value, Thought):
+        row["fingerprint"] = values.fingerprint(value.content)
+    return row
+
+
+def _value_from_row(kind: type[ValueT], row: RowMapping) -> ValueT:
+    return kind(**{name: row[name] for name in _NAMES[kind]})
+
+
+async def _write_changes(connection: AsyncConnection, changes: Changes) -> None:
+    """Write every row, referenced rows first.
+
+    Raises:
+        ConflictError: The session is not at the version that was read.
+    """
+    if changes.session is not None:
+        await _write_session(connection, changes.session)
+    positioned = (*changes.branches, *changes.thoughts, *changes.nodes)
+    await _lock_sessions(connection, {value.session_id for value in positioned})
+    for name in _ROWS:
+        rows: Sequence[Value] = getattr(changes, name)
+        if rows:
+            statement = _upsert(TABLES[type(rows[0])], connection.dialect.name)
+            placed = await _with_positions(connection, rows)
+            await connection.execute(statement, [_row_from_value(row) for row in placed])
+    if changes.removed_nodes:
+        table = tables.graph_nodes
+        await connection.execute(delete(table).where(table.c.id.in_(changes.removed_nodes)))
+
+
+async def _write_session(connection: AsyncConnection, session: Session) -> None:
+    table = tables.sessions
+    row = _row_from_value(replace(session, version=session.version + 1))
+    if session.version == 0:
+        try:
+            await connection.execute(table.insert().values(row))
+        except IntegrityError as error:
+            raise ConflictError(session.id) from error
+        return
+    unchanged = (table.c.id == session.id) & (table.c.version == session.version)
+    del row["id"]  # else SQLite checks every row that refers to it
+    result = await connection.execute(update(table).where(unchanged).values(row))
+    if result.rowcount != 1:
+        raise ConflictError(session.id)
+
+
+async def _lock_sessions(connection: AsyncConnection, ids: set[str]) -> None:
+    """Lock rows so that no other writer assigns positions; SQLite has one writer anyway."""
+    if connection.dialect.name == "postgresql" and ids:
+        table = tables.sessions
+        rows = select(table.c.id).where(table.c.id.in_(ids)).order_by(table.c.id)
+        await connection.execute(rows.with_for_update())
+
+
+async def _with_positions(connection: AsyncConnection, rows: Sequence[Value]) -> list[Value]:
+    """Assign each new value that has a position the next one in its session."""
+    next_positions: dict[str, int] = {}
+    placed: list[Value] = []
+    for row in rows:
+        if not isinstance(row, Branch | Thought | GraphNode) or row.position is not None:
+            placed.append(row)
+            continue
+        if row.session_id not in next_positions:
+            table = TABLES[type(row)]
+            last = select(func.max(table.c.position)).where(table.c.session_id == row.session_id)
+            next_positions[row.session_id] = (await connection.scalar(last) or 0) + 1
+        placed.append(replace(row, position=next_positions[row.session_id]))
+        next_positions[row.session_id] += 1
+    return placed
+
+
+def _upsert(table: Table, dialect: str) -> Insert:
+    statement = _insert_into(table, dialect)
+    new = {
+        column.name: statement.excluded[column.name]
+        for column in table.columns
+        # A position never changes.
+        if column.name not in {"id", "position"}
+    }
+    return statement.on_conflict_do_update(index_elements=[table.c.id], set_=new)
+
+
+def _insert_into(table: Table, dialect: str) -> Insert:
+    """Return an insert that can handle conflicts, in the dialect of a database."""
+    return (postgresql if dialect == "postgresql" else sqlite).insert(table)
+
 
 _sessions = tables.sessions
 _thoughts = tables.thoughts
@@ -71,24 +178,16 @@ class SqlStorage(Storage):
 
     async def write(self, changes: values.Changes) -> None:
         async with self.writer.begin() as connection:
-            await write_changes(connection, changes)
+            await _write_changes(connection, changes)
 
     async def get(self, kind: type[ValueT], key: str) -> ValueT | None:
         found = await self.read_all(kind, select(TABLES[kind]).filter_by(id=key))
         return found[0] if found else None
 
     async def find(
-        self,
-        kind: type[ValueT],
-        *,
-        abandoned: bool = True,
-        newest: bool = False,
-        limit: int | None = None,
-        offset: int | None = None,
-        **where: str,
+        self, kind: type[ValueT], *, limit: int | None = None, offset: int | None = None, **by: Any
     ) -> list[ValueT]:
-        statement = _select(kind, abandoned=abandoned, newest=newest, **where)
-        return await self.read_all(kind, statement.limit(limit).offset(offset))
+        return await self.read_all(kind, _select(kind, **by).limit(limit).offset(offset))
 
     async def delete_session(self, key: str) -> bool:
         return await self._write_rows(delete(_sessions).where(_sessions.c.id == key)) > 0
@@ -113,7 +212,7 @@ class SqlStorage(Storage):
             statement = statement.where(_sessions.c.status == status)
         return [
             SessionLine(
-                session=value_from_row(values.Session, row),
+                session=_value_from_row(values.Session, row),
                 thoughts=row["count"],
                 title=" ".join(row["title"].split())[:80],
             )
@@ -157,9 +256,9 @@ class SqlStorage(Storage):
         async with self.writer.begin() as connection:
             live = _select(values.GraphEdge, abandoned=False, graph_id=edge.graph_id)
             rows = (await connection.execute(live)).mappings()
-            if closes_cycle([value_from_row(values.GraphEdge, row) for row in rows], edge):
+            if closes_cycle([_value_from_row(values.GraphEdge, row) for row in rows], edge):
                 raise ValueError(f"an edge to {edge.to_node} would close a cycle")
-            await write_changes(connection, values.Changes(edges=(edge,)))
+            await _write_changes(connection, values.Changes(edges=(edge,)))
 
     async def get_usage(self, *, session_id: str | None = None) -> list[Usage]:
         table = _invocations
@@ -197,7 +296,7 @@ class SqlStorage(Storage):
 
     async def read_all(self, kind: type[ValueT], statement: Select[Any]) -> list[ValueT]:
         """Run a statement over the table of a kind, and return its rows as values."""
-        return [value_from_row(kind, row) for row in await self._read_rows(statement)]
+        return [_value_from_row(kind, row) for row in await self._read_rows(statement)]
 
     async def _read_rows(self, statement: Executable) -> Sequence[RowMapping]:
         async with self.engine.connect() as connection:
@@ -210,7 +309,7 @@ class SqlStorage(Storage):
 
     def _insert(self, table: Table, row: Mapping[str, Any]) -> Insert:
         """Insert a row if there is none with its key."""
-        statement = insert_into(table, self.engine.dialect.name)
+        statement = _insert_into(table, self.engine.dialect.name)
         return statement.values(row).on_conflict_do_nothing()
 
 

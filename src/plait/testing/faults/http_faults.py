@@ -42,7 +42,8 @@ class HttpFaults:
             return
         body, receive = await buffer_body(receive)
         request = _json_object(body)
-        moment = self._moment(scope, request)
+        opens_sse = self._settings.transport == "sse" and scope["method"] == "GET"
+        moment = _MOMENTS.get("initialize" if opens_sse else str(request.get("method")))
         if status_due(self._run, moment):
             await self._refuse(scope, receive, send)
         elif self._settings.legacy_only and _is_modern(scope):
@@ -51,11 +52,6 @@ class HttpFaults:
             await self._answer_in_half(scope, receive, send)
         else:
             await self._app(scope, receive, self._watch(scope, send))
-
-    def _moment(self, scope: Scope, request: dict[str, Any]) -> Moment | None:
-        if self._settings.transport == "sse" and scope["method"] == "GET":
-            return "initialize"
-        return _MOMENTS.get(str(request.get("method")))
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
         response = PlainTextResponse(

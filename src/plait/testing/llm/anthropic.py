@@ -14,16 +14,14 @@ from typing import Any, Final, Literal
 from starlette.responses import JSONResponse, Response
 
 from plait.models.scripts import Say
-from plait.testing.llm.default_replies import (
-    content_blocks,
-    conversation_from_anthropic,
-    default_reply,
-    offered_name,
-)
 from plait.testing.llm.server import (
     ApiRequest,
     EventStream,
     ProviderServer,
+    content_blocks,
+    conversation_from_anthropic,
+    default_reply,
+    offered_name,
     pieces,
     tokens_read,
     words,
@@ -212,7 +210,13 @@ def _message_of(say: Say, usage: Mapping[str, int], model: str) -> dict[str, Any
         "content": list(_content_of(say)),
         "stop_reason": "tool_use" if say.calls else "end_turn",
         "stop_sequence": None,
-        "usage": {**_counts(usage), "service_tier": "standard"},
+        "usage": {
+            "input_tokens": usage["input_tokens"],
+            "cache_creation_input_tokens": usage["cache_creation_tokens"],
+            "cache_read_input_tokens": usage["cache_read_tokens"],
+            "output_tokens": usage["output_tokens"],
+            "service_tier": "standard",
+        },
     }
 
 
@@ -267,22 +271,12 @@ def _deltas(block: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                 yield {"type": "input_json_delta", "partial_json": piece}
 
 
-def _counts(usage: Mapping[str, int]) -> dict[str, int]:
-    return {
-        "input_tokens": usage["input_tokens"],
-        "cache_creation_input_tokens": usage["cache_creation_tokens"],
-        "cache_read_input_tokens": usage["cache_read_tokens"],
-        "output_tokens": usage["output_tokens"],
-    }
-
-
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
 _ROLES = ("user", "assistant", "system")
 
 
 def _faults(body: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the faults in the messages and tools of a request."""
     limit: object = body.get("max_tokens")
     if not isinstance(limit, int) or limit < 1:
         yield "max_tokens: Field required"

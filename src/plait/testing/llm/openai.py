@@ -11,8 +11,15 @@ from typing import Any
 from starlette.responses import JSONResponse, Response
 
 from plait.models.scripts import Call, Say
-from plait.testing.llm.default_replies import conversation_from_openai, default_reply
-from plait.testing.llm.server import ApiRequest, EventStream, ProviderServer, pieces, words
+from plait.testing.llm.server import (
+    ApiRequest,
+    EventStream,
+    ProviderServer,
+    conversation_from_openai,
+    default_reply,
+    pieces,
+    words,
+)
 from plait.testing.llm.turns import Refuse, Script, Turn
 
 
@@ -183,7 +190,6 @@ _ROLES = ("system", "developer", "user", "assistant", "tool")
 
 
 def _faults(body: Mapping[str, Any]) -> Iterator[Refuse]:
-    """Yield the faults in the messages and tools of a request."""
     messages: Sequence[Mapping[str, Any]] = body["messages"]
     tools: Sequence[Mapping[str, Any]] | None = body.get("tools")
     if not messages:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 
 class ContentType(StrEnum):
@@ -119,7 +119,10 @@ def _from_flat(data: Mapping[str, Any]) -> list[Content]:
     # With a result, the text is that of the result.
     if text and result is None:
         blocks.append(TextContent(text))
-    blocks.extend(_call_from_dict(call) for call in data.get("tool_calls") or ())
+    blocks.extend(
+        ToolUseContent(call["id"], call["name"], dict(call.get("input") or {}))
+        for call in data.get("tool_calls") or ()
+    )
     if result is not None:
         failed = bool(result.get("is_error", False))
         blocks.append(ToolResultContent(result["tool_use_id"], text, failed))
@@ -139,8 +142,3 @@ _BLOCKS: Mapping[ContentType, type[Content]] = {
 def _fields_of(block: Content) -> dict[str, Any]:
     values = {field.name: getattr(block, field.name) for field in fields(block)}
     return {name: copy(value) for name, value in values.items() if value is not None}
-
-
-def _call_from_dict(data: Mapping[str, Any]) -> ToolUseContent:
-    arguments = cast("Mapping[str, Any] | None", data.get("input"))
-    return ToolUseContent(data["id"], data["name"], dict(arguments or {}))

@@ -1,11 +1,12 @@
-"""One message of a conversation."""
+"""Messages of a conversation, alone and in lists, and the usage of the model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from plait.traces.messages.content import (
     Content,
@@ -16,6 +17,46 @@ from plait.traces.messages.content import (
     content_from_dict,
     content_to_dict,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class UsageMetadata:
+    """Tokens and cost of a turn or a run, as the provider reported them."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    total_tokens: int = 0
+    cost_usd: float | None = None
+    cache_read_tokens: int | None = None
+    """Input tokens from the cache of the provider; `None` if it does not report them."""
+
+    cache_creation_tokens: int | None = None
+    """Input tokens written to the cache of the provider."""
+
+    model: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert to JSON: the three counts, and the other fields that are set."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Convert the result of `to_dict` to a usage."""
+        names = [field.name for field in fields(cls)]
+        return cls(**{name: data[name] for name in names if name in data})
+
+    def __add__(self, other: UsageMetadata) -> UsageMetadata:
+        """Add two usages; the model is the last one that is known."""
+        names = [field.name for field in fields(self) if field.name != "model"]
+        sums = {name: _sum(getattr(self, name), getattr(other, name)) for name in names}
+        return UsageMetadata(**sums, model=other.model or self.model)
+
+
+def _sum(first: Any, second: Any) -> Any:
+    """Add two numbers; `None` is unknown, and adds nothing."""
+    if first is None or second is None:
+        return first if second is None else second
+    return first + second
 
 
 class Role(StrEnum):
@@ -100,3 +141,44 @@ class Message:
         return cls(
             Role(data.get("role")), content_from_dict(data), None if usage is None else dict(usage)
         )
+
+
+def messages_to_dicts(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    """Convert messages to JSON values, each with its index in the list."""
+    return [message.to_dict(index) for index, message in enumerate(messages)]
+
+
+def messages_to_json(messages: Iterable[Message], *, indent: int | None = None) -> str:
+    """Write messages as a JSON list."""
+    return json.dumps(messages_to_dicts(messages), ensure_ascii=False, indent=indent)
+
+
+def messages_from_json(text: str | bytes) -> list[Message]:
+    """Read messages from a JSON list.
+
+    Raises:
+        ValueError: It is not JSON, or not a list of messages.
+    """
+    data: object = json.loads(text)
+    if not isinstance(data, list):
+        raise ValueError("messages must be a JSON list")  # noqa: TRY004  # invalid text
+    return [Message.from_dict(item) for item in cast("list[dict[str, Any]]", data)]
+
+
+def to_prompt_string(messages: Sequence[Message]) -> str:
+    """Join the user messages with empty lines."""
+    return "\n\n".join(_texts(messages, Role.USER))
+
+
+def extract_system_prompt(messages: Sequence[Message]) -> str | None:
+    """Join the system messages with empty lines; `None` without any."""
+    return "\n\n".join(_texts(messages, Role.SYSTEM)) or None
+
+
+def without_prompts(messages: Iterable[Message]) -> list[Message]:
+    """Remove user and system messages."""
+    return [message for message in messages if message.role in (Role.ASSISTANT, Role.TOOL)]
+
+
+def _texts(messages: Sequence[Message], role: Role) -> list[str]:
+    return [message.text for message in messages if message.role is role and message.text]

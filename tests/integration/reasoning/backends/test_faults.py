@@ -14,9 +14,8 @@ import pytest
 
 from plait.errors import BackendError
 from plait.reasoning.backends.http import RetryPolicy
-from plait.reasoning.backends.langbase import LangbaseCompleter
+from plait.reasoning.backends.langbase import LangbaseCompleter, Pipe
 from plait.reasoning.backends.openai_compatible import OpenAICompatibleCompleter
-from plait.reasoning.backends.pipes import Pipe
 from plait.reasoning.backends.port import Completer
 from plait.testing import LangbaseServer, OpenAIServer, eventually, free_port
 from plait.testing.completer_suite import prompt

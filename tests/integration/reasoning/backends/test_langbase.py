@@ -9,8 +9,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from plait.errors import BackendError
-from plait.reasoning.backends.langbase import LangbaseCompleter
-from plait.reasoning.backends.pipes import Pipe, PipeNames, pipes_of
+from plait.reasoning.backends.langbase import LangbaseCompleter, Pipe, PipeNames, pipes_of
 from plait.testing import LangbaseServer
 from plait.testing.completer_suite import prompt
 from plait.testing.llm.turns import Raw

@@ -14,12 +14,10 @@ from langchain_core.outputs import ChatResult
 from typing_extensions import override
 
 from plait.errors import BackendError
-from plait.reasoning.backends.client_model import SamplingCompleter
-from plait.reasoning.backends.langbase import LangbaseCompleter
+from plait.reasoning.backends.langbase import LangbaseCompleter, Pipe
 from plait.reasoning.backends.langchain_model import LangChainCompleter
 from plait.reasoning.backends.openai_compatible import OpenAICompatibleCompleter
-from plait.reasoning.backends.pipes import Pipe
-from plait.reasoning.backends.port import Completer, Completion, Prompt
+from plait.reasoning.backends.port import Completer, Completion, Prompt, SamplingCompleter
 from plait.reasoning.backends.scripted import ScriptedCompleter
 from plait.testing import (
     CompleterSuite,

@@ -15,7 +15,7 @@ from anthropic.types import MessageParam, ToolParam
 
 from plait.testing import AnthropicServer, Call, Say, eventually
 from plait.testing.llm.turns import Cut, Refuse
-from plait.traces.messages.usage import UsageMetadata
+from plait.traces.messages.message import UsageMetadata
 
 ADD: ToolParam = {
     "name": "add",

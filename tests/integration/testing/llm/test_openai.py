@@ -11,7 +11,7 @@ import pytest
 
 from plait.testing import Call, OpenAIServer, Say
 from plait.testing.llm.turns import Cut
-from plait.traces.messages.usage import UsageMetadata
+from plait.traces.messages.message import UsageMetadata
 
 ADD = {
     "type": "function",

@@ -16,13 +16,11 @@ from plait.reasoning.backends.choose import (
     key_for_endpoint,
     key_for_model,
 )
-from plait.reasoning.backends.port import Completion, Prompt
+from plait.reasoning.backends.port import Completion, Prompt, SamplingCompleter
 from plait.reasoning.backends.settings import BackendName, BackendPreference, read_settings
 
 OLLAMA = Endpoint(base_url="http://127.0.0.1:11434/v1", models=("llama3.2:3b", "other"))
-ALL = AvailableModels(
-    endpoint=OLLAMA, local_model="qwen", packages=frozenset({"langchain_anthropic"})
-)
+ALL = AvailableModels(endpoint=OLLAMA, packages=frozenset({"langchain_anthropic"}))
 NOTHING = AvailableModels()
 
 
@@ -47,9 +45,7 @@ def test_the_first_that_applies_is_taken_in_the_order_of_the_docs() -> None:
         left = {name: environ[name] for name in names[taken:]}
         choice = chosen(left, ALL, sampling=True)
         seen.append((choice.backend, choice.reason))
-    without_endpoint = AvailableModels(local_model="qwen")
-    seen.append(((last := chosen({}, without_endpoint, sampling=True)).backend, last.reason))
-    seen.append(((last := chosen({}, without_endpoint, sampling=False)).backend, last.reason))
+    seen.append(((last := chosen({}, NOTHING, sampling=True)).backend, last.reason))
     seen.append(((last := chosen({}, NOTHING)).backend, last.reason))
 
     assert seen == [
@@ -60,7 +56,6 @@ def test_the_first_that_applies_is_taken_in_the_order_of_the_docs() -> None:
         ("openai", "OPENAI_BASE_URL is on this machine"),
         ("openai", "Ollama runs on this machine"),
         ("sampling", "the client offers sampling"),
-        ("local", "a local model has been fetched"),
         ("host", "no model is configured"),
     ]
 
@@ -107,18 +102,17 @@ def test_an_endpoint_elsewhere_needs_a_key() -> None:
     st.builds(
         AvailableModels,
         endpoint=st.sampled_from([None, OLLAMA]),
-        local_model=st.sampled_from([None, "qwen"]),
         packages=st.sampled_from([frozenset[str](), ALL.packages]),
     ),
 )
-def test_sampling_only_takes_the_place_of_a_local_model_or_the_host(
+def test_sampling_only_takes_the_place_of_the_host(
     environ: dict[str, str], around: AvailableModels
 ) -> None:
     without = chosen(environ, around)
 
     assert chosen(environ, around, sampling=False) == without
     offered = chosen(environ, around, sampling=True)
-    if without.backend in ("local", "host"):
+    if without.backend == "host":
         assert offered.backend == "sampling"
     else:
         assert offered == without
@@ -130,7 +124,6 @@ def test_sampling_only_takes_the_place_of_a_local_model_or_the_host(
     [
         ({"PLAIT_REASONING_BACKEND": "host"}, ("host", None, None)),
         ({"PLAIT_REASONING_BACKEND": "sampling"}, ("sampling", None, None)),
-        ({"PLAIT_REASONING_BACKEND": "local"}, ("local", "qwen", None)),
         ({"PLAIT_REASONING_MODEL": "openai:gpt-x"}, ("model", "openai:gpt-x", None)),
         (
             {"PLAIT_REASONING_BACKEND": "model", "PLAIT_REASONING_MODEL": "gpt-x"},
@@ -203,10 +196,6 @@ def test_sampling_that_is_asked_for_and_not_offered_is_an_error() -> None:
     assert chosen(environ, ALL, sampling=True).backend == "sampling"
 
 
-async def _sample(prompt: Prompt) -> Completion:
-    return Completion(text=prompt.user)
-
-
 @pytest.mark.parametrize(
     ("environ", "described"),
     [
@@ -218,10 +207,6 @@ async def _sample(prompt: Prompt) -> Completion:
         ),
         ({"PLAIT_REASONING_MODEL": "groq:x"}, "langchain model groq:x"),
         ({"PLAIT_REASONING_BACKEND": "host"}, "the calling model writes the thoughts"),
-        (
-            {"PLAIT_REASONING_BACKEND": "sampling"},
-            "the model of the connected client, through MCP sampling",
-        ),
     ],
 )
 @pytest.mark.anyio
@@ -229,7 +214,7 @@ async def test_the_backend_that_was_chosen_is_made(environ: dict[str, str], desc
     settings = read_settings(environ)
     choice = choose(settings, NOTHING)
 
-    completer = completer_for(choice, settings, sample=_sample)
+    completer = completer_for(choice, settings)
 
     assert (completer.name, completer.describe()) == (choice.backend, described)
     await completer.aclose()
@@ -280,3 +265,12 @@ def test_no_key_is_sent_to_an_endpoint_that_was_found() -> None:
     settings = read_settings({"PLAIT_REASONING_API_KEY": "own-key"})
 
     assert key_for_endpoint(choose(settings, ALL), settings) is None
+
+
+def test_sampling_says_that_the_model_of_the_client_answers() -> None:
+    async def sample(prompt: Prompt) -> Completion:
+        return Completion(text=prompt.user)
+
+    described = SamplingCompleter(sample).describe()
+
+    assert described == "the model of the connected client, through MCP sampling"

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from plait.errors import BackendError, ConfigError, HostHasNoModelError
-from plait.reasoning.backends.client_model import HostCompleter
-from plait.reasoning.backends.port import Completion, Prompt
+from plait.reasoning.backends.port import Completion, HostCompleter, Prompt
 from plait.reasoning.backends.scripted import ScriptedCompleter
 
 

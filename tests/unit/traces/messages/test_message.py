@@ -17,7 +17,9 @@ from plait.traces.messages.content import (
     ToolResultContent,
     ToolUseContent,
 )
-from plait.traces.messages.lists import (
+from plait.traces.messages.message import (
+    Message,
+    Role,
     extract_system_prompt,
     messages_from_json,
     messages_to_dicts,
@@ -25,7 +27,6 @@ from plait.traces.messages.lists import (
     to_prompt_string,
     without_prompts,
 )
-from plait.traces.messages.message import Message, Role
 
 _JSON: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

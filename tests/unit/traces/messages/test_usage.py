@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plait.traces.messages.usage import UsageMetadata
+from plait.traces.messages.message import UsageMetadata
 
 
 def test_the_counts_are_always_written_and_the_rest_where_it_is_known() -> None:

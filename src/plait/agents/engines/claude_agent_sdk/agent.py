@@ -27,7 +27,7 @@ from plait.agents.engines.claude_agent_sdk.tools import cli_tools
 from plait.agents.engines.claude_agent_sdk.turns import Turns
 from plait.agents.live_agent import Ending, LiveAgent
 from plait.errors import AgentExecutionError
-from plait.traces.messages.usage import UsageMetadata
+from plait.traces.messages.message import UsageMetadata
 
 _INTERRUPT_SECONDS: Final = 3.0
 """How long the command line may take to stop before it is killed."""
@@ -59,8 +59,6 @@ class ClaudeSDKAgent(LiveAgent):
 
 @dataclass(slots=True)
 class _Session:
-    """One conversation with the command line."""
-
     _run: AgentRun
     _client: ClaudeSDKClient
     _turns: Turns

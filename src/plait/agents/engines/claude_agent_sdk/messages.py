@@ -17,8 +17,7 @@ from claude_agent_sdk import (
 
 from plait.agents.anthropic_api import blocks_of, line_from_block
 from plait.traces.messages.content import Content, TextContent, ThinkingContent, ToolUseContent
-from plait.traces.messages.lists import to_prompt_string
-from plait.traces.messages.message import Message, Role
+from plait.traces.messages.message import Message, Role, to_prompt_string
 from plait.traces.raw import DEFAULT_FORMAT, TraceFormatConfig, messages_to_raw_trace
 
 SYNTHETIC: Final = "<synthetic>"

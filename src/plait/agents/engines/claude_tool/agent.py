@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 import anthropic
 import httpx2
 from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
-from anthropic.lib.streaming import BetaAsyncMessageStream
 from anthropic.lib.tools import BetaAsyncStreamingToolRunner, BetaAsyncToolRunner
 from anthropic.resources.beta.messages import AsyncMessages
 from anthropic.types.beta import BetaCacheControlEphemeralParam, BetaMessage, BetaToolUseBlock
@@ -99,7 +98,7 @@ class _Conversation:
                 item = await anext(runner, None)
                 if item is None:
                     return "completed"
-                message = await _complete(item)
+                message = item if isinstance(item, BetaMessage) else await item.get_final_message()
                 self._turns_left -= 1
                 calls = self._record(message, time.monotonic() - began)
                 if not calls and message.stop_reason not in UNFINISHED:
@@ -164,10 +163,6 @@ class _Conversation:
 
 def _without_tools(params: Mapping[str, Any]) -> Any:
     return {name: value for name, value in params.items() if name != "tools"}
-
-
-async def _complete(item: BetaMessage | BetaAsyncMessageStream[Any]) -> BetaMessage:
-    return item if isinstance(item, BetaMessage) else await item.get_final_message()
 
 
 _UNSTREAMED_TOKENS: Final = 8192
@@ -302,7 +297,8 @@ def execution_error(
     """Translate a failure of the API to an error with advice."""
     where = origin_of(base_url)
     if isinstance(error, anthropic.APIStatusError):
-        reason = redact.excerpt(_message_of(error))
+        fault = entries_of(entries_of(error.body).get("error"))
+        reason = redact.excerpt(str(fault.get("message") or error.message))
         status = error.status_code
         is_temperature = status == 400 and "temperature" in reason
         advice = "set temperature=None" if is_temperature else advice_for(status, config)
@@ -323,7 +319,3 @@ def execution_error(
         advice = "check anthropic_base_url and the network"
         return AgentExecutionError(f"{where} cannot be reached: {reason}; {advice}")
     return AgentExecutionError(f"the answer of {where} is incomplete: {reason}; run it again")
-
-
-def _message_of(error: anthropic.APIStatusError) -> str:
-    return str(entries_of(entries_of(error.body).get("error")).get("message") or error.message)

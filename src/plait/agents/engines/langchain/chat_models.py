@@ -34,7 +34,6 @@ _KEYS: Mapping[str, str] = {
     "openai": "OPENAI_API_KEY",
     "openrouter": "OPENROUTER_API_KEY",
 }
-"""The environment variables that hold keys, by provider."""
 
 _PACKAGES = ("anthropic", "openai")
 """The providers whose packages come with `plait[models]`."""

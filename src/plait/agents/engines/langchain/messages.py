@@ -17,8 +17,7 @@ from langchain_core.messages import (
 
 from plait.traces.messages.content import TextContent, ThinkingContent
 from plait.traces.messages.from_langchain import message_from_any
-from plait.traces.messages.message import Message, Role
-from plait.traces.messages.usage import UsageMetadata
+from plait.traces.messages.message import Message, Role, UsageMetadata
 from plait.traces.raw import DEFAULT_FORMAT, TraceFormatConfig, messages_to_raw_trace
 
 logger = logging.getLogger("plait.agents.engines")

@@ -23,7 +23,7 @@ from plait.agents.engines.langchain.tools import LangChainTools, message_from_an
 from plait.client.catalog.tool import Tool
 from plait.langchain.tools.tool import MCPTool
 from plait.traces.messages.from_langchain import message_from_any
-from plait.traces.messages.usage import UsageMetadata
+from plait.traces.messages.message import UsageMetadata
 
 _CallModel: TypeAlias = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
 _ToolReply: TypeAlias = ToolMessage | Command[Any]
@@ -69,7 +69,6 @@ class Turns(AgentMiddleware[Any, Any, Any]):
     async def _call_model(
         self, request: ModelRequest[Any], handler: _CallModel
     ) -> ModelResponse[Any]:
-        """Call the model, and record its answer."""
         if (turns := self._turns) >= (limit := self._max_turns):
             raise ModelCallLimitExceededError(turns, turns, thread_limit=None, run_limit=limit)
         if self._tools.deferred:

@@ -14,6 +14,7 @@ from typing import Any, Self, cast
 
 from plait._support.redact import Redactor
 from plait.agents.config import AgentConfig, ModelConfig
+from plait.agents.live_agent import recorder_for
 from plait.agents.port import (
     AgentCapabilities,
     AgentResult,
@@ -21,14 +22,11 @@ from plait.agents.port import (
     StaticTool,
     result_from_trace,
 )
-from plait.agents.recording import recorder_for
 from plait.agents.servers import AgentServers
 from plait.errors import ManualEngineError, ManualTraceError, ManualTraceNotFoundError
 from plait.traces.file import read_traces
 from plait.traces.messages.from_langchain import message_from_any
-from plait.traces.messages.lists import without_prompts
-from plait.traces.messages.message import Message, Role
-from plait.traces.messages.usage import UsageMetadata
+from plait.traces.messages.message import Message, Role, UsageMetadata, without_prompts
 from plait.traces.metrics import extract_agent_metrics
 from plait.traces.raw import extract_final_ai_message, messages_to_raw_trace
 from plait.traces.recorder import Recorder, hash_question

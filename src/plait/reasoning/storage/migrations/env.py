@@ -1,4 +1,4 @@
-"""Runs migrations on the connection of `migrate.py`, inside its transaction."""
+"""Runs migrations on the connection of `migrate`, inside its transaction."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from plait.agents.engines.claude_agent_sdk.tools import cli_tools
 from plait.agents.engines.claude_agent_sdk.turns import Turns
 from plait.errors import AgentExecutionError
 from plait.traces.events import ToolCalled
-from plait.traces.messages.usage import UsageMetadata
+from plait.traces.messages.message import UsageMetadata
 from plait.traces.recorder import Recorder
 
 pytestmark = pytest.mark.anyio
