@@ -296,7 +296,7 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
         output = outcome if invocation.runtime is None else for_graph(outcome)
         if call_id is None:
             return output.content, output.artifact
-        name = self.__dict__.get("name") or self.__dict__.setdefault("name", self.name)
+        name = vars(self).get("name") or vars(self).setdefault("name", self.name)
         message = ToolMessage(
             content=cast("str | list[str | dict[Any, Any]]", output.content),
             artifact=output.artifact,
