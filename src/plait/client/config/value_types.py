@@ -162,6 +162,15 @@ def read_data_map(raw: RawValue) -> object:
     return raw.read_entries(read_data, "an object")
 
 
+def read_sdk_options(raw: RawValue) -> object:
+    """Read arguments of the SDK, which takes seconds where it took a `timedelta` before."""
+    options = raw.read_entries(read_data, "an object")
+    return {
+        name: value.total_seconds() if isinstance(value, timedelta) else value
+        for name, value in options.items()
+    }
+
+
 def one_of(
     *words: str, aliases: Mapping[str, str] | None = None, hints: Mapping[str, str] | None = None
 ) -> Callable[[RawValue], str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import langchain_core  # noqa: F401  # pyright: ignore[reportUnusedImport]
@@ -85,6 +86,7 @@ class MultiServerMCPClient(ConnectionOwner):
             **toolbox_options,
         )
         """The toolbox that holds the connections, without LangChain."""
+        self._server_list.toolbox = self.toolbox
         super().__init__(self.toolbox.lifecycle)
         self.tool_interceptors: list[ToolCallInterceptor] = list(
             merged.get("tool_interceptors") or ()
@@ -95,8 +97,13 @@ class MultiServerMCPClient(ConnectionOwner):
         self._options = merged
 
     @property
+    def tool_name_prefix(self) -> bool:
+        """Whether the names of tools begin with the server; the option, which is not changed."""
+        return bool(self._options.get("tool_name_prefix"))
+
+    @property
     def connections(self) -> dict[str, Any]:
-        """The servers; changes of this dictionary take effect at the next use of the client."""
+        """The servers; a change takes effect when the client or a tool of the server is used."""
         return self._server_list.connections
 
     @property
@@ -202,7 +209,10 @@ class MultiServerMCPClient(ConnectionOwner):
             else handle_tool_errors,
         }
         settings = RunnerSettings.of(options, self.toolbox.config.servers)
-        return ToolRunner(self.toolbox.calls, settings, access=access, reader=reader)
+        change_of = self._server_list.change_of
+        return ToolRunner(
+            self.toolbox.calls, settings, access=access, reader=reader, change_of=change_of
+        )
 
     async def ready(self, timeout_seconds: float | None = None) -> Status:
         """Connect to every server; wait until each is ready or has failed, or for the timeout.
@@ -390,6 +400,9 @@ class Changes:
 class ServerList:
     """Holds the dictionary of connections, and detects changes to it."""
 
+    toolbox: Toolbox
+    """The toolbox of the servers."""
+
     def __init__(self, source: ConfigSource | None) -> None:
         if not source:
             self.config = ClientConfig(servers={})
@@ -398,6 +411,16 @@ class ServerList:
             self.config = read_config(source)
             self.connections = _user_dict(source, self.config)
         self._seen = _copy(self.connections)
+
+    def change_of(self, server: str) -> Callable[[], Awaitable[None]] | None:
+        """Return what replaces a server, if it was changed since the last call."""
+        seen = self._seen.get(server)
+        is_same = self.connections.get(server, seen) == seen
+        return None if is_same else partial(self._replace, server)
+
+    async def _replace(self, server: str) -> None:
+        self._seen |= _copy({server: self.connections[server]})
+        await self.toolbox.add_server(server, self.connections[server])
 
     def changes(self) -> Changes:
         """Return what was added, replaced and removed since the last call."""
