@@ -30,7 +30,6 @@ from plait.client.config.value_types import (
     read_output_handling,
     read_patterns,
     read_reconnect,
-    read_sdk_options,
     read_seconds,
     read_seconds_by_tool,
     read_text,
@@ -69,7 +68,7 @@ _SHARED = (
     Key("output_handling", read_output_handling),
     Key("result_budget", read_result_budget),
     Key("defer", read_server_deferral),
-    Key("session_kwargs", read_sdk_options, "client_options", ("client_options",)),
+    Key("session_kwargs", read_data_map, "client_options", ("client_options",)),
 )
 
 _STDIO = (

@@ -147,9 +147,11 @@ def read_object(raw: RawValue) -> object:
 
 
 def read_data(raw: RawValue) -> object:
-    """Read any value, with the variables in all of its strings replaced."""
+    """Read any value, with the variables in its strings replaced, and durations as seconds."""
     if isinstance(raw.value, str):
         return raw.text()
+    if isinstance(raw.value, timedelta):
+        return raw.value.total_seconds()
     if isinstance(raw.value, Mapping):
         return raw.read_entries(read_data, "an object")
     if isinstance(raw.value, list):
@@ -160,15 +162,6 @@ def read_data(raw: RawValue) -> object:
 def read_data_map(raw: RawValue) -> object:
     """Read an object of any values."""
     return raw.read_entries(read_data, "an object")
-
-
-def read_sdk_options(raw: RawValue) -> object:
-    """Read arguments of the SDK, which takes seconds where it took a `timedelta` before."""
-    options = raw.read_entries(read_data, "an object")
-    return {
-        name: value.total_seconds() if isinstance(value, timedelta) else value
-        for name, value in options.items()
-    }
 
 
 def one_of(

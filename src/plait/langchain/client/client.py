@@ -209,10 +209,8 @@ class MultiServerMCPClient(ConnectionOwner):
             else handle_tool_errors,
         }
         settings = RunnerSettings.of(options, self.toolbox.config.servers)
-        change_of = self._server_list.change_of
-        return ToolRunner(
-            self.toolbox.calls, settings, access=access, reader=reader, change_of=change_of
-        )
+        calls, change_of = self.toolbox.calls, self._server_list.change_of
+        return ToolRunner(calls, settings, access=access, reader=reader, change_of=change_of)
 
     async def ready(self, timeout_seconds: float | None = None) -> Status:
         """Connect to every server; wait until each is ready or has failed, or for the timeout.
@@ -355,11 +353,8 @@ class MultiServerMCPClient(ConnectionOwner):
 
     async def _current_toolbox(self) -> Toolbox:
         """Return the toolbox, after applying changes of `connections` to it."""
-        changes = self._server_list.changes()
-        for name in changes.removed:
-            await self.toolbox.remove_server(name)
-        for name, connection in changes.new.items():
-            await self.toolbox.add_server(name, connection)
+        for apply in self._server_list.changes():
+            await apply()
         return self.toolbox
 
 
@@ -389,19 +384,10 @@ def _flat(servers: Sequence[str | Sequence[str]], server_name: str | None) -> li
     return names if server_name is None else [*names, server_name]
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """The changes since the last check."""
-
-    new: Mapping[str, Any]
-    removed: tuple[str, ...]
-
-
 class ServerList:
     """Holds the dictionary of connections, and detects changes to it."""
 
     toolbox: Toolbox
-    """The toolbox of the servers."""
 
     def __init__(self, source: ConfigSource | None) -> None:
         if not source:
@@ -412,27 +398,26 @@ class ServerList:
             self.connections = _user_dict(source, self.config)
         self._seen = _copy(self.connections)
 
+    def changes(self) -> list[Callable[[], Awaitable[None]]]:
+        """Return what applies each change since the last call to the toolbox."""
+        removed = self._seen.keys() - self.connections.keys()
+        changes = [self.change_of(name) for name in self.connections]
+        return [*(partial(self._remove, name) for name in removed), *filter(None, changes)]
+
     def change_of(self, server: str) -> Callable[[], Awaitable[None]] | None:
-        """Return what replaces a server, if it was changed since the last call."""
+        """Return what adds or replaces a server, if it is new or was changed."""
         seen = self._seen.get(server)
         is_same = self.connections.get(server, seen) == seen
         return None if is_same else partial(self._replace, server)
 
     async def _replace(self, server: str) -> None:
-        self._seen |= _copy({server: self.connections[server]})
-        await self.toolbox.add_server(server, self.connections[server])
+        if self.change_of(server) is not None:  # not applied meanwhile
+            self._seen |= _copy({server: self.connections[server]})
+            await self.toolbox.add_server(server, self.connections[server])
 
-    def changes(self) -> Changes:
-        """Return what was added, replaced and removed since the last call."""
-        if self._seen == self.connections:
-            return Changes({}, ())
-        before, self._seen = self._seen, _copy(self.connections)
-        new = {
-            name: connection
-            for name, connection in self.connections.items()
-            if name not in before or before[name] != self._seen[name]
-        }
-        return Changes(new, tuple(name for name in before if name not in self.connections))
+    async def _remove(self, server: str) -> None:
+        if self._seen.pop(server, None) is not None:
+            await self.toolbox.remove_server(server)
 
 
 def _user_dict(source: ConfigSource, config: ClientConfig) -> dict[str, Any]:

@@ -75,10 +75,8 @@ async def load_mcp_tools(
         separator="__" if prefix_tool_name_with_server_name and server_name else prefixed,
         extra=additional_tool_name_prefix,
     )
-    limit = {} if default_tool_timeout is None else {"default_tool_timeout": default_tool_timeout}
-    options = read_options(
-        {"sanitize": sanitize, "throw_on_load_error": throw_on_load_error, **limit}
-    )
+    own = {"throw_on_load_error": throw_on_load_error, "default_tool_timeout": default_tool_timeout}
+    options = read_options({**own, "sanitize": sanitize})
     caller: Caller
     if session is None:
         toolbox = _toolbox(connection, name, callbacks, options)
@@ -88,8 +86,7 @@ async def load_mcp_tools(
         listed = await caller.list_tools(strict=throw_on_load_error)
         if sanitize:
             listed = [sanitize_tool(tool)[0] for tool in listed]
-        for tool in listed:
-            caller.check_arguments_of(tool)
+        caller.schemas = {tool.wire_name: tool.wire_schema for tool in listed}
     runner = ToolRunner(caller, settings)
     return [MCPTool(tool, runner, profile=profile) for tool in with_public_names(listed, names)]
 
@@ -117,7 +114,7 @@ def convert_mcp_tool_to_langchain_tool(
         caller = _toolbox(connection, name, callbacks, {}).calls
     else:
         caller = SessionCaller(session, name)
-        caller.check_arguments_of(named)
+        caller.schemas = {named.wire_name: named.wire_schema}
     settings = RunnerSettings(
         interceptors=tuple(tool_interceptors or ()),
         callbacks=callbacks or Callbacks(),

@@ -43,8 +43,7 @@ def convert_mcp_resource_to_langchain_blob(resource_uri: str, contents: Resource
         case types.BlobResourceContents():
             data = base64.b64decode(contents.blob)
         case _:  # pyright: ignore[reportUnnecessaryComparison]
-            kind = type(contents).__name__
-            raise ValueError(f"unsupported contents of {resource_uri}: {kind}")
+            raise ValueError(f"unsupported contents of {resource_uri}: {type(contents)}")
     return Blob.from_data(data, mime_type=contents.mime_type, metadata={"uri": resource_uri})
 
 

@@ -104,25 +104,21 @@ def server_from(connection: Mapping[str, Any] | ServerConfig, name: str = "serve
 
 
 class _BareSession:
-    """Offers the part of the SDK's client that lists and calls tools, over any session.
-
-    A method that is not the SDK's own, since it is a mock or of a subclass, is called as it is.
-    """
+    """Offers the part of the SDK's client that lists and calls tools, over any session."""
 
     def __init__(self, session: AnySession) -> None:
         self._session: Any = session
         self.notes: list[str] = []
 
     def overrides(self, method: str) -> bool:
-        """Return whether the session has a method of its own."""
+        """Return whether a method is not that of the SDK, but a mock or of a subclass."""
         function = getattr(getattr(self._session, method), "__func__", None)
         return function not in {getattr(Client, method), getattr(ClientSession, method)}
 
     @property
     def session(self) -> ClientSession:
         """The session, with results repaired before the SDK validates them."""
-        is_client = isinstance(self._session, Client)
-        opened: Any = self._session.session if is_client else self._session
+        opened = getattr(self._session, "session", self._session)  # of a client, or one itself
         repaired = copy(opened)
         repaired._dispatcher = self  # noqa: SLF001  # the SDK has no hook for results
         self._dispatcher = getattr(opened, "_dispatcher", None)
@@ -144,10 +140,10 @@ class _BareSession:
         if not self.overrides("list_tools"):
             return await self.session.list_tools(params=params if cursor else None)
         is_session = isinstance(self._session, ClientSession)
-        following = {"params": params} if is_session else {"cursor": cursor}
-        page = await self._session.list_tools(**following if cursor else {})
-        after = getattr(page, "next_cursor", None)
-        after = after if isinstance(after, str) else None  # a mock has any attribute
+        more = {"params": params} if is_session else {"cursor": cursor}
+        page = await self._session.list_tools(**more if cursor else {})
+        # A mock has any attribute.
+        after = found if isinstance(found := getattr(page, "next_cursor", None), str) else None
         return types.ListToolsResult(tools=page.tools, next_cursor=after)
 
 
@@ -161,7 +157,8 @@ class SessionCaller(Caller):
         self._bare = _BareSession(session)
         self._client = cast("Client", self._bare)
         self._timeout_seconds = timeout_seconds
-        self._schemas: dict[str, Mapping[str, Any]] = {}
+        self.schemas: dict[str, Mapping[str, Any]] = {}
+        """What arguments are checked by before they are sent, by the tool."""
         self._wire = Wire(name, Redactor(()), lambda: None)
         bridge = LoopBridge()
         bridge.use_current_loop()
@@ -177,23 +174,18 @@ class SessionCaller(Caller):
             logger.warning("%s: %s", self._wire.server, note)
         return [Tool.from_row(self._wire.server, row) for row in listed.tools]
 
-    def check_arguments_of(self, tool: Tool) -> None:
-        """Check the arguments of a tool before they are sent."""
-        self._schemas[tool.wire_name] = tool.wire_schema
-
     async def _send(self, call: ToolCall, on_progress: Any) -> types.CallToolResult:
         if not self._bare.overrides("call_tool"):
             return await call_tool(self._client, call.tool, call.arguments, on_progress=on_progress)
         progress = None if call.on_progress is None else on_progress  # tests with mocks expect None
-        return await self._session.call_tool(
-            call.tool, dict(call.arguments), progress_callback=progress
-        )
+        method = self._session.call_tool
+        return await method(call.tool, dict(call.arguments), progress_callback=progress)
 
     async def execute(self, call: ToolCall) -> ToolResult:
         """Make a call; without a result, raise a `PlaitError`."""
         began = time.perf_counter()
         deadline = call_deadline(call, Timeouts(), self._timeout_seconds)
-        if (schema := self._schemas.get(call.tool)) is not None:
+        if (schema := self.schemas.get(call.tool)) is not None:
             arguments = await checked_arguments(schema, call.arguments, tool=call.tool)
             call = replace(call, arguments=arguments)
 

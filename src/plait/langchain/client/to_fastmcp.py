@@ -50,9 +50,10 @@ def to_fastmcp(tool: BaseTool) -> ServerTool:
         if isinstance(output, ToolMessage):
             failed = output.status == "error"
             return types.CallToolResult(content=mcp_content_from(output.content), is_error=failed)
-        if _is_message_content(output):
-            return types.CallToolResult(content=mcp_content_from(output))
-        return output  # the SDK writes it as JSON
+        blocks: list[Any] = cast("list[Any]", output) if isinstance(output, list) else [None]
+        if all(entries_of(block).get("type") in TOOL_MESSAGE_BLOCK_TYPES for block in blocks):
+            return types.CallToolResult(content=mcp_content_from(blocks))
+        return cast("Any", output)  # the SDK writes it as JSON
 
     return ServerTool(
         fn=run,
@@ -65,9 +66,3 @@ def to_fastmcp(tool: BaseTool) -> ServerTool:
         context_kwarg=None,
         annotations=None,
     )
-
-
-def _is_message_content(output: Any) -> bool:
-    """Return whether an output is a list of content blocks, as LangChain recognizes them."""
-    parts = cast("list[object]", output) if isinstance(output, list) else [None]
-    return all(entries_of(part).get("type") in TOOL_MESSAGE_BLOCK_TYPES for part in parts)

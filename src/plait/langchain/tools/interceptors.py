@@ -101,9 +101,8 @@ class Hooks:
         return result
 
     async def _run(self, hook: Hook, subject: object, request: MCPToolCallRequest) -> Any:
-        state = getattr(request.runtime, "state", None)
-        values: tuple[Any, ...] = (subject, {} if state is None else state, self.config)
-        return await resolve(hook(*values[: _positions(hook)]))
+        state = getattr(request.runtime, "state", None) or dict[str, Any]()
+        return await resolve(hook(*(subject, state, self.config)[: _positions(hook)]))
 
 
 def _positions(hook: Hook) -> int:

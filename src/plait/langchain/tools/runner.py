@@ -28,7 +28,7 @@ from plait.langchain.tools.content import (
     TextConverter,
     ToolOutput,
     convert_result,
-    failure_from,
+    error_from,
     output_from_error,
     pending_reads,
     with_resources,
@@ -136,10 +136,6 @@ class RunnerSettings:
         return error.kind != "auth" or not self.raise_auth_errors
 
 
-Changes = Callable[[str], Callable[[], Awaitable[None]] | None]
-"""Returns what applies the changes that the user made to a server, if there are some."""
-
-
 class ToolRunner:
     """Runs tools with a caller; an error that a model can act on becomes the tool's output."""
 
@@ -150,9 +146,9 @@ class ToolRunner:
         *,
         access: CallerCredentials | None = None,
         reader: str = READ_MORE,
-        change_of: Changes = lambda _: None,
+        change_of: Callable[[str], Callable[[], Awaitable[None]] | None] = lambda _: None,
     ) -> None:
-        """Take what makes the calls; `reader` is the name of the tool that reads long results."""
+        """Take what makes the calls; `reader` reads long results, `change_of` updates a server."""
         self._caller = caller
         self.block_on = caller.run_blocking
         self.change_of = change_of
@@ -199,7 +195,7 @@ class ToolRunner:
         if full_result is not None:
             output = replace(output, artifact={**output.artifact, FULL_RESULT: full_result})
         if output.is_error and not settings.handle_tool_errors:
-            raise failure_from(output)
+            raise error_from(output)
         return output
 
     def run_blocking(

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NotRequired, TypedDict, c
 
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
-from langchain_core.tools import BaseTool, ToolException
-from langchain_core.tools.base import ArgsSchema, ToolExceptionHandlerOutput
+from langchain_core.tools import BaseTool
+from langchain_core.tools.base import ArgsSchema
 from pydantic import ConfigDict, PrivateAttr, SerializerFunctionWrapHandler, model_serializer
 from typing_extensions import override
 
@@ -22,12 +22,7 @@ from plait.client.calls.direct import DirectTool
 from plait.client.calls.tool_call import FirstAttempt
 from plait.client.catalog.schemas import Profile
 from plait.client.catalog.tool import HINTS, Tool
-from plait.langchain.tools.content import (
-    TextConverter,
-    ToolFailedException,
-    ToolOutput,
-    failure_from,
-)
+from plait.langchain.tools.content import TextConverter, ToolFailedException, ToolOutput, error_from
 from plait.langchain.tools.graph_run import (
     CALL_OPTIONS,
     CHECKPOINTER,
@@ -43,9 +38,6 @@ _RUNTIME = "plait_runtime"
 
 _FIRST = "plait_first_attempt"
 """The argument for a first attempt that was made directly."""
-
-_OWN_FUNCTION = "coroutine"
-"""The key in `__dict__` of what the user put in place of the call, also with `model_copy`."""
 
 
 class MCPToolArtifact(TypedDict):
@@ -77,9 +69,7 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     response_format: Literal["content", "content_and_artifact"] = "content_and_artifact"
-    handle_tool_error: bool | str | Callable[[ToolException], ToolExceptionHandlerOutput] | None = (
-        None
-    )
+    handle_tool_error: Any = None
     """What LangChain does with a failure of the tool; `None` leaves it to the client."""
     _tool: Tool = PrivateAttr()
     _runner: ToolRunner = PrivateAttr()
@@ -187,12 +177,11 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
 
     @property
     def coroutine(self) -> Callable[..., Awaitable[Any]]:
-        """The function that calls the tool with its arguments; it may be replaced.
+        """What calls the tool and returns content and artifact, or raises; it may be replaced.
 
-        It returns content and artifact, and raises `ToolFailedException` if the tool fails. Its
-        signature tells graphs which argument takes the runtime.
+        Its signature tells graphs which argument takes the runtime.
         """
-        if (own := vars(self).get(_OWN_FUNCTION)) is not None:
+        if (own := vars(self).get("coroutine")) is not None:  # set, or with `model_copy`
             return own
         from langgraph.prebuilt import ToolRuntime  # noqa: PLC0415  # only graphs need it
 
@@ -200,14 +189,14 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
             invocation = Invocation(arguments=arguments, runtime=plait_runtime)
             outcome = await self._runner.run(self._tool, invocation, ensure_config())
             if isinstance(outcome, ToolOutput) and outcome.is_error:
-                raise failure_from(outcome)
+                raise error_from(outcome)
             return self._message(outcome, invocation)
 
         return run
 
     @coroutine.setter
     def coroutine(self, function: Callable[..., Awaitable[Any]] | None) -> None:
-        vars(self)[_OWN_FUNCTION] = function
+        vars(self)["coroutine"] = function
 
     async def _run_own(self, invocation: Invocation) -> Any:
         """Call what the user put in place of `coroutine`."""
@@ -223,7 +212,7 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
     @property
     def _direct(self) -> DirectTool | None:
         """What makes direct calls, if nothing has changed that they do not know."""
-        is_own = vars(self).get(_OWN_FUNCTION) is not None
+        is_own = vars(self).get("coroutine") is not None
         is_changed = is_own or self._runner.change_of(self._tool.server) is not None
         return None if is_changed else self._direct_tool
 
@@ -318,7 +307,7 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
 
     @override
     def _run(self, invocation: Invocation, config: RunnableConfig) -> tuple[Any, Any]:
-        if vars(self).get(_OWN_FUNCTION) is not None:
+        if vars(self).get("coroutine") is not None:
             return self._runner.block_on(self._run_own, invocation)
         config = ensure_config(config)  # `run` and `arun` of LangChain pass None
         if (direct := self._direct_for(invocation, config)) is not None:
@@ -332,7 +321,7 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
 
     @override
     async def _arun(self, invocation: Invocation, config: RunnableConfig) -> tuple[Any, Any]:
-        if vars(self).get(_OWN_FUNCTION) is not None:
+        if vars(self).get("coroutine") is not None:
             return await self._run_own(invocation)
         config = ensure_config(config)  # `run` and `arun` of LangChain pass None
         if (direct := self._direct_for(invocation, config)) is not None:
@@ -358,7 +347,7 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
         if not isinstance(outcome, ToolOutput):
             return outcome, None
         if outcome.is_error and self.handle_tool_error is not None:
-            raise failure_from(outcome)
+            raise error_from(outcome)
         output = outcome if invocation.runtime is None else for_graph(outcome)
         if call_id is None:
             return output.content, output.artifact
