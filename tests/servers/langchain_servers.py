@@ -1,4 +1,4 @@
-"""Three small servers, for arithmetic, weather and time, as programs and as objects.
+"""Small servers, for arithmetic, weather, time and a front desk, as programs and as objects.
 
 `python langchain_servers.py math --transport stdio` runs one; the tests start them with
 `stdio_entry` and `served`, or hand the object to a client.
@@ -23,14 +23,18 @@ from mcp.server.mcpserver.prompts.base import AssistantMessage, UserMessage
 from mcp.shared.exceptions import MCPDeprecationWarning
 from mcp.types import (
     AudioContent,
+    BlobResourceContents,
     CallToolRequestParams,
     CallToolResult,
     ContentBlock,
+    EmbeddedResource,
     Icon,
     ImageContent,
     ListToolsResult,
     PaginatedRequestParams,
+    ResourceLink,
     TextContent,
+    TextResourceContents,
     Tool,
     ToolAnnotations,
 )
@@ -46,7 +50,7 @@ from plait.testing.serve import (
     sse_app,
 )
 
-Name = Literal["math", "weather", "time"]
+Name = Literal["math", "weather", "time", "desk"]
 Transport = Literal["http", "sse", "websocket"]
 
 PIXEL = base64.b64encode(b"one pixel").decode()
@@ -214,6 +218,69 @@ def time_server() -> MCPServer:
     return server
 
 
+SHOWN: dict[str, list[ContentBlock]] = {
+    "nothing": [],
+    "text": [TextContent(text="one")],
+    "texts": [TextContent(text="one"), TextContent(text="two")],
+    "picture": [ImageContent(data=PIXEL, mime_type="image/jpeg")],
+    "sound": [AudioContent(data=PIXEL, mime_type="audio/wav")],
+    "page": [
+        EmbeddedResource(
+            resource=TextResourceContents(uri="desk://page", mime_type="text/plain", text="hello")
+        )
+    ],
+    "photo": [
+        EmbeddedResource(
+            resource=BlobResourceContents(uri="desk://photo", mime_type="image/png", blob=PIXEL)
+        )
+    ],
+    "form": [
+        EmbeddedResource(
+            resource=BlobResourceContents(
+                uri="desk://form", mime_type="application/pdf", blob=PIXEL
+            )
+        )
+    ],
+    "link": [ResourceLink(uri="file:///form.pdf", name="form", mime_type="application/pdf")],
+    "link to a text": [ResourceLink(uri="file:///a.txt", name="a", mime_type="text/plain")],
+    "link to anything": [ResourceLink(uri="file:///any", name="any")],
+    "link to a picture": [
+        ResourceLink(uri="https://example.com/p.png", name="p", mime_type="image/png")
+    ],
+    "link to a picture on a disk": [
+        ResourceLink(uri="file:///p.jpg", name="p", mime_type="image/jpeg")
+    ],
+}
+"""The content that the front desk shows, by its name."""
+
+
+def desk_server() -> MCPServer:
+    """Make the server of a front desk: it shows content of every kind, and asks visitors."""
+    server = MCPServer("Desk", version="3.0.0", log_level="CRITICAL")
+    visits: list[str] = []
+
+    @server.tool(structured_output=False)
+    def show(what: str, fails: bool = False, data: bool = False) -> CallToolResult:
+        """Show something, maybe as a failure, maybe with structured content."""
+        structured = {"shown": what} if data else None
+        return CallToolResult(content=SHOWN[what], is_error=fails, structured_content=structured)
+
+    @server.tool(structured_output=False)
+    async def register(name: str, ctx: Context) -> str:
+        """Ask a visitor for details, in the middle of the call."""
+        visits.append(name)
+        answer = await ctx.elicit(f"Details of {name}?", Details)
+        who = f"{answer.data.email}, {answer.data.age}" if answer.action == "accept" else "-"
+        return f"{answer.action}: {who} ({visits.count(name)})"
+
+    @server.tool(annotations=READ_ONLY, structured_output=False)
+    def opened() -> str:
+        """Tell whether the desk is open."""
+        return "open"
+
+    return server
+
+
 def paged_server(names: list[str]) -> Server:
     """Make a server that lists one tool a page; a tool returns its own name."""
 
@@ -233,7 +300,12 @@ def paged_server(names: list[str]) -> Server:
     return Server("Paged", on_list_tools=list_tools, on_call_tool=call_tool)
 
 
-BUILDERS = {"math": math_server, "weather": weather_server, "time": time_server}
+BUILDERS = {
+    "math": math_server,
+    "weather": weather_server,
+    "time": time_server,
+    "desk": desk_server,
+}
 
 
 def stdio_entry(name: Name, env: Mapping[str, str] | None = None) -> dict[str, object]:

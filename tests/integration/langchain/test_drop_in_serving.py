@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import pytest
 from langchain_core.tools import BaseTool, InjectedToolArg, ToolException, tool
+from mcp import Client
 from mcp.server import MCPServer
+from mcp.types import TextContent
 from pydantic import BaseModel, Field
 
 from plait import MultiServerMCPClient, to_fastmcp
@@ -96,6 +98,45 @@ async def test_a_failure_of_a_served_tool_is_a_failure_for_its_caller() -> None:
     assert message.status == "error"
     assert "b must not be 0" in message.content
     assert await served.ainvoke({"a": 1, "b": 2}) == "0.5"
+
+
+@pytest.mark.parametrize(
+    ("returned", "texts"),
+    [
+        (3, ["3"]),
+        (None, []),
+        ({"a": [1]}, ['{\n  "a": [\n    1\n  ]\n}']),
+        ([1, "two"], ["1", "two"]),
+        (Pair(a=1), ['{\n  "a": 1,\n  "b": 5\n}']),
+        ([{"type": "text", "text": "a block"}], ["a block"]),
+    ],
+    ids=["number", "nothing", "object", "list", "model", "blocks"],
+)
+async def test_results_are_written_as_a_server_writes_its_own(
+    returned: Any, texts: list[str]
+) -> None:
+    @tool
+    def give() -> Any:
+        """Give it."""
+        return returned
+
+    server = MCPServer("Own tools", tools=[to_fastmcp(give)], log_level="CRITICAL")
+    async with Client(server) as client:
+        result = await client.call_tool("give", {})
+    assert [cast("TextContent", block).text for block in result.content] == texts
+
+
+@pytest.mark.parametrize(
+    ("handler", "text"),
+    [(True, "b must not be 0"), ("no", "no"), (lambda error: f"it says: {error}", "it says: b")],
+)
+async def test_a_failure_that_a_tool_handles_stays_a_failure(handler: Any, text: str) -> None:
+    handling = divide.model_copy(update={"handle_tool_error": handler})
+    served = (await tools_of(handling))["divide"]
+    call = {"type": "tool_call", "id": "c1", "name": "divide", "args": {"a": 1, "b": 0}}
+    message = await served.ainvoke(call)
+    assert message.status == "error"
+    assert text in message.content
 
 
 async def test_a_tool_of_a_server_can_not_be_served_again_without_a_model() -> None:

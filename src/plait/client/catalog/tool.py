@@ -24,7 +24,7 @@ _SAME: Final[dict[str, Any]] = {}
 _SHARED: Final = "shared"
 """The key of a schema that is not a copy; no profile has this name."""
 
-_HINTS: Final = (
+HINTS: Final = (
     ("title", "title"),
     ("readOnlyHint", "read_only_hint"),
     ("destructiveHint", "destructive_hint"),
@@ -36,7 +36,7 @@ _HINTS: Final = (
 
 def _hints(row: Row) -> dict[str, Any]:
     listed: Mapping[str, Any] = row.get("annotations") or {}
-    return {key: value for name, key in _HINTS if (value := listed.get(name)) is not None}
+    return {key: value for name, key in HINTS if (value := listed.get(name)) is not None}
 
 
 _READERS: Final[dict[str, Callable[[Row], Any]]] = {

@@ -147,9 +147,11 @@ def read_object(raw: RawValue) -> object:
 
 
 def read_data(raw: RawValue) -> object:
-    """Read any value, with the variables in all of its strings replaced."""
+    """Read any value, with the variables in its strings replaced, and durations as seconds."""
     if isinstance(raw.value, str):
         return raw.text()
+    if isinstance(raw.value, timedelta):
+        return raw.value.total_seconds()
     if isinstance(raw.value, Mapping):
         return raw.read_entries(read_data, "an object")
     if isinstance(raw.value, list):

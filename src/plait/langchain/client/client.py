@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import langchain_core  # noqa: F401  # pyright: ignore[reportUnusedImport]
@@ -84,6 +85,7 @@ class MultiServerMCPClient(ConnectionOwner):
             **toolbox_options,
         )
         """The toolbox that holds the connections, without LangChain."""
+        self._server_list.toolbox = self.toolbox
         super().__init__(self.toolbox.lifecycle)
         self.tool_interceptors: list[ToolCallInterceptor] = list(
             merged.get("tool_interceptors") or ()
@@ -94,8 +96,13 @@ class MultiServerMCPClient(ConnectionOwner):
         self._options = merged
 
     @property
+    def tool_name_prefix(self) -> bool:
+        """Whether the names of tools begin with the server; the option, which is not changed."""
+        return bool(self._options.get("tool_name_prefix"))
+
+    @property
     def connections(self) -> dict[str, Any]:
-        """The servers; changes of this dictionary take effect at the next use of the client."""
+        """The servers; a change takes effect when the client or a tool of the server is used."""
         return self._server_list.connections
 
     @property
@@ -201,7 +208,8 @@ class MultiServerMCPClient(ConnectionOwner):
             else handle_tool_errors,
         }
         settings = RunnerSettings.of(options, self.toolbox.config.servers)
-        return ToolRunner(self.toolbox.calls, settings, access=access, reader=reader)
+        calls, change_of = self.toolbox.calls, self._server_list.change_of
+        return ToolRunner(calls, settings, access=access, reader=reader, change_of=change_of)
 
     async def ready(self, timeout_seconds: float | None = None) -> Status:
         """Connect to every server; wait until each is ready or has failed, or for the timeout.
@@ -344,11 +352,8 @@ class MultiServerMCPClient(ConnectionOwner):
 
     async def _current_toolbox(self) -> Toolbox:
         """Return the toolbox, after applying changes of `connections` to it."""
-        changes = self._server_list.changes()
-        for name in changes.removed:
-            await self.toolbox.remove_server(name)
-        for name, connection in changes.new.items():
-            await self.toolbox.add_server(name, connection)
+        for apply in self._server_list.changes():
+            await apply()
         return self.toolbox
 
 
@@ -378,16 +383,10 @@ def _flat(servers: Sequence[str | Sequence[str]], server_name: str | None) -> li
     return names if server_name is None else [*names, server_name]
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """The changes since the last check."""
-
-    new: Mapping[str, Any]
-    removed: tuple[str, ...]
-
-
 class ServerList:
     """Holds the dictionary of connections, and detects changes to it."""
+
+    toolbox: Toolbox
 
     def __init__(self, source: ConfigSource | None) -> None:
         if not source:
@@ -398,17 +397,26 @@ class ServerList:
             self.connections = _user_dict(source, self.config)
         self._seen = _copy(self.connections)
 
-    def changes(self) -> Changes:
-        """Return what was added, replaced and removed since the last call."""
-        if self._seen == self.connections:
-            return Changes({}, ())
-        before, self._seen = self._seen, _copy(self.connections)
-        new = {
-            name: connection
-            for name, connection in self.connections.items()
-            if name not in before or before[name] != self._seen[name]
-        }
-        return Changes(new, tuple(name for name in before if name not in self.connections))
+    def changes(self) -> list[Callable[[], Awaitable[None]]]:
+        """Return what applies each change since the last call to the toolbox."""
+        removed = self._seen.keys() - self.connections.keys()
+        changes = [self.change_of(name) for name in self.connections]
+        return [*(partial(self._remove, name) for name in removed), *filter(None, changes)]
+
+    def change_of(self, server: str) -> Callable[[], Awaitable[None]] | None:
+        """Return what adds or replaces a server, if it is new or was changed."""
+        seen = self._seen.get(server)
+        is_same = self.connections.get(server, seen) == seen
+        return None if is_same else partial(self._replace, server)
+
+    async def _replace(self, server: str) -> None:
+        if self.change_of(server) is not None:  # not applied meanwhile
+            self._seen |= _copy({server: self.connections[server]})
+            await self.toolbox.add_server(server, self.connections[server])
+
+    async def _remove(self, server: str) -> None:
+        if self._seen.pop(server, None) is not None:
+            await self.toolbox.remove_server(server)
 
 
 def _user_dict(source: ConfigSource, config: ClientConfig) -> dict[str, Any]:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from mcp import Client
-from mcp.client import ClientSession
 
 from plait.client.catalog.listing import sanitize_tool
 from plait.client.catalog.names import NamePolicy, with_public_names
 from plait.client.catalog.tool import Tool
+from plait.client.config.read import read_options
 from plait.client.connections.status import ServerInfo
 from plait.client.toolbox import Toolbox
 from plait.langchain.client.sessions import AnySession, SessionCaller, opened_session, server_from
@@ -20,6 +20,8 @@ from plait.langchain.tools.runner import RunnerSettings, ToolRunner
 from plait.langchain.tools.tool import MCPTool
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     import mcp_types as types
     from langchain_core.tools import BaseTool
 
@@ -47,14 +49,17 @@ async def load_mcp_tools(
     output_handling: HandlingLayer = None,
     profile: Profile | None = None,
     sanitize: bool = True,
+    throw_on_load_error: bool = False,
+    default_tool_timeout: float | timedelta | None = None,
 ) -> list[BaseTool]:
     """Load the tools of a session that you manage, or of a connection.
 
     Tools of a session work while it is open. Tools of a connection share one that reconnects; it
-    is closed when the last of them is garbage collected.
+    is closed when the last of them is garbage collected. `default_tool_timeout` is in seconds.
 
     Raises:
         ValueError: There is neither a session nor a connection.
+        ProtocolError: A tool cannot be loaded, and `throw_on_load_error` is set.
     """
     name = server_name or _UNNAMED
     settings = RunnerSettings(
@@ -70,15 +75,18 @@ async def load_mcp_tools(
         separator="__" if prefix_tool_name_with_server_name and server_name else prefixed,
         extra=additional_tool_name_prefix,
     )
+    own = {"throw_on_load_error": throw_on_load_error, "default_tool_timeout": default_tool_timeout}
+    options = read_options({**own, "sanitize": sanitize})
     caller: Caller
     if session is None:
-        toolbox = _toolbox(connection, name, callbacks, sanitize=sanitize)
+        toolbox = _toolbox(connection, name, callbacks, options)
         caller, listed = toolbox.calls, await toolbox.tools()
     else:
-        caller = SessionCaller(session, name)
-        listed = await caller.list_tools()
+        caller = SessionCaller(session, name, timeout_seconds=options.get("default_tool_timeout"))
+        listed = await caller.list_tools(strict=throw_on_load_error)
         if sanitize:
             listed = [sanitize_tool(tool)[0] for tool in listed]
+        caller.schemas = {tool.wire_name: tool.wire_schema for tool in listed}
     runner = ToolRunner(caller, settings)
     return [MCPTool(tool, runner, profile=profile) for tool in with_public_names(listed, names)]
 
@@ -100,18 +108,20 @@ def convert_mcp_tool_to_langchain_tool(
         ValueError: There is neither a session nor a connection.
     """
     name = server_name or _UNNAMED
+    named = sanitize_tool(Tool.from_mcp(name, tool))[0]
     caller: Caller
     if session is None:
-        caller = _toolbox(connection, name, callbacks).calls
+        caller = _toolbox(connection, name, callbacks, {}).calls
     else:
         caller = SessionCaller(session, name)
+        caller.schemas = {named.wire_name: named.wire_schema}
     settings = RunnerSettings(
         interceptors=tuple(tool_interceptors or ()),
         callbacks=callbacks or Callbacks(),
         handle_tool_errors=handle_tool_errors,
     )
     names = NamePolicy(separator="_" if tool_name_prefix and server_name else "")
-    (named,) = with_public_names([sanitize_tool(Tool.from_mcp(name, tool))[0]], names)
+    (named,) = with_public_names([named], names)
     return MCPTool(named, ToolRunner(caller, settings))
 
 
@@ -131,7 +141,7 @@ async def load_mcp_server_info(
     """
     if isinstance(session, Client):
         return ServerInfo.of(session)
-    if isinstance(session, ClientSession):
+    if session is not None:
         if session.server_capabilities is None:
             await session.initialize()
         return ServerInfo.of(session)
@@ -149,13 +159,12 @@ def _toolbox(
     connection: Mapping[str, Any] | None,
     name: str,
     callbacks: Callbacks | None,
-    *,
-    sanitize: bool = True,
+    options: Mapping[str, Any],
 ) -> Toolbox:
     if connection is None:
         raise ValueError(_NEITHER)
     callbacks = callbacks or Callbacks()
-    options = {**callbacks.notification_callbacks(), "sanitize": sanitize}
+    options = {**callbacks.notification_callbacks(), **options}
     return Toolbox(
         {"servers": {name: connection}},
         on_log=callbacks.log_callback(),

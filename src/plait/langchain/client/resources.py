@@ -35,8 +35,7 @@ def convert_mcp_resource_to_langchain_blob(resource_uri: str, contents: Resource
     """Translate the contents of a resource.
 
     Raises:
-        TypeError: The contents are neither text nor binary data.
-        ValueError: The binary data is not base64.
+        ValueError: The contents are neither text nor binary data in base64.
     """
     match contents:
         case types.TextResourceContents():
@@ -44,7 +43,7 @@ def convert_mcp_resource_to_langchain_blob(resource_uri: str, contents: Resource
         case types.BlobResourceContents():
             data = base64.b64decode(contents.blob)
         case _:  # pyright: ignore[reportUnnecessaryComparison]
-            raise TypeError(f"unsupported contents of {resource_uri}: {type(contents).__name__}")
+            raise ValueError(f"unsupported contents of {resource_uri}: {type(contents)}")
     return Blob.from_data(data, mime_type=contents.mime_type, metadata={"uri": resource_uri})
 
 

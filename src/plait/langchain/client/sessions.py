@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import mcp_types as types
@@ -32,12 +35,16 @@ from plait.client.connections.opening import enter_client
 from plait.client.connections.operations import call_tool, list_tools
 from plait.client.connections.session_options import ServerMemory, SessionOptions
 from plait.client.transports.open import open_transport
+from plait.client.transports.repair import repair_result
 from plait.client.transports.wire import Wire, watched_exchanges
+from plait.errors import ProtocolError
 from plait.langchain.tools.callbacks import MCPCallbacks
-from plait.langchain.tools.caller import Caller
+from plait.langchain.tools.caller import Caller, checked_arguments
 
 if TYPE_CHECKING:
     from plait.client.connections.credentials import CallerCredentials
+
+logger = logging.getLogger("plait.langchain")
 
 AnySession = Client | ClientSession
 """A session of the MCP SDK: its high-level client, or the session in it."""
@@ -54,6 +61,11 @@ async def create_session(
     """
     server = server_from(connection)
     callbacks = mcp_callbacks or MCPCallbacks()
+    options: dict[str, Any] = {
+        "logging_callback": callbacks.logging_callback,
+        "elicitation_callback": callbacks.elicitation_callback,
+        **server.client_options,
+    }
     if isinstance(server, InProcessServer):
         async with opened_session("server", server, mcp_callbacks=callbacks) as session:
             yield session
@@ -61,13 +73,7 @@ async def create_session(
     wire = Wire("server", Redactor(secret_values(server)), lambda: None)
     async with (
         open_transport(server, wire) as (read_stream, write_stream),
-        ClientSession(
-            read_stream,
-            write_stream,
-            logging_callback=callbacks.logging_callback,
-            elicitation_callback=callbacks.elicitation_callback,
-            **server.client_options,
-        ) as session,
+        ClientSession(read_stream, write_stream, **options) as session,
     ):
         yield session
 
@@ -98,41 +104,90 @@ def server_from(connection: Mapping[str, Any] | ServerConfig, name: str = "serve
 
 
 class _BareSession:
-    """Offers the part of the SDK's client that lists and calls tools, over a session."""
+    """Offers the part of the SDK's client that lists and calls tools, over any session."""
 
-    def __init__(self, session: ClientSession) -> None:
-        self.session = session
+    def __init__(self, session: AnySession) -> None:
+        self._session: Any = session
+        self.notes: list[str] = []
+
+    def overrides(self, method: str) -> bool:
+        """Return whether a method is not that of the SDK, but a mock or of a subclass."""
+        function = getattr(getattr(self._session, method), "__func__", None)
+        return function not in {getattr(Client, method), getattr(ClientSession, method)}
+
+    @property
+    def session(self) -> ClientSession:
+        """The session, with results repaired before the SDK validates them."""
+        opened = getattr(self._session, "session", self._session)  # of a client, or one itself
+        repaired = copy(opened)
+        repaired._dispatcher = self  # noqa: SLF001  # the SDK has no hook for results
+        self._dispatcher = getattr(opened, "_dispatcher", None)
+        return repaired
+
+    async def send_raw_request(self, method: str, *args: Any) -> Any:
+        version = self.protocol_version or types.LATEST_PROTOCOL_VERSION
+        result = await cast("Any", self._dispatcher).send_raw_request(method, *args)
+        repaired = repair_result(method, result, version)
+        self.notes += repaired.notes if method == "tools/list" else ()
+        return repaired.result
 
     @property
     def protocol_version(self) -> str | None:
-        return self.session.protocol_version
+        return getattr(self._session, "protocol_version", None)
 
     async def list_tools(self, *, cursor: str | None = None) -> types.ListToolsResult:
-        params = types.PaginatedRequestParams(cursor=cursor) if cursor else None
-        return await self.session.list_tools(params=params)
+        params = types.PaginatedRequestParams(cursor=cursor)
+        if not self.overrides("list_tools"):
+            return await self.session.list_tools(params=params if cursor else None)
+        is_session = isinstance(self._session, ClientSession)
+        more = {"params": params} if is_session else {"cursor": cursor}
+        page = await self._session.list_tools(**more if cursor else {})
+        # A mock has any attribute.
+        after = found if isinstance(found := getattr(page, "next_cursor", None), str) else None
+        return types.ListToolsResult(tools=page.tools, next_cursor=after)
 
 
 class SessionCaller(Caller):
     """Calls tools over a session that the user manages, without reconnects and retries."""
 
-    def __init__(self, session: AnySession, name: str) -> None:
+    def __init__(
+        self, session: AnySession, name: str, *, timeout_seconds: float | None = None
+    ) -> None:
         self._session = session
-        client = session if isinstance(session, Client) else _BareSession(session)
-        self._client = cast("Client", client)
+        self._bare = _BareSession(session)
+        self._client = cast("Client", self._bare)
+        self._timeout_seconds = timeout_seconds
+        self.schemas: dict[str, Mapping[str, Any]] = {}
+        """What arguments are checked by before they are sent, by the tool."""
         self._wire = Wire(name, Redactor(()), lambda: None)
         bridge = LoopBridge()
         bridge.use_current_loop()
         self.run_blocking = bridge.run_blocking
 
-    async def list_tools(self) -> list[Tool]:
-        """List the tools of all pages, up to 1,000 pages."""
-        listed = await list_tools(self._client)
+    async def list_tools(self, *, strict: bool = False) -> list[Tool]:
+        """List the tools of all pages, up to 1,000 pages; `strict` raises if one is not valid."""
+        with watched_exchanges() as exchanges:
+            listed = await list_tools(self._client)
+        for note in (*self._bare.notes, *exchanges.notes):
+            if strict and note.startswith("tool "):
+                raise ProtocolError(note, server=self._wire.server, retryable=False)
+            logger.warning("%s: %s", self._wire.server, note)
         return [Tool.from_row(self._wire.server, row) for row in listed.tools]
+
+    async def _send(self, call: ToolCall, on_progress: Any) -> types.CallToolResult:
+        if not self._bare.overrides("call_tool"):
+            return await call_tool(self._client, call.tool, call.arguments, on_progress=on_progress)
+        progress = None if call.on_progress is None else on_progress  # tests with mocks expect None
+        method = self._session.call_tool
+        return await method(call.tool, dict(call.arguments), progress_callback=progress)
 
     async def execute(self, call: ToolCall) -> ToolResult:
         """Make a call; without a result, raise a `PlaitError`."""
         began = time.perf_counter()
-        deadline = call_deadline(call, Timeouts(), None)
+        deadline = call_deadline(call, Timeouts(), self._timeout_seconds)
+        if (schema := self.schemas.get(call.tool)) is not None:
+            arguments = await checked_arguments(schema, call.arguments, tool=call.tool)
+            call = replace(call, arguments=arguments)
 
         async def progressed(progress: float, total: float | None, message: str | None) -> None:
             deadline.extend()
@@ -142,9 +197,7 @@ class SessionCaller(Caller):
         with watched_exchanges(deadline.held) as exchanges:
             try:
                 async with within_run(call), deadline:
-                    result = await call_tool(
-                        self._client, call.tool, call.arguments, on_progress=progressed
-                    )
+                    result = await self._send(call, progressed)
             except Exception as error:  # noqa: BLE001  # boundary: the SDK may raise anything
                 cause = leaf_of(error, exchanges)
                 if deadline.expired:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import mcp_types as types
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, ToolException
-from langchain_core.tools.base import get_all_basemodel_annotations
+from langchain_core.tools.base import TOOL_MESSAGE_BLOCK_TYPES, get_all_basemodel_annotations
 from mcp.server.mcpserver.tools import Tool as ServerTool
 from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase, FuncMetadata
 from pydantic import BaseModel, create_model
 
+from plait._support.mappings import entries_of
 from plait.langchain.tools.blocks import mcp_content_from
 
 
@@ -37,16 +38,22 @@ def to_fastmcp(tool: BaseTool) -> ServerTool:
     }
     arguments_model = create_model(f"{tool.name}Arguments", __base__=ArgModelBase, **fields)
 
-    async def run(**arguments: Any) -> types.CallToolResult:
-        call = {"type": "tool_call", "id": "mcp", "name": tool.name, "args": arguments}
+    async def run(**arguments: Any) -> Any:
+        handler = tool.handle_tool_error
+        raising = tool.model_copy(update={"handle_tool_error": False})  # else a failure looks well
         try:
-            output = await tool.ainvoke(call)
+            output = await raising.ainvoke(arguments)
         except ToolException as error:  # only this text is meant for the model
-            return types.CallToolResult(content=mcp_content_from(str(error)), is_error=True)
-        if not isinstance(output, ToolMessage):
-            return types.CallToolResult(content=mcp_content_from(str(output)))
-        failed = output.status == "error"
-        return types.CallToolResult(content=mcp_content_from(output.content), is_error=failed)
+            text = handler if isinstance(handler, str) else str(error)
+            shown = handler(error) if callable(handler) else text
+            return types.CallToolResult(content=mcp_content_from(shown), is_error=True)
+        if isinstance(output, ToolMessage):
+            failed = output.status == "error"
+            return types.CallToolResult(content=mcp_content_from(output.content), is_error=failed)
+        blocks: list[Any] = cast("list[Any]", output) if isinstance(output, list) else [None]
+        if all(entries_of(block).get("type") in TOOL_MESSAGE_BLOCK_TYPES for block in blocks):
+            return types.CallToolResult(content=mcp_content_from(blocks))
+        return cast("Any", output)  # the SDK writes it as JSON
 
     return ServerTool(
         fn=run,

@@ -127,6 +127,12 @@ class ToolFailedException(  # noqa: N818  # the name ends as that of LangChain's
         self.artifact = None if output is None else output.artifact
 
 
+def error_from(output: ToolOutput) -> ToolFailedException:
+    """Make an exception of the output of a failed call."""
+    server, tool = output.artifact["server"], output.artifact["tool"]
+    return ToolFailedException(error_text(output.content), server=server, tool=tool, output=output)
+
+
 def convert_result(
     result: types.CallToolResult,
     *,

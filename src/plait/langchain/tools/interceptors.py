@@ -13,6 +13,7 @@ from mcp_types import CallToolResult, TextContent
 
 from plait._support.gather import resolve
 from plait.errors import ConfigError
+from plait.langchain.tools.content import ToolOutput
 
 MCPToolCallResult = CallToolResult | ToolMessage | Command[Any]
 """What a call, or an interceptor instead of it, returns."""
@@ -100,7 +101,7 @@ class Hooks:
         return result
 
     async def _run(self, hook: Hook, subject: object, request: MCPToolCallRequest) -> Any:
-        state = getattr(request.runtime, "state", None)
+        state = getattr(request.runtime, "state", None) or dict[str, Any]()
         return await resolve(hook(*(subject, state, self.config)[: _positions(hook)]))
 
 
@@ -143,6 +144,9 @@ def _result(returned: Any, result: MCPToolCallResult) -> MCPToolCallResult:
         return cast("MCPToolCallResult", returned)
     if isinstance(returned, str):
         return CallToolResult(content=[TextContent(text=returned)])
+    if isinstance(returned, list | tuple) and len(pair := cast("Sequence[Any]", returned)) == 2:
+        return cast("Any", ToolOutput(*pair))
     raise ConfigError(
-        "after_tool_call returns nothing, a text, a CallToolResult, a ToolMessage or a Command"
+        "after_tool_call returns nothing, a text, a CallToolResult, a ToolMessage, a Command, "
+        "or a pair of content and artifact"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -26,10 +26,9 @@ from plait.langchain.tools.content import (
     HandlingLayer,
     OutputHandling,
     TextConverter,
-    ToolFailedException,
     ToolOutput,
     convert_result,
-    error_text,
+    error_from,
     output_from_error,
     pending_reads,
     with_resources,
@@ -147,9 +146,14 @@ class ToolRunner:
         *,
         access: CallerCredentials | None = None,
         reader: str = READ_MORE,
+        change_of: Callable[[str], Callable[[], Awaitable[None]] | None] = lambda _: None,
     ) -> None:
-        """Take what makes the calls; `reader` is the name of the tool that reads long results."""
+        """Take what makes the calls; `reader` reads long results, `change_of` updates a server."""
         self._caller = caller
+        self.block_on = caller.run_blocking
+        self.change_of = change_of
+        self.timeout_seconds: float | None = None
+        """The timeout of calls whose config has none; by default that of the client."""
         self.settings = settings
         self._access = access
         self._reader_name = reader
@@ -157,6 +161,8 @@ class ToolRunner:
     async def run(self, tool: Tool, invocation: Invocation, config: Mapping[str, Any]) -> Outcome:
         """Run a tool; errors that a developer must act on are raised."""
         settings = self.settings
+        if (apply := self.change_of(tool.server)) is not None:
+            await apply()
         request = MCPToolCallRequest(
             name=tool.wire_name,
             args=dict(invocation.arguments),
@@ -189,15 +195,14 @@ class ToolRunner:
         if full_result is not None:
             output = replace(output, artifact={**output.artifact, FULL_RESULT: full_result})
         if output.is_error and not settings.handle_tool_errors:
-            text = error_text(output.content)
-            raise ToolFailedException(text, server=sender.server, tool=sender.tool, output=output)
+            raise error_from(output)
         return output
 
     def run_blocking(
         self, tool: Tool, invocation: Invocation, config: Mapping[str, Any]
     ) -> Outcome:
         """Do what `run` does, and block until it is done."""
-        return self._caller.run_blocking(self.run, tool, invocation, config)
+        return self.block_on(self.run, tool, invocation, config)
 
     def direct(self, tool: Tool) -> DirectTool | None:
         """Return what makes direct calls of a tool, unless each call needs more than a request."""
@@ -206,7 +211,7 @@ class ToolRunner:
             return None
         if callbacks.on_progress or callbacks.on_logging_message or callbacks.on_elicitation:
             return None
-        if self._access is not None:
+        if self._access is not None or self.timeout_seconds is not None:
             return None
         return self._caller.direct(tool.server, tool.wire_name)
 
@@ -241,7 +246,7 @@ class ToolRunner:
             server=tool.server,
             tool=tool.wire_name,
             arguments=request.args,
-            timeout_seconds=_seconds(configurable.get("timeout")),
+            timeout_seconds=call_seconds(configurable.get("timeout")) or self.timeout_seconds,
             on_progress=callbacks.progress_callback,
             on_log=callbacks.logging_callback,
             on_elicitation=callbacks.elicitation_callback,
@@ -354,7 +359,7 @@ class _Sender:
         return result.to_mcp()
 
 
-def _seconds(value: object) -> float | None:
+def call_seconds(value: object) -> float | None:
     """Read the timeout of one call; 0 and `None` mean the default."""
     if isinstance(value, timedelta):
         value = value.total_seconds()

@@ -4,8 +4,10 @@ Annotations are not deferred in this module: LangChain inspects those of `_run` 
 call, and would compile them each time if they were strings.
 """
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from copy import copy, deepcopy
 from dataclasses import replace
+from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, NotRequired, TypedDict, cast
 
@@ -19,8 +21,8 @@ from typing_extensions import override
 from plait.client.calls.direct import DirectTool
 from plait.client.calls.tool_call import FirstAttempt
 from plait.client.catalog.schemas import Profile
-from plait.client.catalog.tool import Tool
-from plait.langchain.tools.content import TextConverter, ToolOutput
+from plait.client.catalog.tool import HINTS, Tool
+from plait.langchain.tools.content import TextConverter, ToolFailedException, ToolOutput, error_from
 from plait.langchain.tools.graph_run import (
     CALL_OPTIONS,
     CHECKPOINTER,
@@ -29,15 +31,13 @@ from plait.langchain.tools.graph_run import (
 )
 from plait.langchain.tools.model_support import for_graph
 from plait.langchain.tools.observers import options_of_quiet_run
-from plait.langchain.tools.runner import Invocation, Outcome, ToolRunner
+from plait.langchain.tools.runner import Invocation, Outcome, ToolRunner, call_seconds
 
 _RUNTIME = "plait_runtime"
 """The argument for the runtime of a graph; no tool is likely to have one of this name."""
 
 _FIRST = "plait_first_attempt"
 """The argument for a first attempt that was made directly."""
-
-_HINTS = ("title", "read_only_hint", "destructive_hint", "idempotent_hint", "open_world_hint")
 
 
 class MCPToolArtifact(TypedDict):
@@ -69,6 +69,8 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     response_format: Literal["content", "content_and_artifact"] = "content_and_artifact"
+    handle_tool_error: Any = None
+    """What LangChain does with a failure of the tool; `None` leaves it to the client."""
     _tool: Tool = PrivateAttr()
     _runner: ToolRunner = PrivateAttr()
     _profile: Profile | None = PrivateAttr(default=None)
@@ -132,6 +134,14 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
         self._complete()
         return super().__getstate__()
 
+    @override
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> "MCPTool":
+        """Copy the fields; the connections are shared."""
+        copied = self.__copy__()
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        vars(copied).update(deepcopy(fields, memo))
+        return copied
+
     @model_serializer(mode="wrap")
     def _serialized(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         self._complete()
@@ -146,6 +156,14 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
         """Return the tool with its schema shaped for a family of models."""
         return MCPTool(self._tool, self._runner, profile=profile)
 
+    def with_timeout(self, seconds: float | timedelta) -> "MCPTool":
+        """Return a copy whose calls have this timeout, unless their config has another."""
+        copied, runner = self.model_copy(), copy(self._runner)
+        runner.timeout_seconds = call_seconds(seconds)
+        copied._runner = runner  # noqa: SLF001  # of this class
+        vars(copied).pop("_direct_tool", None)
+        return copied
+
     @property
     @override
     def tool_call_schema(self) -> ArgsSchema:
@@ -158,17 +176,48 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
         return super().tool_call_schema
 
     @property
-    def coroutine(self) -> Any:
-        """The signature that tells graphs which argument takes the runtime."""
+    def coroutine(self) -> Callable[..., Awaitable[Any]]:
+        """What calls the tool and returns content and artifact, or raises; it may be replaced.
+
+        Its signature tells graphs which argument takes the runtime.
+        """
+        if (own := vars(self).get("coroutine")) is not None:  # set, or with `model_copy`
+            return own
         from langgraph.prebuilt import ToolRuntime  # noqa: PLC0415  # only graphs need it
 
-        async def run(plait_runtime: ToolRuntime[Any, Any]) -> None:
-            """Never called."""
+        async def run(plait_runtime: ToolRuntime[Any, Any] = None, **arguments: Any) -> Any:  # pyright: ignore[reportArgumentType]
+            invocation = Invocation(arguments=arguments, runtime=plait_runtime)
+            outcome = await self._runner.run(self._tool, invocation, ensure_config())
+            if isinstance(outcome, ToolOutput) and outcome.is_error:
+                raise error_from(outcome)
+            return self._message(outcome, invocation)
 
         return run
 
-    @cached_property
+    @coroutine.setter
+    def coroutine(self, function: Callable[..., Awaitable[Any]] | None) -> None:
+        vars(self)["coroutine"] = function
+
+    async def _run_own(self, invocation: Invocation) -> Any:
+        """Call what the user put in place of `coroutine`."""
+        runtime = {} if invocation.runtime is None else {_RUNTIME: invocation.runtime}
+        try:
+            return await self.coroutine(**invocation.arguments, **runtime)
+        except ToolFailedException as failure:
+            if self.handle_tool_error is not None or not self._runner.settings.handle_tool_errors:
+                raise
+            output = ToolOutput(failure.content, failure.artifact or {}, is_error=True)
+            return self._message(output, invocation)
+
+    @property
     def _direct(self) -> DirectTool | None:
+        """What makes direct calls, if nothing has changed that they do not know."""
+        is_own = vars(self).get("coroutine") is not None
+        is_changed = is_own or self._runner.change_of(self._tool.server) is not None
+        return None if is_changed else self._direct_tool
+
+    @cached_property
+    def _direct_tool(self) -> DirectTool | None:
         """What makes direct calls; a subclass of the user may do more in `_run` and `_arun`."""
         return self._runner.direct(self._tool) if type(self) is MCPTool else None
 
@@ -200,7 +249,7 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
 
     def _direct_invocation(self, tool_input: Any, config: Any) -> Invocation | None:
         """Return the invocation if it may be direct: not observed, and without options."""
-        if self._direct is None or type(tool_input) is not dict:
+        if self._direct_tool is None or type(tool_input) is not dict:
             return None
         configurable = options_of_quiet_run(self, config)
         if configurable is None or not CALL_OPTIONS.isdisjoint(configurable):
@@ -258,6 +307,8 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
 
     @override
     def _run(self, invocation: Invocation, config: RunnableConfig) -> tuple[Any, Any]:
+        if vars(self).get("coroutine") is not None:
+            return self._runner.block_on(self._run_own, invocation)
         config = ensure_config(config)  # `run` and `arun` of LangChain pass None
         if (direct := self._direct_for(invocation, config)) is not None:
             pausable = may_interrupt(config)
@@ -270,6 +321,8 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
 
     @override
     async def _arun(self, invocation: Invocation, config: RunnableConfig) -> tuple[Any, Any]:
+        if vars(self).get("coroutine") is not None:
+            return await self._run_own(invocation)
         config = ensure_config(config)  # `run` and `arun` of LangChain pass None
         if (direct := self._direct_for(invocation, config)) is not None:
             pausable = may_interrupt(config)
@@ -293,6 +346,8 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
             return outcome.model_copy(update={"tool_call_id": call_id}), None
         if not isinstance(outcome, ToolOutput):
             return outcome, None
+        if outcome.is_error and self.handle_tool_error is not None:
+            raise error_from(outcome)
         output = outcome if invocation.runtime is None else for_graph(outcome)
         if call_id is None:
             return output.content, output.artifact
@@ -340,7 +395,8 @@ def _with_attempt(tool_input: Any, attempt: FirstAttempt | None) -> Any:
 
 def _metadata(tool: Tool) -> dict[str, Any]:
     """Return the server, the annotations and what else the server says of a tool."""
-    hints = {name: tool.annotations.get(name) for name in _HINTS} if tool.annotations else {}
+    names = HINTS if tool.annotations else ()
+    hints = {name: tool.annotations.get(own) for listed, own in names for name in (own, listed)}
     metadata: dict[str, Any] = {
         **hints,
         **tool.annotations,

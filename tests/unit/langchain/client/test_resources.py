@@ -43,7 +43,7 @@ def test_data_is_decoded(data: bytes) -> None:
 
 @pytest.mark.parametrize("odd", [None, {"uri": "a://b", "text": "x"}, "x"])
 def test_anything_else_is_refused(odd: Any) -> None:
-    with pytest.raises(TypeError):
+    with pytest.raises(ValueError, match="unsupported contents"):
         convert_mcp_resource_to_langchain_blob("a://b", odd)
 
 
