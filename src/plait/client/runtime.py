@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import mcp_types as types
 
 from plait.client.calls.call_routing import CallRouter, with_schema_defaults
-from plait.client.calls.callbacks import ServerCallbacks
+from plait.client.calls.callbacks import ServerCallbacks, decline
 from plait.client.calls.executor import CallSettings, ToolExecutor
 from plait.client.catalog.catalog import ToolCatalog
 from plait.client.connections.deadline import Deadline
@@ -209,12 +209,14 @@ class Runtime:
         if self._on_elicitation is not None:
             default = self._on_elicitation(server)
             options.on_elicitation = partial(self._answer_elicitation, default)
+            options.answers = default is not decline
         requests = self._sampling
         if requests is not None and requests.sampling.may_sample(
             server, own=self._server_sampling.get(server)
         ):
             options.on_sampling = partial(requests.answer, server)
             options.sampling_tools = requests.sampling.allow_tools
+            options.answers = True
         return options
 
     def _has_direct_calls(self, client: ClientSession) -> bool:

@@ -7,9 +7,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from mcp_types import LoggingMessageNotificationParams
+from mcp_types import ElicitRequestParams, ElicitResult, LoggingMessageNotificationParams
 
 if TYPE_CHECKING:
+    from mcp.client import ClientRequestContext
+
     from plait.client.calls.tool_call import OnProgress
 
 T = TypeVar("T")
@@ -73,6 +75,12 @@ def progress_callback(callback: OnAnyProgress | None, server: str, tool: str) ->
         return None
     context = CallbackContext(server_name=server, tool_name=tool)
     return lambda progress, total, message: callback(progress, total, message, context)
+
+
+async def decline(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+    """Decline an elicitation, in a client that only a paused run answers."""
+    del context, params
+    return ElicitResult(action="decline")
 
 
 async def resolve(value: Awaitable[T] | T) -> T:

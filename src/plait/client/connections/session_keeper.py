@@ -217,6 +217,14 @@ class SessionKeeper:
         if self._prompts_user:
             self._dropped = session
 
+    def change_era(self, session: Session) -> None:
+        """Use the other era from the next session on, once, where the era is not configured."""
+        if self.server.protocol == "auto" and not self._memory.changed_era:
+            self._memory.era = "modern" if self._memory.era == "legacy" else "legacy"
+            self._memory.changed_era = True
+            self._dropped = session
+            session.end()
+
     def mark_proven(self) -> None:
         """Note that the session answered a request after the handshake."""
         self._signal("proven")

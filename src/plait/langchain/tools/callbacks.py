@@ -16,6 +16,7 @@ from plait.client.calls.callbacks import (
     OnLog,
     OnNotification,
     ServerCallbacks,
+    decline,
     resolve,
 )
 from plait.errors import ConfigError
@@ -102,11 +103,12 @@ class Callbacks(ServerCallbacks):
 
     def elicitation_callback(self, server: str) -> ElicitationFnT:
         """Return the callback for elicitation by a server; without one, requests are declined."""
-        return partial(self._elicit, callback_context=CallbackContext(server_name=server))
+        context = CallbackContext(server_name=server)
+        return self.to_mcp_format(context=context).elicitation_callback or decline
 
     def to_mcp_format(self, *, context: CallbackContext) -> MCPCallbacks:
         """Bind the callbacks to a context, in the form of the MCP SDK."""
-        on_progress = self.on_progress
+        on_progress, on_elicitation = self.on_progress, self.on_elicitation
 
         async def progressed(progress: float, total: float | None, message: str | None) -> None:
             if on_progress is not None:
@@ -117,21 +119,12 @@ class Callbacks(ServerCallbacks):
             if self._has_log_callback
             else None,
             progress_callback=progressed if on_progress is not None else None,
-            elicitation_callback=partial(self._elicit, callback_context=context)
-            if self.on_elicitation is not None
-            else None,
+            elicitation_callback=(
+                None
+                if on_elicitation is None
+                else lambda asking, params: on_elicitation(asking, params, context)
+            ),
         )
-
-    async def _elicit(
-        self,
-        context: ClientRequestContext,
-        params: ElicitRequestParams,
-        *,
-        callback_context: CallbackContext,
-    ) -> ElicitResult:
-        if self.on_elicitation is None:
-            return ElicitResult(action="decline")
-        return await self.on_elicitation(context, params, callback_context)
 
     @property
     def _has_log_callback(self) -> bool:
