@@ -195,6 +195,7 @@ def catalog_options_from(options: Mapping[str, Any]) -> CatalogOptions:
         overrides=read_overrides(options.get("tool_overrides") or {}),
         ttl_seconds=_ttl(options.get("cache", True)),
         unlisted=backups_only(options.get("fallbacks") or {}),
+        fallbacks=options.get("fallbacks") or {},
         throw_on_load_error=options.get("throw_on_load_error", False),
         sanitize=options.get("sanitize", True),
         defer=options.get("defer"),

@@ -84,7 +84,14 @@ class Runtime:
             on_resource_updated=self.subscriptions.resource_updated,
         )
         self._changes = self._notifications.listener(self.pool, follow_tools=follow_tools)
-        self.catalog = ToolCatalog(self.pool, self._changes, catalog_options)
+        self.catalog = ToolCatalog(
+            self.pool,
+            self._changes,
+            catalog_options,
+            on_late=lambda server: self._notifications.notify(
+                "on_tools_list_changed", server, None
+            ),
+        )
         self.executor = ToolExecutor(
             self.pool,
             self.catalog,
@@ -239,3 +246,4 @@ class Runtime:
 
     def _session_opened(self, session: Session) -> None:
         self._notifications.session_opened(self.pool, self._changes, session)
+        self.catalog.session_opened(session.wire.server)

@@ -171,12 +171,17 @@ class Toolbox(ConnectionOwner):
         exclude: ToolPatterns | None = None,
         access: CallerCredentials | None = None,
         run: Run | None = None,
+        wait: float | None = None,
     ) -> list[Tool]:
         """List the tools of these servers, or of all of them.
 
         An optional server that fails is left out, and `status()` has the reason. `include` and
         `exclude` filter this list only; tools whose every call the policy denies are left out.
         `run` selects the credentials on servers where these depend on the run.
+
+        A server is waited for up to its `connect_timeout`, or up to `wait` seconds. One that was
+        not ready in time is listed in the background, and not waited for again unless it is
+        named or required; `on_tools_list_changed` is called when its tools are there.
 
         Raises:
             PlaitError: A required server failed, one that was named, or every one.
@@ -186,9 +191,11 @@ class Toolbox(ConnectionOwner):
         names = servers or self.server_names
         accesses = {name: await self.calls.access_for(name, run, access) for name in names}
         offer = await self.lifecycle.run(
-            lambda runtime: runtime.catalog.discover(servers, refresh=refresh, access=accesses)
+            lambda runtime: runtime.catalog.discover(
+                servers, refresh=refresh, access=accesses, wait=wait
+            )
         )
-        await self._handle_failures(offer, named=servers)
+        await self._handle_failures(offer, named=servers, may_be_none=wait is not None)
         if selected.is_open and self.calls.policy.policy is None:
             return list(offer.tools)
         hides = self.calls.policy.hides
@@ -197,7 +204,9 @@ class Toolbox(ConnectionOwner):
     tools_blocking = blocking(tools)
     """Blocking form of `tools`."""
 
-    async def _handle_failures(self, offer: DiscoveredTools, named: Sequence[str]) -> None:
+    async def _handle_failures(
+        self, offer: DiscoveredTools, named: Sequence[str], *, may_be_none: bool
+    ) -> None:
         """Raise, report to `on_connection_error`, or log once why servers list no tools."""
         failures = offer.failures
         on_error = self._options.get("on_connection_error")
@@ -210,7 +219,12 @@ class Toolbox(ConnectionOwner):
         if callable(on_error):
             return
         unlisted = self.lifecycle.runtime.catalog.options.unlisted
-        if failures and set(failures) == (set(named) or set(self.server_names) - unlisted):
+        may_be_none = may_be_none or on_error == "ignore"
+        if (
+            not may_be_none
+            and failures
+            and set(failures) == (set(named) or set(self.server_names) - unlisted)
+        ):
             raise _combined_error(failures)
         for name in failures.keys() - self._reported:
             self._reported.add(name)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from plait._support.clock import Clock, SystemClock
@@ -56,10 +59,14 @@ class ToolCatalog:
         changes: ChangeListener,
         options: CatalogOptions | None = None,
         *,
+        on_late: Callable[[str], None],
         lists: ListCache | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Use these connections; `changes` subscribes to list changes, which call `forget`."""
+        """Use these connections; `changes` subscribes to list changes, which call `forget`.
+
+        `on_late` gets the name of a server whose tools are listed after somebody went on without.
+        """
         self._pool = pool
         self.options = options or CatalogOptions()
         self._clock = clock or SystemClock()
@@ -73,6 +80,11 @@ class ToolCatalog:
         self._sources: dict[_Key, ServerConnection] = {}
         """The connection of each list, which is valid as long as its session."""
         self._locks: dict[_Key, asyncio.Lock] = {}
+        self._missed: dict[_Key, PlaitError] = {}
+        """Why servers were not ready for an earlier listing."""
+        self._late: dict[_Key, asyncio.Event] = {}
+        """Lists that are under way in the background."""
+        self._on_late = on_late
         self._warned: set[str] = set()
 
     async def discover(
@@ -81,15 +93,21 @@ class ToolCatalog:
         *,
         refresh: bool = False,
         access: Mapping[str, CallerCredentials | None] | None = None,
+        wait: float | None = None,
     ) -> DiscoveredTools:
         """List the offered tools of these servers, or of all, under their public names.
 
-        `access` maps servers to the credentials to list with.
+        `access` maps servers to the credentials to list with. Servers that need longer than
+        `wait` seconds, and without it those that were not ready before, are listed in the
+        background.
         """
         accesses = access or {}
         names = list(servers) or self.options.listed_servers(self._pool.connections)
         answers = await gather_outcomes(
-            self.tools_of(name, refresh=refresh, access=accesses.get(name)) for name in names
+            self._tools_in_time(
+                name, accesses.get(name), wait, refresh=refresh, named=name in servers
+            )
+            for name in names
         )
         listed_tools: dict[str, tuple[Tool, ...]] = {}
         failed: dict[str, PlaitError] = {}
@@ -121,6 +139,70 @@ class ToolCatalog:
             if tool.server in listed_tools
         ]
 
+    async def _tools_in_time(
+        self, server: str, access: _Access, wait: float | None, *, refresh: bool, named: bool
+    ) -> tuple[Tool, ...]:
+        connection, key = self._pool.connection(server, access), _key(server, access)
+        missed = self._missed.get(key)
+        is_back = connection.keeper.ready_session is not None
+        patient = named or connection.server.required or missed is None
+        patient = patient or (is_back and not isinstance(missed, ListTimeoutError))
+        try:
+            if refresh or (wait is None and patient):
+                tools = await self.tools_of(server, refresh=refresh, access=access)
+                self._missed.pop(key, None)
+                return tools
+            if not self._is_listed(key, connection):
+                listed = self._in_background(server, access)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(wait or 0.0):
+                        await listed.wait()
+                if not listed.is_set() or key in self._missed:
+                    late = connection.keeper.not_ready_error(wait or 0.0)
+                    raise copy(self._missed.get(key, late))
+            return await self.tools_of(server, access=access)
+        except PlaitError as error:
+            if error.kind != "transport":
+                raise
+            self._missed[key] = error
+            if len(self._missed) > _MAX_PRIVATE_LISTS:
+                del self._missed[next(iter(self._missed))]
+            backup = self.options.fallbacks.get(server)
+            if backup is None or backup not in self.options.unlisted:
+                raise
+            try:
+                listing = await self._listing(backup, None)
+            except PlaitError:
+                raise error from error.__cause__
+            self._warn_once(f"{error}; its tools are listed as those of {backup}, its backup")
+            return tuple(replace(tool, server=server) for tool in self._offered(server, listing))
+
+    def _in_background(self, server: str, access: _Access = None) -> asyncio.Event:
+        """List a server's tools in the background; the event is set when that has ended."""
+        key = _key(server, access)
+        if key not in self._late:
+            work = partial(self._list_late, server, access)
+            self._pool.start(work, name=f"plait list {server}")
+            self._late[key] = asyncio.Event()
+        return self._late[key]
+
+    async def _list_late(self, server: str, access: _Access) -> None:
+        key = _key(server, access)
+        try:
+            await self._listing(server, access)
+        except PlaitError as error:
+            self._missed[key] = error
+        else:
+            if self._missed.pop(key, None) is not None:
+                self._on_late(server)
+        finally:
+            self._late.pop(key).set()
+
+    def session_opened(self, server: str) -> None:
+        """List the tools of a server that was not ready before."""
+        if _key(server, None) in self._missed:
+            self._in_background(server)
+
     async def tools_of(
         self, server: str, *, refresh: bool = False, access: _Access = None
     ) -> tuple[Tool, ...]:
@@ -150,11 +232,15 @@ class ToolCatalog:
         key = _key(server, access)
         listing = self._remembered(key)
         if listing is None or listing.stored:
+            keeper = self._pool.connection(server, access).keeper
+            down = self._missed.get(key) if server in self.options.fallbacks else None
+            if down is not None and keeper.ready_session is None:
+                raise copy(down)  # the backup need not wait for it
             try:
                 listing = await self._listing(server, access, live=True)
             except (ProtocolError, ListTimeoutError) as error:
                 logger.warning("cannot list the tools of %s: %s", server, error)
-                generation = self._pool.connection(server, access).keeper.generation
+                generation = keeper.generation
                 self._listings.pop(key, None)
                 listing = self._outdated[key] = Listing({}, {}, generation)
         return listing.tools.get(wire_name)
@@ -242,8 +328,9 @@ class ToolCatalog:
         """Remove a server from the cache."""
         self.forget(server)
         self._filters.pop(server, None)
-        for key in [key for key in self._outdated if key[0] == server]:
-            del self._outdated[key]
+        for kept in (self._outdated, self._missed):
+            for key in [key for key in kept if key[0] == server]:
+                del kept[key]
 
     def _filter(self, server: str) -> ToolFilter:
         if server not in self._filters:
@@ -264,14 +351,9 @@ class ToolCatalog:
         before = self._listings.get(key)
         async with self._locks.setdefault(key, asyncio.Lock()):
             listing = self._listings.get(key)
-            now = self._clock.monotonic()
             if not refresh or listing is not before:  # listed while waiting for the lock
-                if (
-                    listing is not None
-                    and listing.holds(connection.keeper.generation, now)
-                    and not (live and listing.stored)
-                ):
-                    return listing
+                if self._is_listed(key, connection) and not (live and self._listings[key].stored):
+                    return self._listings[key]
                 shared = None if access is None else self._shared(server)
                 if shared is not None and not (live and shared.stored):
                     # These credentials use the shared list from now on.
@@ -301,13 +383,14 @@ class ToolCatalog:
 
     def _shared(self, server: str) -> Listing | None:
         """Return a list that the server declares to be the same for all credentials."""
-        now = self._clock.monotonic()
         for key, listing in self._listings.items():
-            if key[0] == server and listing.public:
-                source = self._sources[key]
-                if listing.holds(source.keeper.generation, now):
-                    return listing
+            if key[0] == server and listing.public and self._is_listed(key, self._sources[key]):
+                return listing
         return None
+
+    def _is_listed(self, key: _Key, connection: ServerConnection) -> bool:
+        listing, now = self._listings.get(key), self._clock.monotonic()
+        return listing is not None and listing.holds(connection.keeper.generation, now)
 
     def _check(self, server: ServerConfig, listing: Listing) -> None:
         """Warn once about suspicious tools, and options that match no tool."""

@@ -27,6 +27,8 @@ class CatalogOptions:
     """The TTL of every list; `None` uses the TTL of each server."""
     unlisted: frozenset[str] = frozenset()
     """Servers whose tools are listed only on request by name."""
+    fallbacks: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The server that is listed in place of another one that is down."""
     throw_on_load_error: bool = False
     sanitize: bool = True
     """Whether invisible and control characters are removed from the texts of tools."""

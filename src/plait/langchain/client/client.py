@@ -117,12 +117,17 @@ class MultiServerMCPClient(ConnectionOwner):
         config: Mapping[str, Any] | None = None,
         defer: bool = True,
         messages: Sequence[BaseMessage] | None = None,
+        wait: float | None = None,
     ) -> list[BaseTool]:
         """Return the tools of these servers, or of all.
 
         Optional servers that fail are left out; `status()` has the errors. Tools keep working
         when their server restarts. With `headers` or `auth`, tools are listed and called with
         these credentials; `config` is the run for servers whose credentials depend on it.
+
+        A server is waited for up to its `connect_timeout`, or up to `wait` seconds; with 0, only
+        what is ready counts. One that was not ready in time is listed in the background, and not
+        waited for again unless it is named or required.
 
         Deferred tools are replaced by `search_tools` and `call_tool`. With the `messages` of a
         conversation, they are replaced by `search_tools` and the tools that it has found so far;
@@ -143,7 +148,7 @@ class MultiServerMCPClient(ConnectionOwner):
             access=CallerCredentials.of(headers, auth),
         )
         listed, _ = await asyncio.gather(
-            selection.list_tools(config, refresh=refresh),
+            selection.list_tools(config, refresh=refresh, wait=wait),
             import_in_thread("plait.langchain.client.tool_list"),
         )
         from plait.langchain.client.tool_list import langchain_tools  # noqa: PLC0415  # slow
@@ -448,7 +453,11 @@ class Selection:
     access: CallerCredentials | None = None
 
     async def list_tools(
-        self, run: Mapping[str, Any] | None, *, refresh: bool = False
+        self,
+        run: Mapping[str, Any] | None,
+        *,
+        refresh: bool = False,
+        wait: float | None = None,
     ) -> list[Tool]:
         """List the tools."""
         return await self.toolbox.tools(
@@ -458,4 +467,5 @@ class Selection:
             exclude=self.exclude,
             access=self.access,
             run=run,
+            wait=wait,
         )
