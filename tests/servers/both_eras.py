@@ -29,7 +29,7 @@ class Seat(BaseModel):
 @server.tool()
 async def book(ctx: Context) -> str:
     """Ask by a request to the client."""
-    await ctx.info("looking")
+    await ctx.info("looking")  # pyright: ignore[reportDeprecated]
     await ctx.report_progress(1, 2, "half")
     answer = await ctx.elicit("which seat?", Seat)
     return f"seat {answer.data.seat}" if answer.action == "accept" else answer.action
@@ -49,7 +49,7 @@ async def reserve(seat: Annotated[ElicitationResult[Seat], Resolve(ask)]) -> str
 async def think(ctx: Context) -> str:
     """Use the client's model."""
     text = types.TextContent(text="hm")
-    said = await ctx.session.create_message(
+    said = await ctx.session.create_message(  # pyright: ignore[reportDeprecated]
         [types.SamplingMessage(role="user", content=text)], max_tokens=9
     )
     content: Any = said.content
@@ -59,7 +59,7 @@ async def think(ctx: Context) -> str:
 @server.tool()
 async def choose(ctx: Context) -> str:
     """Ask like FastMCP 4, whose refusal is a result."""
-    if ctx.protocol_version >= "2026":
+    if (ctx.protocol_version or "") >= "2026":
         raise ToolError(
             "elicitation via server-initiated requests is unavailable on 2026-07-28 connections."
         )
@@ -70,7 +70,7 @@ async def choose(ctx: Context) -> str:
 @server.tool()
 def era(ctx: Context) -> str:
     """Return the protocol version of the session."""
-    return ctx.protocol_version
+    return ctx.protocol_version or "unknown"
 
 
 async def without_handshake(ctx: Any, call_next: Any) -> Any:

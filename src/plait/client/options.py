@@ -285,7 +285,10 @@ def _ttl(cache: object) -> float | None:
 
 def roots_callback(roots: Roots) -> ListRootsFnT:
     """Create the callback that answers `roots/list`."""
-    fixed = None if callable(roots) else _root_list(roots)
+    try:
+        fixed = None if callable(roots) else _root_list(roots)
+    except TypeError:
+        raise ConfigError("roots takes folders, URIs, or a function that returns them") from None
 
     async def answer(context: ClientRequestContext) -> types.ListRootsResult:
         del context

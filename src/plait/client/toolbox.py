@@ -13,7 +13,7 @@ from plait.client.call_pipeline import CallPipeline
 from plait.client.calls.callbacks import ServerCallbacks, resolve
 from plait.client.calls.result_budget.limiter import OWN_SERVER, READ_MORE, ResultLimiter
 from plait.client.calls.sampling import Sampling
-from plait.client.calls.tool_call import OnProgress, ToolCall
+from plait.client.calls.tool_call import OnProgress, ToolCall, seconds_from
 from plait.client.catalog.deferral import DeferralPlan
 from plait.client.catalog.filters import ToolFilter
 from plait.client.catalog.names import free_name
@@ -149,7 +149,8 @@ class Toolbox(ConnectionOwner):
         Raises:
             PlaitError: A required server failed, or was not ready in time.
         """
-        return await self.lifecycle.run(lambda runtime: runtime.ready(timeout_seconds))
+        limit = seconds_from(timeout_seconds, "timeout_seconds")
+        return await self.lifecycle.run(lambda runtime: runtime.ready(limit))
 
     ready_blocking = blocking(ready)
     """Blocking form of `ready`."""
@@ -188,16 +189,21 @@ class Toolbox(ConnectionOwner):
         """
         self.check_names(servers)
         selected = ToolFilter.of(include=include, exclude=exclude)
+        limit = seconds_from(wait, "wait")
         names = servers or self.server_names
         accesses = {name: await self.calls.access_for(name, run, access) for name in names}
         offer = await self.lifecycle.run(
             lambda runtime: runtime.catalog.discover(
-                servers, refresh=refresh, access=accesses, wait=wait
+                servers, refresh=refresh, access=accesses, wait=limit
             )
         )
         await self._handle_failures(offer, named=servers, may_be_none=wait is not None)
         if selected.is_open and self.calls.policy.policy is None:
             return list(offer.tools)
+        if not offer.failures:
+            catalog = self.lifecycle.runtime.catalog
+            catalog.warn_unknown("include", include, offer.tools)
+            catalog.warn_unknown("exclude", exclude, offer.tools)
         hides = self.calls.policy.hides
         return [tool for tool in offer.tools if selected.offers(tool) and not hides(tool)]
 
@@ -281,7 +287,7 @@ class Toolbox(ConnectionOwner):
             server=server,
             tool=tool,
             arguments=arguments or {},
-            timeout_seconds=timeout_seconds,
+            timeout_seconds=seconds_from(timeout_seconds, "timeout_seconds"),
             on_progress=on_progress,
             on_elicitation=on_elicitation,
             on_approval=on_approval,
@@ -411,7 +417,8 @@ class Toolbox(ConnectionOwner):
         """
         self.check_names(servers)
         names = servers or self.server_names
-        await self.lifecycle.run(lambda runtime: runtime.set_logging_level(names, level))
+        checked = read_options({"log_level": str(level).lower()})["log_level"]
+        await self.lifecycle.run(lambda runtime: runtime.set_logging_level(names, checked))
 
     async def server_info(self, server: str) -> ServerInfo:
         """Return a server's name, version, capabilities and instructions."""

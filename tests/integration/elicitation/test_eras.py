@@ -13,7 +13,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from mcp_types import ElicitResult
 
-from plait import Callbacks, MultiServerMCPClient, ProtocolError
+from plait import CallbackContext, Callbacks, MultiServerMCPClient, ProtocolError
 from plait.testing import ScriptedChatModel, ServerProcess, eventually, tool_call
 from tests.integration.elicitation.test_interrupts import SAID, THREAD, tool_texts
 from tests.nursery import entry, python
@@ -24,7 +24,8 @@ PROGRAM = str(Path(__file__).parents[2] / "servers" / "both_eras.py")
 MODERN = "2026-07-28"
 
 
-async def seat(*_request: Any) -> ElicitResult:
+async def seat(mcp_context: Any, params: Any, context: CallbackContext) -> ElicitResult:
+    del mcp_context, params, context
     return ElicitResult(action="accept", content={"seat": "4a"})
 
 
@@ -53,18 +54,21 @@ async def test_a_callback_answers_what_a_server_of_both_eras_asks_during_a_call(
     logs: list[Any] = []
     steps: list[Any] = []
 
-    async def log(params: Any, _context: Any) -> None:
-        logs.append(params.data)
+    async def log(params: Any, context: CallbackContext) -> None:
+        logs.append((params.data, context.tool_name))
 
-    async def step(progress: float, _total: Any, message: str | None, _context: Any) -> None:
-        steps.append((progress, message))
+    async def step(
+        progress: float, total: float | None, message: str | None, context: CallbackContext
+    ) -> None:
+        steps.append((progress, total, message, context.tool_name))
 
     callbacks = Callbacks(on_elicitation=seat, on_logging_message=log, on_progress=step)
     async with opened(over, callbacks=callbacks) as client:
         assert await said(client, "book", "reserve", "choose") == ["seat 4a"] * 3
         await eventually(lambda: bool(logs and steps))
 
-    assert (logs, steps) == (["looking"], [(1, "half")])
+    assert logs == [("looking", "book")]
+    assert steps == [(1, 2, "half", "book")]
 
 
 @pytest.mark.parametrize("over", ["stdio", "http"])
@@ -89,7 +93,8 @@ async def test_a_server_without_the_handshake_is_used_in_the_modern_era(over: st
 
 
 async def test_a_server_that_keeps_no_sessions_asks_by_its_results() -> None:
-    options = {"callbacks": Callbacks(on_elicitation=seat), "handle_tool_errors": False}
+    callbacks = Callbacks(on_elicitation=seat)
+    options: dict[str, Any] = {"callbacks": callbacks, "handle_tool_errors": False}
     async with opened("http", "stateless", **options) as client:
         with pytest.raises(ProtocolError) as refused:
             await said(client, "reserve")
@@ -118,8 +123,8 @@ async def test_after_a_question_that_could_not_be_asked_the_next_one_is_asked(
 
 
 async def test_a_configured_era_is_kept() -> None:
-    options = {"callbacks": Callbacks(on_elicitation=seat)}
-    async with opened("stdio", protocol=MODERN, **options) as client:
+    callbacks = Callbacks(on_elicitation=seat)
+    async with opened("stdio", protocol=MODERN, callbacks=callbacks) as client:
         refused, after = await said(client, "book", "era")
         assert client.status().servers["desk"].sessions == 1
 

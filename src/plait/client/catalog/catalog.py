@@ -9,7 +9,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from plait._support.clock import Clock, SystemClock
 from plait._support.gather import gather_outcomes
@@ -112,13 +112,14 @@ class ToolCatalog:
         listed_tools: dict[str, tuple[Tool, ...]] = {}
         failed: dict[str, PlaitError] = {}
         for name, answer in zip(names, answers, strict=True):
-            if isinstance(answer, PlaitError) and answer.kind != "config":
+            unusable = self._pool[name].server.problem is not None
+            if isinstance(answer, PlaitError) and (unusable or answer.kind != "config"):
                 failed[name] = answer
             elif isinstance(answer, BaseException):
                 raise answer
             else:
                 listed_tools[name] = answer
-        self._check_include()
+        self._check_names()
         return DiscoveredTools(tuple(self._named(listed_tools)), failed)
 
     def _named(self, listed_tools: Mapping[str, tuple[Tool, ...]]) -> list[Tool]:
@@ -400,27 +401,33 @@ class ToolCatalog:
         for drift in listing.lock_check.drift:
             kept_back = " (not offered)" if listing.lock_check.blocks and drift.tool else ""
             self._warn_once(f"{drift.server}: {drift.text}{kept_back}")
-        if server.include is not None:
-            self._warn_unknown(ToolFilter.of(include=server.include), tools)
+        self.warn_unknown("include", server.include, tools)
+        self.warn_unknown("exclude", server.exclude, tools)
         for tool in tools if self.options.overrides else ():
             override = override_for(self.options.overrides, tool)
             for problem in override_problems(tool, override) if override else ():
                 self._warn_once(f"{tool.full_name}: {problem}")
 
-    def _check_include(self) -> None:
-        """Warn once about names in `include` that no server has."""
-        shared = [
-            name for name, one in self._pool.connections.items() if one.server.include is None
-        ]
-        listings = [self._remembered((name, "")) for name in shared]
-        if self.options.include is not None and None not in listings:
-            tools = [tool for one in listings if one for tool in one.original.values()]
-            self._warn_unknown(ToolFilter.of(include=self.options.include), tools)
+    def _check_names(self) -> None:
+        """Warn once about names in options that no server has, when all servers were listed."""
+        servers = {name: one.server for name, one in self._pool.connections.items()}
+        listings = {name: self._remembered((name, "")) for name in servers}
+        shared = [one for name, one in listings.items() if servers[name].include is None]
+        if None not in shared:
+            tools = [tool for one in shared if one for tool in one.original.values()]
+            self.warn_unknown("include", self.options.include, tools)
+        if None not in listings.values():
+            tools = [tool for one in listings.values() if one for tool in one.original.values()]
+            timed = [name for one in servers.values() for name in one.timeouts.tool_seconds]
+            self.warn_unknown("exclude", self.options.exclude, tools)
+            self.warn_unknown("tool_timeouts", timed, tools)
+            self.warn_unknown("tool_overrides", tuple(self.options.overrides), tools)
 
-    def _warn_unknown(self, included: ToolFilter, tools: Iterable[Tool]) -> None:
-        for name, nearest in included.unknown_names(tools):
+    def warn_unknown(self, option: str, names: Any, tools: Iterable[Tool]) -> None:
+        """Warn once about names in an option that none of the tools has."""
+        for name, nearest in ToolFilter.of(include=names).unknown_names(tools):
             hint = f" (did you mean {nearest!r}?)" if nearest else ""
-            self._warn_once(f"there is no tool {name!r}, which `include` names{hint}")
+            self._warn_once(f"there is no tool {name!r}, which `{option}` names{hint}")
 
     def _warn_once(self, text: str) -> None:
         if text not in self._warned:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from plait.client.config.servers import Headers, RemoteServer, ServerConfig, StdioServer
+from plait.errors import ConfigError
 
 _SALT = secrets.token_bytes(16)
 """Makes keys of different processes incomparable, so that a leaked key reveals nothing."""
@@ -40,6 +41,8 @@ class CallerCredentials:
         """Build credentials, or return `None` if all parts are empty."""
         if not headers and not env and auth is None and thread is None:
             return None
+        if not isinstance(headers or {}, Mapping):
+            raise ConfigError("headers takes a mapping of names to texts")
         return cls(headers=_texts(headers), auth=auth, env=_texts(env), thread=thread)
 
     @property

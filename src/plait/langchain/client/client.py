@@ -69,8 +69,7 @@ class MultiServerMCPClient(ConnectionOwner):
         config = self._server_list.config
         merged: dict[str, Any] = {**config.options, **own}
         # No variable here has the name of an option: editors would show it instead of the option.
-        base = cast("Callbacks", merged.get("callbacks") or Callbacks())
-        self.callbacks = base.with_options(merged)
+        self.callbacks = Callbacks.of(merged.get("callbacks")).with_options(merged)
         # Log messages and progress reach `callbacks` through `on_log` and the tools.
         shared = CLIENT_OPTIONS - {"on_message", "on_progress"}
         toolbox_options: dict[str, Any] = {
@@ -157,7 +156,7 @@ class MultiServerMCPClient(ConnectionOwner):
             self,
             selection,
             listed,
-            profile=profile or self.profile,
+            profile=read_options({"profile": profile}).get("profile", self.profile),
             with_resources=bool(self._options.get("resources_as_tools")),
             defer=defer,
             messages=messages,

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -17,7 +17,7 @@ from langgraph.types import Command
 
 from plait.client.calls.outcome import FULL_RESULT, ToolResult
 from plait.client.calls.result_budget.limiter import READ_MORE
-from plait.client.calls.tool_call import FirstAttempt, Pause, ToolCall
+from plait.client.calls.tool_call import FirstAttempt, Pause, ToolCall, seconds_from
 from plait.client.connections.credentials import CallerCredentials, join
 from plait.errors import ConfigError, InputNeededError, PlaitError
 from plait.langchain.tools.callbacks import CallbackContext, Callbacks
@@ -60,9 +60,6 @@ if TYPE_CHECKING:
     from plait.langchain.tools.caller import Caller
 
 logger = logging.getLogger("plait.langchain")
-
-_MANY_SECONDS = 3600.0
-"""A longer timeout was probably meant in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,7 +238,7 @@ class ToolRunner:
             server=tool.server,
             tool=tool.wire_name,
             arguments=request.args,
-            timeout_seconds=_seconds(configurable.get("timeout")),
+            timeout_seconds=seconds_from(configurable.get("timeout"), "timeout"),
             on_progress=callbacks.progress_callback,
             on_log=callbacks.logging_callback,
             on_elicitation=callbacks.elicitation_callback,
@@ -352,19 +349,6 @@ class _Sender:
         # The fallback server must not get the credentials of another server.
         self.access = access if result.server == call.server else None
         return result.to_mcp()
-
-
-def _seconds(value: object) -> float | None:
-    """Read the timeout of one call; 0 and `None` mean the default."""
-    if isinstance(value, timedelta):
-        value = value.total_seconds()
-    if value is None or value == 0:
-        return None
-    if not isinstance(value, int | float) or value < 0:
-        raise ConfigError("timeout in the config of a call takes seconds, as a number or timedelta")
-    if value > _MANY_SECONDS:
-        logger.warning("the config of a call has a timeout of %g s; milliseconds?", value)
-    return float(value)
 
 
 def _monotonic(value: object) -> float | None:
