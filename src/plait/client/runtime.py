@@ -84,14 +84,8 @@ class Runtime:
             on_resource_updated=self.subscriptions.resource_updated,
         )
         self._changes = self._notifications.listener(self.pool, follow_tools=follow_tools)
-        self.catalog = ToolCatalog(
-            self.pool,
-            self._changes,
-            catalog_options,
-            on_late=lambda server: self._notifications.notify(
-                "on_tools_list_changed", server, None
-            ),
-        )
+        on_late = partial(self._notifications.notify, "on_tools_list_changed", params=None)
+        self.catalog = ToolCatalog(self.pool, self._changes, catalog_options, on_late=on_late)
         self.executor = ToolExecutor(
             self.pool,
             self.catalog,

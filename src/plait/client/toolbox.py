@@ -13,11 +13,17 @@ from plait.client.call_pipeline import CallPipeline
 from plait.client.calls.callbacks import ServerCallbacks, resolve
 from plait.client.calls.result_budget.limiter import OWN_SERVER, READ_MORE, ResultLimiter
 from plait.client.calls.sampling import Sampling
-from plait.client.calls.tool_call import OnProgress, ToolCall, seconds_from
+from plait.client.calls.tool_call import OnProgress, ToolCall
 from plait.client.catalog.deferral import DeferralPlan
 from plait.client.catalog.filters import ToolFilter
 from plait.client.catalog.names import free_name
-from plait.client.config.read import ClientConfig, ConfigSource, read_config, read_options
+from plait.client.config.read import (
+    ClientConfig,
+    ConfigSource,
+    read_config,
+    read_options,
+    seconds_from,
+)
 from plait.client.config.servers import server_with_defaults
 from plait.client.connections import operations
 from plait.client.connections.loop_bridge import blocking
@@ -180,9 +186,8 @@ class Toolbox(ConnectionOwner):
         `exclude` filter this list only; tools whose every call the policy denies are left out.
         `run` selects the credentials on servers where these depend on the run.
 
-        A server is waited for up to its `connect_timeout`, or up to `wait` seconds. One that was
-        not ready in time is listed in the background, and not waited for again unless it is
-        named or required; `on_tools_list_changed` is called when its tools are there.
+        A server is waited for up to `connect_timeout`, or `wait` seconds. One that was late is not
+        waited for again, unless it is named or required; `on_tools_list_changed` announces it.
 
         Raises:
             PlaitError: A required server failed, one that was named, or every one.

@@ -64,9 +64,12 @@ async def test_a_server_that_was_late_is_waited_for_by_name(tmp_path: Path, now:
     servers = {"good": server(now, "a"), "slow": server(later, "b", connect_timeout=1)}
     async with MultiServerMCPClient(servers) as client:
         assert names(await client.get_tools()) == ["a"]
+        began = time.monotonic()
         with pytest.raises(ConnectTimeoutError):
             await client.get_tools("slow")
+        assert time.monotonic() - began > 0.3
         later.touch()
+        await eventually(lambda: client.status()["slow"].state == "ready", timeout_seconds=20)
         assert names(await client.get_tools("slow")) == ["b"]
 
 

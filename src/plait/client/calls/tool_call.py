@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
-import math
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Hashable, Mapping
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from mcp_types import LoggingMessageNotificationParams
 
 from plait.client.config.budgets import value_by_tool
 from plait.client.connections.deadline import Deadline
-from plait.errors import ConfigError, PlaitError, RunDeadlineError
+from plait.errors import PlaitError, RunDeadlineError
 
 if TYPE_CHECKING:
     from mcp.client.session import ElicitationFnT
@@ -37,11 +34,7 @@ OnProgress = Callable[[float, float | None, str | None], Awaitable[None] | None]
 OnCallLog = Callable[[LoggingMessageNotificationParams], Awaitable[None] | None]
 """Gets each log message that the server sends during the call."""
 
-logger = logging.getLogger("plait.client.calls")
-
 _CALL_SECONDS = 60.0
-_MANY_SECONDS = 3600.0
-"""A longer timeout is more often a number of milliseconds."""
 _LONGEST_FACTOR = 10
 """How far progress may extend a call, in multiples of its timeout."""
 
@@ -182,23 +175,6 @@ def _run_is_over(call: ToolCall, outcome: str) -> RunDeadlineError:
         server=call.server,
         tool=call.tool,
     )
-
-
-def seconds_from(value: object, setting: str) -> float | None:
-    """Read a duration that a program passes; `None` stays `None`.
-
-    Raises:
-        ConfigError: It is not a number of seconds.
-    """
-    if isinstance(value, timedelta):
-        value = value.total_seconds()
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise ConfigError(f"{setting} takes seconds, as a number or timedelta")
-    if value > _MANY_SECONDS:
-        logger.warning("%s is %g s; milliseconds?", setting, value)
-    return float(value)
 
 
 def call_deadline(call: ToolCall, timeouts: Timeouts, default_seconds: float | None) -> Deadline:

@@ -410,15 +410,12 @@ class ToolCatalog:
 
     def _check_names(self) -> None:
         """Warn once about names in options that no server has, when all servers were listed."""
-        servers = {name: one.server for name, one in self._pool.connections.items()}
-        listings = {name: self._remembered((name, "")) for name in servers}
-        shared = [one for name, one in listings.items() if servers[name].include is None]
-        if None not in shared:
-            tools = [tool for one in shared if one for tool in one.original.values()]
+        servers = [one.server for one in self._pool.connections.values()]
+        listings = [self._remembered((name, "")) for name in self._pool.connections]
+        tools = [tool for one in listings if one for tool in one.original.values()]
+        if None not in listings:
+            timed = [name for server in servers for name in server.timeouts.tool_seconds]
             self.warn_unknown("include", self.options.include, tools)
-        if None not in listings.values():
-            tools = [tool for one in listings.values() if one for tool in one.original.values()]
-            timed = [name for one in servers.values() for name in one.timeouts.tool_seconds]
             self.warn_unknown("exclude", self.options.exclude, tools)
             self.warn_unknown("tool_timeouts", timed, tools)
             self.warn_unknown("tool_overrides", tuple(self.options.overrides), tools)

@@ -16,7 +16,7 @@ from plait._support.dotenv import DotenvError, parse_dotenv
 from plait._support.redact import looks_secret
 from plait._support.suggestions import did_you_mean, nearest
 from plait.client.config.document import load_document
-from plait.client.config.key_table import read_table
+from plait.client.config.key_table import KeyTable, keys_with, read_table
 from plait.client.config.keys import CLIENT_KEYS, SERVER_LISTS, server_keys
 from plait.client.config.raw_value import (
     Location,
@@ -30,7 +30,7 @@ from plait.client.config.raw_value import (
 from plait.client.config.servers import InProcessServer, ServerConfig, TransportName
 from plait.client.config.timing import Timeouts
 from plait.client.config.urls import url_fault
-from plait.client.config.value_types import quote, read_bool
+from plait.client.config.value_types import quote, read_bool, read_delay
 from plait.client.config.variables import Ask, InputRequest, Variables
 from plait.errors import ConfigError
 
@@ -133,7 +133,15 @@ def read_config(
     )
 
 
-def read_options(options: Mapping[str, object]) -> dict[str, Any]:
+_SECONDS = KeyTable(keys_with(read_delay, "timeout", "timeout_seconds", "wait"), noun="call")
+
+
+def seconds_from(value: object, setting: str) -> float | None:
+    """Check a duration that a program passes; `None` stays `None`."""
+    return read_options({setting: value}, _SECONDS).get(setting)
+
+
+def read_options(options: Mapping[str, object], table: KeyTable = CLIENT_KEYS) -> dict[str, Any]:
     """Check client options passed in Python, under the names they have in files.
 
     Raises:
@@ -142,7 +150,7 @@ def read_options(options: Mapping[str, object]) -> dict[str, Any]:
     if not options:
         return {}
     problems = Problems()
-    read = read_table(RawValue(options, Location(problems), Variables.of(None)), CLIENT_KEYS)
+    read = read_table(RawValue(options, Location(problems), Variables.of(None)), table)
     problems.finish(logger)
     return read
 

@@ -184,27 +184,21 @@ def _answered_with_error(
         return _lost(exchange, wire, reason, tool=tool, only_here=cut)
     if error.code == REQUEST_TIMEOUT and exchange is not None and not exchange.answered:
         return Failure(_error(ListTimeoutError, wire, f"no answer to {method} in time", tool))
-    asked = error.code == INVALID_REQUEST and lacks_back_channel(error.message)
-    failure = _protocol_error(error, reply, wire, method=method, tool=tool, asked=asked)
-    return Failure(failure, asked=asked)
+    failure = _protocol_error(error, reply, wire, method=method, tool=tool)
+    return Failure(failure, asked=lacks_back_channel(error.message))
 
 
 def _protocol_error(
-    error: MCPError,
-    reply: HttpReply | None,
-    wire: Wire,
-    *,
-    method: str,
-    tool: str | None,
-    asked: bool,
+    error: MCPError, reply: HttpReply | None, wire: Wire, *, method: str, tool: str | None
 ) -> PlaitError:
     message = wire.redact.excerpt(error.message) or "an error without a text"
     if error.code == _RESOURCE_NOT_FOUND or (
         method == "resources/read" and error.code == INVALID_PARAMS
     ):
         return _error(ResourceNotFoundError, wire, message, tool, code=error.code)
-    if asked and wire.template is not None and wire.template.version in MODERN_PROTOCOL_VERSIONS:
-        message += f' (not in protocol {wire.template.version}: set "protocol": "legacy")'
+    asked, template = lacks_back_channel(error.message), wire.template
+    if asked and template is not None and template.version in MODERN_PROTOCOL_VERSIONS:
+        message += f' (not in protocol {template.version}: set "protocol": "legacy")'
     # The SDK reports an unreadable answer with this code; the request has been handled.
     unreadable = error.code == PARSE_ERROR and reply is None
     return _error(

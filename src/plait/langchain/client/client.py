@@ -28,7 +28,7 @@ from plait.client.options import CLIENT_OPTIONS, ToolPatterns
 from plait.client.resource_watch import ResourceWatch
 from plait.client.server_handle import ServerHandle
 from plait.client.toolbox import Toolbox
-from plait.errors import ConnectError, PlaitError
+from plait.errors import ConfigError, ConnectError, PlaitError
 from plait.langchain.tools.callbacks import CallbackContext, Callbacks
 
 if TYPE_CHECKING:
@@ -69,7 +69,9 @@ class MultiServerMCPClient(ConnectionOwner):
         config = self._server_list.config
         merged: dict[str, Any] = {**config.options, **own}
         # No variable here has the name of an option: editors would show it instead of the option.
-        self.callbacks = Callbacks.of(merged.get("callbacks")).with_options(merged)
+        if not isinstance(base := merged.get("callbacks"), Callbacks | None):
+            raise ConfigError("callbacks takes plait.Callbacks(...)")
+        self.callbacks = (base or Callbacks()).with_options(merged)
         # Log messages and progress reach `callbacks` through `on_log` and the tools.
         shared = CLIENT_OPTIONS - {"on_message", "on_progress"}
         toolbox_options: dict[str, Any] = {
@@ -124,9 +126,8 @@ class MultiServerMCPClient(ConnectionOwner):
         when their server restarts. With `headers` or `auth`, tools are listed and called with
         these credentials; `config` is the run for servers whose credentials depend on it.
 
-        A server is waited for up to its `connect_timeout`, or up to `wait` seconds; with 0, only
-        what is ready counts. One that was not ready in time is listed in the background, and not
-        waited for again unless it is named or required.
+        A server is waited for up to `connect_timeout`, or `wait` seconds (0 takes what is ready).
+        One that was late is not waited for again, unless it is named or required.
 
         Deferred tools are replaced by `search_tools` and `call_tool`. With the `messages` of a
         conversation, they are replaced by `search_tools` and the tools that it has found so far;
@@ -452,11 +453,7 @@ class Selection:
     access: CallerCredentials | None = None
 
     async def list_tools(
-        self,
-        run: Mapping[str, Any] | None,
-        *,
-        refresh: bool = False,
-        wait: float | None = None,
+        self, run: Mapping[str, Any] | None, *, refresh: bool = False, wait: float | None = None
     ) -> list[Tool]:
         """List the tools."""
         return await self.toolbox.tools(

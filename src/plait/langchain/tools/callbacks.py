@@ -80,13 +80,6 @@ class Callbacks(ServerCallbacks):
     on_progress: ProgressCallback | OnAnyProgress | None = None
     on_elicitation: ElicitationCallback | None = None
 
-    @classmethod
-    def of(cls, callbacks: object) -> Callbacks:
-        """Check what a client was given; `None` means no callbacks."""
-        if callbacks is not None and not isinstance(callbacks, cls):
-            raise ConfigError("callbacks takes plait.Callbacks(...)")
-        return callbacks or cls()
-
     def with_options(self, options: Mapping[str, Any]) -> Callbacks:
         """Add the callbacks among the options of a client; none may be in both places."""
         names = (*NOTIFICATION_CALLBACKS, "on_progress")

@@ -17,7 +17,8 @@ from langgraph.types import Command
 
 from plait.client.calls.outcome import FULL_RESULT, ToolResult
 from plait.client.calls.result_budget.limiter import READ_MORE
-from plait.client.calls.tool_call import FirstAttempt, Pause, ToolCall, seconds_from
+from plait.client.calls.tool_call import FirstAttempt, Pause, ToolCall
+from plait.client.config.read import seconds_from
 from plait.client.connections.credentials import CallerCredentials, join
 from plait.errors import ConfigError, InputNeededError, PlaitError
 from plait.langchain.tools.callbacks import CallbackContext, Callbacks
