@@ -230,12 +230,8 @@ class Toolbox(ConnectionOwner):
         if callable(on_error):
             return
         unlisted = self.lifecycle.runtime.catalog.options.unlisted
-        may_be_none = may_be_none or on_error == "ignore"
-        if (
-            not may_be_none
-            and failures
-            and set(failures) == (set(named) or set(self.server_names) - unlisted)
-        ):
+        everything = set(named) or set(self.server_names) - unlisted
+        if failures and set(failures) == everything and on_error != "ignore" and not may_be_none:
             raise _combined_error(failures)
         for name in failures.keys() - self._reported:
             self._reported.add(name)

@@ -89,7 +89,8 @@ async def test_a_misspelled_tool_is_reported_for_one_list_and_for_one_server(
     caplog: pytest.LogCaptureFixture, option: str
 ) -> None:
     async with MultiServerMCPClient({"one": stdio_config()}) as client:
-        await client.get_tools(**{option: ["ecoh"]})
+        selection: dict[str, Any] = {option: ["ecoh"]}
+        await client.get_tools(**selection)
     async with MultiServerMCPClient({"one": {**stdio_config(), option: ["ecoh"]}}) as client:
         await client.get_tools()
 

@@ -410,18 +410,20 @@ class ToolCatalog:
 
     def _check_names(self) -> None:
         """Warn once about names in options that no server has, when all servers were listed."""
-        servers = [one.server for one in self._pool.connections.values()]
-        listings = [self._remembered((name, "")) for name in self._pool.connections]
-        tools = [tool for one in listings if one for tool in one.original.values()]
-        if None not in listings:
-            timed = [name for server in servers for name in server.timeouts.tool_seconds]
-            self.warn_unknown("include", self.options.include, tools)
-            self.warn_unknown("exclude", self.options.exclude, tools)
-            self.warn_unknown("tool_timeouts", timed, tools)
-            self.warn_unknown("tool_overrides", tuple(self.options.overrides), tools)
+        connections, options = self._pool.connections, self.options
+        timed = [name for one in connections.values() for name in one.server.timeouts.tool_seconds]
+        named = {"include": options.include, "exclude": options.exclude, "tool_timeouts": timed}
+        named["tool_overrides"] = tuple(options.overrides)
+        listings = [self._remembered((name, "")) for name in connections]
+        if any(named.values()) and None not in listings:
+            tools = [tool for one in listings if one for tool in one.original.values()]
+            for option, names in named.items():
+                self.warn_unknown(option, names, tools)
 
     def warn_unknown(self, option: str, names: Any, tools: Iterable[Tool]) -> None:
         """Warn once about names in an option that none of the tools has."""
+        if not names:
+            return
         for name, nearest in ToolFilter.of(include=names).unknown_names(tools):
             hint = f" (did you mean {nearest!r}?)" if nearest else ""
             self._warn_once(f"there is no tool {name!r}, which `{option}` names{hint}")

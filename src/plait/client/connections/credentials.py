@@ -8,7 +8,7 @@ import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from plait.client.config.servers import Headers, RemoteServer, ServerConfig, StdioServer
 from plait.errors import ConfigError
@@ -41,8 +41,6 @@ class CallerCredentials:
         """Build credentials, or return `None` if all parts are empty."""
         if not headers and not env and auth is None and thread is None:
             return None
-        if not isinstance(headers or {}, Mapping):
-            raise ConfigError("headers takes a mapping of names to texts")
         return cls(headers=_texts(headers), auth=auth, env=_texts(env), thread=thread)
 
     @property
@@ -86,8 +84,11 @@ def join(
     )
 
 
-def _texts(values: Mapping[str, Any] | None) -> dict[str, str]:
-    return {name: str(value) for name, value in (values or {}).items()}
+def _texts(values: Any) -> dict[str, str]:
+    if values and not isinstance(values, Mapping):
+        raise ConfigError("headers and env take a mapping of names to texts")
+    given = cast("Mapping[str, Any]", values or {})
+    return {name: str(value) for name, value in given.items()}
 
 
 def _joined(own: Headers, more: Mapping[str, str]) -> Headers:

@@ -108,7 +108,7 @@ class Callbacks(ServerCallbacks):
 
     def to_mcp_format(self, *, context: CallbackContext) -> MCPCallbacks:
         """Bind the callbacks to a context, in the form of the MCP SDK."""
-        on_progress, on_elicitation = self.on_progress, self.on_elicitation
+        on_progress = self.on_progress
 
         async def progressed(progress: float, total: float | None, message: str | None) -> None:
             if on_progress is not None:
@@ -119,12 +119,21 @@ class Callbacks(ServerCallbacks):
             if self._has_log_callback
             else None,
             progress_callback=progressed if on_progress is not None else None,
-            elicitation_callback=(
-                None
-                if on_elicitation is None
-                else lambda asking, params: on_elicitation(asking, params, context)
-            ),
+            elicitation_callback=partial(self._elicit, callback_context=context)
+            if self.on_elicitation is not None
+            else None,
         )
+
+    async def _elicit(
+        self,
+        context: ClientRequestContext,
+        params: ElicitRequestParams,
+        *,
+        callback_context: CallbackContext,
+    ) -> ElicitResult:
+        if self.on_elicitation is None:
+            return await decline(context, params)
+        return await self.on_elicitation(context, params, callback_context)
 
     @property
     def _has_log_callback(self) -> bool:
