@@ -14,6 +14,7 @@ from inline_snapshot import snapshot
 
 import plait.errors
 from plait.errors import (
+    AuthRequiredError,
     CallTimeoutError,
     ConfigError,
     ConnectError,
@@ -23,6 +24,7 @@ from plait.errors import (
     Problem,
     RateLimitedError,
     ServerError,
+    ToolFailedError,
 )
 
 _DRAWN_LINE = re.compile(r"^(?P<indent>(?:│   |    )*)(?P<branch>├── |└── )?(?P<name>[A-Z]\w+)")
@@ -83,9 +85,13 @@ def test_the_docstring_names_every_alias() -> None:
         if isinstance(value, type) and issubclass(value, PlaitError) and value.__name__ != name
     ]
 
-    assert aliases == ["MCPClientError"]
-    assert "(alias: MCPClientError)" in (plait.errors.__doc__ or "")
-    assert MCPClientError is ConnectError
+    assert aliases == []
+
+
+@pytest.mark.parametrize("failure", [ConnectError, AuthRequiredError, RateLimitedError])
+def test_every_failure_to_connect_is_an_error_of_the_client(failure: type[PlaitError]) -> None:
+    assert issubclass(failure, MCPClientError)
+    assert not issubclass(ToolFailedError, MCPClientError)
 
 
 def test_some_errors_are_also_the_builtin_of_their_kind() -> None:
@@ -124,7 +130,9 @@ def test_each_class_says_what_may_be_done_after_it() -> None:
             "UnknownServerError": ("config", False, "never"),
             "BlockingCallError": ("config", False, "never"),
             "ClientClosedError": ("config", False, "never"),
+            "MCPClientError": ("transport", False, "never"),
             "TransportError": ("transport", True, "if_idempotent"),
+            "ConnectError": ("transport", True, "always"),
             "ConnectTimeoutError": ("transport", True, "always"),
             "EndpointNotFoundError": ("transport", True, "never"),
             "CircuitOpenError": ("transport", True, "always"),
@@ -177,7 +185,6 @@ def test_each_class_says_what_may_be_done_after_it() -> None:
             "ReplyError": ("domain", False, "never"),
             "HostHasNoModelError": ("domain", False, "never"),
             "ContentError": ("unknown", False, "never"),
-            "ConnectError": ("transport", True, "always"),
         }
     )
 

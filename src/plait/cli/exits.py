@@ -72,7 +72,7 @@ _EXITS: tuple[tuple[Exit, tuple[type[BaseException], ...]], ...] = (
     # Before the builtin timeout: a handshake timeout means that the server is unreachable.
     (Exit.UNREACHABLE, (errors.ConnectError,)),
     (Exit.TIMEOUT, (TimeoutError,)),
-    (Exit.UNREACHABLE, (errors.TransportError, errors.HttpError, errors.BackendError)),
+    (Exit.UNREACHABLE, (errors.MCPClientError, errors.BackendError)),
     (Exit.UNREACHABLE, (errors.GatewayError, errors.AgentServerError)),
     (Exit.AGENT_FAILED, (errors.AgentError,)),
     (Exit.PROTOCOL, (errors.ProtocolError, errors.DomainError)),

@@ -163,13 +163,7 @@ class CallPipeline:
             if (direct_result := await result_of_direct(call, first)) is not None:
                 return direct_result
             call = replace(call, first=first)
-        try:
-            completed = await self.apply_overrides(call, context=call)
-        except PlaitError as error:
-            # The server could not list its tools, so their overrides are unknown: try the backup.
-            result = await self._lifecycle.runtime.executor.run_instead(call, error)
-        else:
-            result = await self.execute(completed)
+        result = await self.execute(await self.apply_overrides(call, context=call))
         return await self.bounded(result, call, reader=reader)
 
     def direct(self, server: str, tool: str) -> DirectTool:
@@ -200,7 +194,15 @@ class CallPipeline:
 
     async def apply_overrides(self, call: ToolCall, *, context: object) -> ToolCall:
         """Return the call with the tool's overrides applied; their functions get the `context`."""
-        tool = await self._tool_of(call)
+        try:
+            tool = await self._tool_of(call)
+        except PlaitError:
+            # The server cannot list its tools; if it has a backup, that one is called.
+            runtime = self._lifecycle.runtime
+            backup = runtime.executor.settings.fallbacks.get(call.server)
+            if backup is None:
+                raise
+            tool = runtime.catalog.known(backup, call.tool)
         if tool is None or tool.override is None:
             return call
         return replace(call, arguments=await complete_arguments(tool, call.arguments, context))

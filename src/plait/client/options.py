@@ -194,6 +194,7 @@ def catalog_options_from(options: Mapping[str, Any]) -> CatalogOptions:
         overrides=read_overrides(options.get("tool_overrides") or {}),
         ttl_seconds=_ttl(options.get("cache", True)),
         unlisted=backups_only(options.get("fallbacks") or {}),
+        fallbacks=options.get("fallbacks") or {},
         throw_on_load_error=options.get("throw_on_load_error", False),
         sanitize=options.get("sanitize", True),
         defer=options.get("defer"),
@@ -283,7 +284,10 @@ def _ttl(cache: object) -> float | None:
 
 def roots_callback(roots: Roots) -> ListRootsFnT:
     """Create the callback that answers `roots/list`."""
-    fixed = None if callable(roots) else _root_list(roots)
+    try:
+        fixed = None if callable(roots) else _root_list(roots)
+    except TypeError:
+        raise ConfigError("roots takes folders, URIs, or a function that returns them") from None
 
     async def answer(context: ClientRequestContext) -> types.ListRootsResult:
         del context

@@ -18,7 +18,7 @@ from plait.client.call_pipeline import without_run
 from plait.client.calls.call_routing import CallRouter, with_schema_defaults
 from plait.client.calls.executor import CallSettings, ToolExecutor
 from plait.client.calls.sampling import Sampling, SamplingRequests, sample_from_model
-from plait.client.calls.tool_call import CallbackContext, ServerCallbacks
+from plait.client.calls.tool_call import CallbackContext, ServerCallbacks, decline
 from plait.client.catalog.catalog import CatalogOptions, ToolCatalog
 from plait.client.connections.change_listener import ChangeListener, ListKind
 from plait.client.connections.deadline import Deadline
@@ -182,7 +182,8 @@ class Runtime:
             on_resource_updated=self.subscriptions.resource_updated,
         )
         self._changes = self._notifications.listener(self.pool, follow_tools=follow_tools)
-        self.catalog = ToolCatalog(self.pool, self._changes, catalog_options)
+        on_late = partial(self._notifications.notify, "on_tools_list_changed", params=None)
+        self.catalog = ToolCatalog(self.pool, self._changes, catalog_options, on_late=on_late)
         self.executor = ToolExecutor(
             self.pool,
             self.catalog,
@@ -307,12 +308,14 @@ class Runtime:
         if self._on_elicitation is not None:
             default = self._on_elicitation(server)
             options.on_elicitation = partial(self._answer_elicitation, default)
+            options.answers = default is not decline
         requests = self._sampling
         if requests is not None and requests.sampling.may_sample(
             server, own=self._server_sampling.get(server)
         ):
             options.on_sampling = partial(requests.answer, server)
             options.sampling_tools = requests.sampling.allow_tools
+            options.answers = True
         return options
 
     def _has_direct_calls(self, client: ClientSession) -> bool:
@@ -335,6 +338,7 @@ class Runtime:
 
     def _session_opened(self, session: Session) -> None:
         self._notifications.session_opened(self.pool, self._changes, session)
+        self.catalog.session_opened(session.wire.server)
 
 
 class Lifecycle:

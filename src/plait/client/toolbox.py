@@ -20,7 +20,13 @@ from plait.client.calls.tool_call import OnProgress, ServerCallbacks, ToolCall
 from plait.client.catalog.deferral import DeferralPlan
 from plait.client.catalog.filters import ToolFilter
 from plait.client.catalog.names import free_name
-from plait.client.config.read import ClientConfig, ConfigSource, read_config, read_options
+from plait.client.config.read import (
+    ClientConfig,
+    ConfigSource,
+    read_config,
+    read_options,
+    seconds_from,
+)
 from plait.client.config.servers import server_with_defaults
 from plait.client.connections import operations
 from plait.client.connections.loop_bridge import blocking
@@ -147,7 +153,8 @@ class Toolbox(ConnectionOwner):
         Raises:
             PlaitError: A required server failed, or was not ready in time.
         """
-        return await self.lifecycle.run(lambda runtime: runtime.ready(timeout_seconds))
+        limit = seconds_from(timeout_seconds, "timeout_seconds")
+        return await self.lifecycle.run(lambda runtime: runtime.ready(limit))
 
     ready_blocking = blocking(ready)
     """Blocking form of `ready`."""
@@ -169,6 +176,7 @@ class Toolbox(ConnectionOwner):
         exclude: ToolPatterns | None = None,
         access: CallerCredentials | None = None,
         run: Run | None = None,
+        wait: float | None = None,
     ) -> list[Tool]:
         """List the tools of these servers, or of all of them.
 
@@ -176,26 +184,38 @@ class Toolbox(ConnectionOwner):
         `exclude` filter this list only; tools whose every call the policy denies are left out.
         `run` selects the credentials on servers where these depend on the run.
 
+        A server is waited for up to `connect_timeout`, or `wait` seconds. One that was late is not
+        waited for again, unless it is named or required; `on_tools_list_changed` announces it.
+
         Raises:
             PlaitError: A required server failed, one that was named, or every one.
         """
         self.check_names(servers)
         selected = ToolFilter.of(include=include, exclude=exclude)
+        limit = seconds_from(wait, "wait")
         names = servers or self.server_names
         accesses = {name: await self.calls.access_for(name, run, access) for name in names}
         offer = await self.lifecycle.run(
-            lambda runtime: runtime.catalog.discover(servers, refresh=refresh, access=accesses)
+            lambda runtime: runtime.catalog.discover(
+                servers, refresh=refresh, access=accesses, wait=limit
+            )
         )
-        await self._handle_failures(offer, named=servers)
+        await self._handle_failures(offer, named=servers, may_be_none=wait is not None)
         if selected.is_open and self.calls.policy.policy is None:
             return list(offer.tools)
+        if not offer.failures:
+            catalog = self.lifecycle.runtime.catalog
+            catalog.warn_unknown("include", include, offer.tools)
+            catalog.warn_unknown("exclude", exclude, offer.tools)
         hides = self.calls.policy.hides
         return [tool for tool in offer.tools if selected.offers(tool) and not hides(tool)]
 
     tools_blocking = blocking(tools)
     """Blocking form of `tools`."""
 
-    async def _handle_failures(self, offer: DiscoveredTools, named: Sequence[str]) -> None:
+    async def _handle_failures(
+        self, offer: DiscoveredTools, named: Sequence[str], *, may_be_none: bool
+    ) -> None:
         """Raise, report to `on_connection_error`, or log once why servers list no tools."""
         failures = offer.failures
         on_error = self._options.get("on_connection_error")
@@ -208,7 +228,8 @@ class Toolbox(ConnectionOwner):
         if callable(on_error):
             return
         unlisted = self.lifecycle.runtime.catalog.options.unlisted
-        if failures and set(failures) == (set(named) or set(self.server_names) - unlisted):
+        everything = set(named) or set(self.server_names) - unlisted
+        if failures and set(failures) == everything and on_error != "ignore" and not may_be_none:
             raise _combined_error(failures)
         for name in failures.keys() - self._reported:
             self._reported.add(name)
@@ -265,7 +286,7 @@ class Toolbox(ConnectionOwner):
             server=server,
             tool=tool,
             arguments=arguments or {},
-            timeout_seconds=timeout_seconds,
+            timeout_seconds=seconds_from(timeout_seconds, "timeout_seconds"),
             on_progress=on_progress,
             on_elicitation=on_elicitation,
             on_approval=on_approval,
@@ -395,7 +416,8 @@ class Toolbox(ConnectionOwner):
         """
         self.check_names(servers)
         names = servers or self.server_names
-        await self.lifecycle.run(lambda runtime: runtime.set_logging_level(names, level))
+        checked = read_options({"log_level": str(level).lower()})["log_level"]
+        await self.lifecycle.run(lambda runtime: runtime.set_logging_level(names, checked))
 
     async def server_info(self, server: str) -> ServerInfo:
         """Return a server's name, version, capabilities and instructions."""

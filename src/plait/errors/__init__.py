@@ -6,16 +6,22 @@ PlaitError
 │   └── UnknownServerError
 ├── BlockingCallError              a blocking call on the thread that must do the work
 ├── ClientClosedError
-├── TransportError
-│   ├── ConnectError               no session could be opened (alias: MCPClientError)
-│   │   ├── ConnectTimeoutError
-│   │   ├── EndpointNotFoundError  HTTP 404 where the server should be
-│   │   └── CircuitOpenError       not tried: the server has just failed repeatedly
-│   ├── ConnectionLostError        the session ended and the request had not left
-│   ├── SendError                  the request could not be sent
-│   ├── ListTimeoutError
-│   ├── CallTimeoutError
-│   └── RunDeadlineError
+├── MCPClientError                 every failure to connect is one of these
+│   ├── TransportError
+│   │   ├── ConnectError               no session could be opened
+│   │   │   ├── ConnectTimeoutError
+│   │   │   ├── EndpointNotFoundError  HTTP 404 where the server should be
+│   │   │   └── CircuitOpenError       not tried: the server has just failed repeatedly
+│   │   ├── ConnectionLostError        the session ended and the request had not left
+│   │   ├── SendError                  the request could not be sent
+│   │   ├── ListTimeoutError
+│   │   ├── CallTimeoutError
+│   │   └── RunDeadlineError
+│   └── HttpError                      any other HTTP status
+│       ├── AuthRequiredError          401
+│       ├── ForbiddenError             403
+│       ├── RateLimitedError           429
+│       └── ServerError                5xx
 ├── ProtocolError                  a JSON-RPC error answer
 ├── DomainError
 │   ├── ToolFailedError            the tool ran and returned isError
@@ -27,11 +33,6 @@ PlaitError
 │   ├── ResultExpiredError         a shortened result is not kept any more
 │   ├── BudgetExceededError        the run has made as many calls as it may
 │   └── PermissionDeniedError      our own policy refused
-├── HttpError                      any other HTTP status
-│   ├── AuthRequiredError          401
-│   ├── ForbiddenError             403
-│   ├── RateLimitedError           429
-│   └── ServerError                5xx
 ├── OutcomeUnknownError            sent, answer lost, and the tool may not be run twice
 ├── ReasoningError                 of the reasoning server
 │   ├── BackendError               the backend could not be reached, or refused
@@ -191,10 +192,15 @@ class ClientClosedError(PlaitError, RuntimeError):
     kind = "config"
 
 
-class TransportError(PlaitError):
-    """The server could not be reached, or went away."""
+class MCPClientError(PlaitError):
+    """The server could not be reached, or did not let the client in."""
 
     kind = "transport"
+
+
+class TransportError(MCPClientError):
+    """The server could not be reached, or went away."""
+
     retryable = True
     retry = "if_idempotent"
 
@@ -203,10 +209,6 @@ class ConnectError(TransportError):
     """No session with the server could be opened; nothing was sent to a tool."""
 
     retry = "always"
-
-
-MCPClientError = ConnectError
-"""The name `@langchain/mcp-adapters` gives to connection failures."""
 
 
 class ConnectTimeoutError(ConnectError, TimeoutError):
@@ -315,10 +317,9 @@ class PermissionDeniedError(DomainError):
     """The policy of this client refuses the call; it never reached the server."""
 
 
-class HttpError(PlaitError):
+class HttpError(MCPClientError):
     """The server answered with an HTTP status that is not success."""
 
-    kind = "transport"
     scopes: tuple[str, ...] = ()
     """The scopes the server requires."""
     login: str | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from plait.client import FileTokenStore, HttpServer, MemoryTokenStore, finish_si
 from plait.client.transports.auth.login import login_status, sign_in, sign_out
 from plait.client.transports.auth.oauth import key_for
 from plait.client.transports.auth.prompts import prompt_in_terminal
-from plait.testing import free_port, oauth_server
+from plait.testing import eventually, free_port, oauth_server
 from tests.integration.auth.helpers import Browser, Keeper, config, signed_in
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
@@ -309,6 +310,38 @@ async def test_nobody_who_signs_in_is_waited_for_only_so_long(tmp_path: Path) ->
 async def test_settings_that_do_not_go_together_are_refused() -> None:
     with pytest.raises(ConfigError, match="client_id"):
         OAuth(grant="client_credentials")
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_a_finished_sign_in_wakes_the_connection_that_waits_for_it(
+    *, elsewhere: bool
+) -> None:
+    keeper = Keeper()
+    with oauth_server() as server:
+        box = Toolbox({"shop": {"url": server.url, "auth": keeper}})
+        async with AsyncExitStack() as stack:
+            if not elsewhere:
+                await stack.enter_async_context(box)
+            stack.push_async_callback(box.aclose)
+            with pytest.raises(AuthRequiredError):
+                await box.call("shop", "whoami")
+            answer = httpx2.get(keeper.sent_to[-1]).headers["location"]
+            await finish_sign_in(keeper, server.url, answer)
+
+            await eventually(lambda: box.status()["shop"].state == "ready")
+            assert (await box.call("shop", "whoami")).text == "client-1 with read extra"
+            assert len(keeper.sent_to) == 1
+
+
+async def test_a_call_right_after_the_sign_in_is_made() -> None:
+    keeper = Keeper()
+    with oauth_server() as server:
+        async with Toolbox({"shop": {"url": server.url, "auth": keeper}}) as box:
+            with pytest.raises(AuthRequiredError):
+                await box.call("shop", "whoami")
+            answer = httpx2.get(keeper.sent_to[-1]).headers["location"]
+            await finish_sign_in(keeper, server.url, answer)
+            assert (await box.call("shop", "whoami")).text == "client-1 with read extra"
 
 
 class JavaScriptKeeper(Keeper):

@@ -63,6 +63,7 @@ def test_every_error_of_the_package_has_its_exit_code() -> None:
             "PermissionDeniedError": "CONFIG",
             "PlaitError": "INTERNAL",
             "EngineError": "AGENT_FAILED",
+            "MCPClientError": "UNREACHABLE",
             "ProtocolError": "PROTOCOL",
             "RateLimitedError": "UNREACHABLE",
             "ReasoningError": "PROTOCOL",

@@ -33,6 +33,8 @@ from plait.client.calls.call_budget import run_budgets
 from plait.client.calls.outcome import ToolResult, output_schema_notes
 from plait.client.calls.tool_call import FirstAttempt, ToolCall, call_deadline, run_ends_at
 from plait.client.catalog.validation import SchemaValidator, validator_if_prepared
+from plait.client.connections.error_mapping import lacks_back_channel
+from plait.client.connections.operations import error_text
 from plait.client.transports.lean import closed, result_of
 from plait.client.transports.repair import is_unfinished
 from plait.client.transports.wire import (
@@ -278,6 +280,8 @@ async def result_of_direct(call: ToolCall, attempt: FirstAttempt) -> ToolResult 
     attempt.session.wire.note_repairs(request)
     notes = request.notes
     parsed = CallToolResult.model_validate(result, by_name=False)
+    if parsed.is_error and lacks_back_channel(error_text(parsed)):
+        return None
     if attempt.tool.output_schema is not None:
         deviations = await output_schema_notes(attempt.tool, parsed)
         for note in deviations:

@@ -125,17 +125,11 @@ class ToolExecutor:
             result = await self._run_on_server(call, tool)
             self.results.put(call, tool, result, since=changes)
         except PlaitError as error:
-            return await self.run_instead(call, error, tool)
+            fallback = await self._fallback_call(call, tool, error)
+            if fallback is None:
+                raise
+            return await self._run_fallback(fallback, error)
         return result
-
-    async def run_instead(
-        self, call: ToolCall, error: PlaitError, tool: Tool | None = None
-    ) -> ToolResult:
-        """Make a failed call on the fallback server, or raise its error if there is none."""
-        fallback = await self._fallback_call(call, tool, error)
-        if fallback is None:
-            raise error
-        return await self._run_fallback(fallback, error)
 
     async def _recall(self, call: ToolCall) -> Tool | None:
         if self._catalog.is_guarded:

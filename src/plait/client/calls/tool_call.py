@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mcp_types import LoggingMessageNotificationParams
+from mcp_types import ElicitRequestParams, ElicitResult, LoggingMessageNotificationParams
 
 from plait._support.gather import resolve
 from plait.client.config.budgets import value_by_tool
@@ -18,6 +18,7 @@ from plait.client.connections.deadline import Deadline
 from plait.errors import PlaitError, RunDeadlineError
 
 if TYPE_CHECKING:
+    from mcp.client import ClientRequestContext
     from mcp.client.session import ElicitationFnT
 
     from plait.client.calls.approval import OnApproval
@@ -95,6 +96,12 @@ class ServerCallbacks:
 
 NOTIFICATION_CALLBACKS = tuple(field.name for field in fields(ServerCallbacks))
 """The names of all callbacks of the form `(params, context)`."""
+
+
+async def decline(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+    """Decline an elicitation, in a client that only a paused run answers."""
+    del context, params
+    return ElicitResult(action="decline")
 
 
 def progress_callback(callback: OnAnyProgress | None, server: str, tool: str) -> OnProgress | None:

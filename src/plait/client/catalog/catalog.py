@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from copy import copy
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from plait._support.clock import Clock, SystemClock
@@ -50,6 +53,8 @@ class CatalogOptions:
     """The TTL of every list; `None` uses the TTL of each server."""
     unlisted: frozenset[str] = frozenset()
     """Servers whose tools are listed only on request by name."""
+    fallbacks: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The server that is listed in place of another one that is down."""
     throw_on_load_error: bool = False
     sanitize: bool = True
     """Whether invisible and control characters are removed from the texts of tools."""
@@ -97,10 +102,14 @@ class ToolCatalog:
         changes: ChangeListener,
         options: CatalogOptions | None = None,
         *,
+        on_late: Callable[[str], None],
         lists: ListCache | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Use these connections; `changes` subscribes to list changes, which call `forget`."""
+        """Use these connections; `changes` subscribes to list changes, which call `forget`.
+
+        `on_late` gets the name of a server whose tools are listed after somebody went on without.
+        """
         self._pool = pool
         self.options = options or CatalogOptions()
         self._clock = clock or SystemClock()
@@ -114,6 +123,11 @@ class ToolCatalog:
         self._sources: dict[_Key, ServerConnection] = {}
         """The connection of each list, which is valid as long as its session."""
         self._locks: dict[_Key, asyncio.Lock] = {}
+        self._missed: dict[_Key, PlaitError] = {}
+        """Why servers were not ready for an earlier listing."""
+        self._late: dict[_Key, asyncio.Event] = {}
+        """Lists that are under way in the background."""
+        self._on_late = on_late
         self._warned: set[str] = set()
 
     async def discover(
@@ -122,26 +136,33 @@ class ToolCatalog:
         *,
         refresh: bool = False,
         access: Mapping[str, CallerCredentials | None] | None = None,
+        wait: float | None = None,
     ) -> DiscoveredTools:
         """List the offered tools of these servers, or of all, under their public names.
 
-        `access` maps servers to the credentials to list with.
+        `access` maps servers to the credentials to list with. Servers that need longer than
+        `wait` seconds, and without it those that were not ready before, are listed in the
+        background.
         """
         accesses = access or {}
         names = list(servers) or self.options.listed_servers(self._pool.connections)
         answers = await gather_outcomes(
-            self.tools_of(name, refresh=refresh, access=accesses.get(name)) for name in names
+            self._tools_in_time(
+                name, accesses.get(name), wait, refresh=refresh, named=name in servers
+            )
+            for name in names
         )
         listed_tools: dict[str, tuple[Tool, ...]] = {}
         failed: dict[str, PlaitError] = {}
         for name, answer in zip(names, answers, strict=True):
-            if isinstance(answer, PlaitError) and answer.kind != "config":
+            unusable = self._pool[name].server.problem is not None
+            if isinstance(answer, PlaitError) and (unusable or answer.kind != "config"):
                 failed[name] = answer
             elif isinstance(answer, BaseException):
                 raise answer
             else:
                 listed_tools[name] = answer
-        self._check_include()
+        self._check_names()
         return DiscoveredTools(tuple(self._named(listed_tools)), failed)
 
     def _named(self, listed_tools: Mapping[str, tuple[Tool, ...]]) -> list[Tool]:
@@ -161,6 +182,70 @@ class ToolCatalog:
             for tool in with_public_names(known, self.options.names)
             if tool.server in listed_tools
         ]
+
+    async def _tools_in_time(
+        self, server: str, access: _Access, wait: float | None, *, refresh: bool, named: bool
+    ) -> tuple[Tool, ...]:
+        connection, key = self._pool.connection(server, access), _key(server, access)
+        missed = self._missed.get(key)
+        is_back = connection.keeper.ready_session is not None
+        patient = named or connection.server.required or missed is None
+        patient = patient or (is_back and not isinstance(missed, ListTimeoutError))
+        try:
+            if refresh or (wait is None and patient):
+                tools = await self.tools_of(server, refresh=refresh, access=access)
+                self._missed.pop(key, None)
+                return tools
+            if not self._is_listed(key, connection):
+                listed = self._in_background(server, access)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(wait or 0.0):
+                        await listed.wait()
+                if not listed.is_set() or key in self._missed:
+                    late = connection.keeper.not_ready_error(wait or 0.0)
+                    raise copy(self._missed.get(key, late))
+            return await self.tools_of(server, access=access)
+        except PlaitError as error:
+            if error.kind != "transport":
+                raise
+            self._missed[key] = error
+            if len(self._missed) > _MAX_PRIVATE_LISTS:
+                del self._missed[next(iter(self._missed))]
+            backup = self.options.fallbacks.get(server)
+            if backup is None or backup not in self.options.unlisted:
+                raise
+            try:
+                listing = await self._listing(backup, None)
+            except PlaitError:
+                raise error from error.__cause__
+            self._warn_once(f"{error}; its tools are listed as those of {backup}, its backup")
+            return tuple(replace(tool, server=server) for tool in self._offered(server, listing))
+
+    def _in_background(self, server: str, access: _Access = None) -> asyncio.Event:
+        """List a server's tools in the background; the event is set when that has ended."""
+        key = _key(server, access)
+        if key not in self._late:
+            work = partial(self._list_late, server, access)
+            self._pool.start(work, name=f"plait list {server}")
+            self._late[key] = asyncio.Event()
+        return self._late[key]
+
+    async def _list_late(self, server: str, access: _Access) -> None:
+        key = _key(server, access)
+        try:
+            await self._listing(server, access)
+        except PlaitError as error:
+            self._missed[key] = error
+        else:
+            if self._missed.pop(key, None) is not None:
+                self._on_late(server)
+        finally:
+            self._late.pop(key).set()
+
+    def session_opened(self, server: str) -> None:
+        """List the tools of a server that was not ready before."""
+        if _key(server, None) in self._missed:
+            self._in_background(server)
 
     async def tools_of(
         self, server: str, *, refresh: bool = False, access: _Access = None
@@ -191,11 +276,15 @@ class ToolCatalog:
         key = _key(server, access)
         listing = self._remembered(key)
         if listing is None or listing.stored:
+            keeper = self._pool.connection(server, access).keeper
+            down = self._missed.get(key) if server in self.options.fallbacks else None
+            if down is not None and keeper.ready_session is None:
+                raise copy(down)  # the backup need not wait for it
             try:
                 listing = await self._listing(server, access, live=True)
             except (ProtocolError, ListTimeoutError) as error:
                 logger.warning("cannot list the tools of %s: %s", server, error)
-                generation = self._pool.connection(server, access).keeper.generation
+                generation = keeper.generation
                 self._listings.pop(key, None)
                 listing = self._outdated[key] = Listing({}, {}, generation)
         return listing.tools.get(wire_name)
@@ -283,8 +372,9 @@ class ToolCatalog:
         """Remove a server from the cache."""
         self.forget(server)
         self._filters.pop(server, None)
-        for key in [key for key in self._outdated if key[0] == server]:
-            del self._outdated[key]
+        for kept in (self._outdated, self._missed):
+            for key in [key for key in kept if key[0] == server]:
+                del kept[key]
 
     def _filter(self, server: str) -> ToolFilter:
         if server not in self._filters:
@@ -305,14 +395,9 @@ class ToolCatalog:
         before = self._listings.get(key)
         async with self._locks.setdefault(key, asyncio.Lock()):
             listing = self._listings.get(key)
-            now = self._clock.monotonic()
             if not refresh or listing is not before:  # listed while waiting for the lock
-                if (
-                    listing is not None
-                    and listing.holds(connection.keeper.generation, now)
-                    and not (live and listing.stored)
-                ):
-                    return listing
+                if self._is_listed(key, connection) and not (live and self._listings[key].stored):
+                    return self._listings[key]
                 shared = None if access is None else self._shared(server)
                 if shared is not None and not (live and shared.stored):
                     # These credentials use the shared list from now on.
@@ -342,13 +427,14 @@ class ToolCatalog:
 
     def _shared(self, server: str) -> Listing | None:
         """Return a list that the server declares to be the same for all credentials."""
-        now = self._clock.monotonic()
         for key, listing in self._listings.items():
-            if key[0] == server and listing.public:
-                source = self._sources[key]
-                if listing.holds(source.keeper.generation, now):
-                    return listing
+            if key[0] == server and listing.public and self._is_listed(key, self._sources[key]):
+                return listing
         return None
+
+    def _is_listed(self, key: _Key, connection: ServerConnection) -> bool:
+        listing, now = self._listings.get(key), self._clock.monotonic()
+        return listing is not None and listing.holds(connection.keeper.generation, now)
 
     def _check(self, server: ServerConfig, listing: Listing) -> None:
         """Warn once about suspicious tools, and options that match no tool."""
@@ -358,27 +444,32 @@ class ToolCatalog:
         for drift in listing.lock_check.drift:
             kept_back = " (not offered)" if listing.lock_check.blocks and drift.tool else ""
             self._warn_once(f"{drift.server}: {drift.text}{kept_back}")
-        if server.include is not None:
-            self._warn_unknown(ToolFilter.of(include=server.include), tools)
+        self.warn_unknown("include", server.include, tools)
+        self.warn_unknown("exclude", server.exclude, tools)
         for tool in tools if self.options.overrides else ():
             override = override_for(self.options.overrides, tool)
             for problem in override_problems(tool, override) if override else ():
                 self._warn_once(f"{tool.full_name}: {problem}")
 
-    def _check_include(self) -> None:
-        """Warn once about names in `include` that no server has."""
-        shared = [
-            name for name, one in self._pool.connections.items() if one.server.include is None
-        ]
-        listings = [self._remembered((name, "")) for name in shared]
-        if self.options.include is not None and None not in listings:
+    def _check_names(self) -> None:
+        """Warn once about names in options that no server has, when all servers were listed."""
+        connections, options = self._pool.connections, self.options
+        timed = [name for one in connections.values() for name in one.server.timeouts.tool_seconds]
+        named = {"include": options.include, "exclude": options.exclude, "tool_timeouts": timed}
+        named["tool_overrides"] = tuple(options.overrides)
+        listings = [self._remembered((name, "")) for name in connections]
+        if any(named.values()) and None not in listings:
             tools = [tool for one in listings if one for tool in one.original.values()]
-            self._warn_unknown(ToolFilter.of(include=self.options.include), tools)
+            for option, names in named.items():
+                self.warn_unknown(option, names, tools)
 
-    def _warn_unknown(self, included: ToolFilter, tools: Iterable[Tool]) -> None:
-        for name, nearest in included.unknown_names(tools):
+    def warn_unknown(self, option: str, names: Any, tools: Iterable[Tool]) -> None:
+        """Warn once about names in an option that none of the tools has."""
+        if not names:
+            return
+        for name, nearest in ToolFilter.of(include=names).unknown_names(tools):
             hint = f" (did you mean {nearest!r}?)" if nearest else ""
-            self._warn_once(f"there is no tool {name!r}, which `include` names{hint}")
+            self._warn_once(f"there is no tool {name!r}, which `{option}` names{hint}")
 
     def _warn_once(self, text: str) -> None:
         if text not in self._warned:

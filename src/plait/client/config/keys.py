@@ -149,7 +149,7 @@ CLIENT_KEYS = KeyTable(
         Key("result_budget", read_result_budget),
         Key("call_budget", read_call_budget),
         Key("on_connection_error", function_or(one_of("throw", "ignore"))),
-        Key("log_level", one_of(*_LOG_LEVELS)),
+        Key("log_level", one_of(*_LOG_LEVELS, aliases={one.upper(): one for one in _LOG_LEVELS})),
         Key("profile", one_of("default", "openai", "openai_strict", "anthropic", "gemini")),
         Key("on_auth_error", one_of("interrupt", "raise")),
         Key("output_handling", read_output_handling),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 from urllib.parse import urlsplit
+from weakref import WeakSet
 
 from plait.client.config.key_table import Key, KeyTable, keys_with, read_valid_table
 from plait.client.config.raw_value import RawValue, as_mapping
@@ -86,6 +87,17 @@ class OAuth:
     def scope(self) -> str | None:
         """The scopes as the protocol writes them."""
         return " ".join(self.scopes) or None
+
+
+class SignInListener(Protocol):
+    """Waits for a login."""
+
+    def signed_in(self, provider: object) -> None:
+        """Take notice that a person has signed in with a provider object."""
+
+
+sign_in_listeners: WeakSet[SignInListener] = WeakSet()
+"""The connections that a person may have to sign in for."""
 
 
 def may_ask_person(auth: object) -> bool:

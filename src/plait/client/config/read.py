@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeGuard, cast, get_args
 from urllib.parse import urlsplit
@@ -16,7 +16,7 @@ from plait._support.dotenv import DotenvError, parse_dotenv
 from plait._support.redact import looks_secret
 from plait._support.suggestions import did_you_mean, nearest
 from plait.client.config.document import load_document
-from plait.client.config.key_table import read_table
+from plait.client.config.key_table import KeyTable, keys_with, read_table
 from plait.client.config.keys import CLIENT_KEYS, SERVER_LISTS, server_keys
 from plait.client.config.raw_value import (
     Location,
@@ -30,8 +30,9 @@ from plait.client.config.raw_value import (
 from plait.client.config.servers import InProcessServer, ServerConfig, TransportName
 from plait.client.config.timing import Timeouts
 from plait.client.config.urls import url_fault
-from plait.client.config.value_types import quote, read_bool
+from plait.client.config.value_types import quote, read_bool, read_delay
 from plait.client.config.variables import Ask, InputRequest, Variables
+from plait.errors import ConfigError
 
 if TYPE_CHECKING:
     from plait.errors import Problem
@@ -118,6 +119,9 @@ def read_config(
     variables = Variables.of(environ, document.folder, layout.inputs, ask)
     options = read_table(RawValue(layout.options, document.location, variables), CLIENT_KEYS)
     servers, disabled = _read_servers(layout, variables)
+    unusable = [server.problem for server in servers.values() if server.problem is not None]
+    if len(unusable) == len(servers):
+        problems.errors.extend(problem for error in unusable for problem in error.problems)
     problems.finish(logger)
     return ClientConfig(
         servers=servers,
@@ -129,7 +133,15 @@ def read_config(
     )
 
 
-def read_options(options: Mapping[str, object]) -> dict[str, Any]:
+_SECONDS = KeyTable(keys_with(read_delay, "timeout", "timeout_seconds", "wait"), noun="call")
+
+
+def seconds_from(value: object, setting: str) -> float | None:
+    """Check a duration that a program passes; `None` stays `None`."""
+    return read_options({setting: value}, _SECONDS).get(setting)
+
+
+def read_options(options: Mapping[str, object], table: KeyTable = CLIENT_KEYS) -> dict[str, Any]:
     """Check client options passed in Python, under the names they have in files.
 
     Raises:
@@ -138,7 +150,7 @@ def read_options(options: Mapping[str, object]) -> dict[str, Any]:
     if not options:
         return {}
     problems = Problems()
-    read = read_table(RawValue(options, Location(problems), Variables.of(None)), CLIENT_KEYS)
+    read = read_table(RawValue(options, Location(problems), Variables.of(None)), table)
     problems.finish(logger)
     return read
 
@@ -304,13 +316,24 @@ def _read_server(raw: RawValue) -> ServerConfig:
     values = read_table(raw, server_keys(transport))
     if transport == "stdio":
         _finish_stdio(raw, values)
-    if transport is None or len(raw.location.problems.errors) > known:
+    errors = raw.location.problems.errors[known:]
+    problem = None
+    if errors and all(error.code == "unset_variable" for error in errors):
+        # Only this server cannot be used: it keeps the settings that could be read.
+        del raw.location.problems.errors[known:]
+        text = "; ".join(dict.fromkeys(str(error) for error in errors))
+        problem = ConfigError(text, problems=dict.fromkeys(errors))
+        transport = transport or ("http" if "url" in (as_mapping(raw.value) or ()) else "stdio")
+        usable = {item.name for item in fields(_CLASSES[transport])}
+        values = {key: value for key, value in values.items() if key.partition(".")[0] in usable}
+        values.setdefault(_NEEDED[transport], "")
+    elif transport is None or errors:
         raise RejectedError
     waits = {name: values.pop(name) for name in list(values) if name.startswith("timeouts.")}
     timeouts = Timeouts(**{name.removeprefix("timeouts."): value for name, value in waits.items()})
     secrets = frozenset(raw.variables.secrets)
     return _CLASSES[transport](
-        **values, timeouts=timeouts, secrets=secrets, source=raw.location.file
+        **values, timeouts=timeouts, secrets=secrets, source=raw.location.file, problem=problem
     )
 
 

@@ -11,6 +11,7 @@ from plait._support.redact import Redactor
 from plait.client.config.oauth import person_seconds
 from plait.client.config.timing import ReconnectPolicy, Timeouts
 from plait.client.config.urls import public_url
+from plait.errors import ConfigError
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer, Server
@@ -63,6 +64,8 @@ class ServerOptions:
     """Values that came from variables whose name looks secret; they are never shown."""
     source: str | None = None
     """The file this server was read from."""
+    problem: ConfigError | None = field(default=None, repr=False)
+    """Why the server cannot be used, though others can: a variable is not set."""
 
     def __repr__(self) -> str:
         """Show what is set, without arguments, headers and environment."""

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from re import Pattern
-from typing import cast
+from typing import Any, cast
 
 from plait._support.suggestions import did_you_mean
 from plait.client.config.key_table import Key, KeyTable, read_table
@@ -350,7 +350,12 @@ def read_reconnect(raw: RawValue) -> ReconnectPolicy:
     if isinstance(raw.value, bool):
         return ReconnectPolicy(enabled=raw.value)
     expected = 'an object with "enabled", "max_attempts", "delay"'
-    policy = ReconnectPolicy(**read_table(raw, RECONNECT_KEYS, expected))
+    values: dict[str, Any] = read_table(raw, RECONNECT_KEYS, expected)
+    fixed = {"delayMs", "delay_ms"} & {spelling for spelling, _ in raw.entries()}
+    if fixed and "longest_delay_seconds" not in values:
+        # As in the JavaScript adapter, the delay is always the same, unless it has a maximum.
+        values = {"jitter": 0.0, "longest_delay_seconds": 0.0, **values}
+    policy = ReconnectPolicy(**values)
     longest = max(policy.first_delay_seconds, policy.longest_delay_seconds)
     return replace(policy, longest_delay_seconds=longest)
 

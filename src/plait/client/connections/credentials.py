@@ -8,9 +8,10 @@ import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from plait.client.config.servers import Headers, RemoteServer, ServerConfig, StdioServer
+from plait.errors import ConfigError
 
 _SALT = secrets.token_bytes(16)
 """Makes keys of different processes incomparable, so that a leaked key reveals nothing."""
@@ -83,8 +84,11 @@ def join(
     )
 
 
-def _texts(values: Mapping[str, Any] | None) -> dict[str, str]:
-    return {name: str(value) for name, value in (values or {}).items()}
+def _texts(values: Any) -> dict[str, str]:
+    if values and not isinstance(values, Mapping):
+        raise ConfigError("headers and env take a mapping of names to texts")
+    given = cast("Mapping[str, Any]", values or {})
+    return {name: str(value) for name, value in given.items()}
 
 
 def _joined(own: Headers, more: Mapping[str, str]) -> Headers:

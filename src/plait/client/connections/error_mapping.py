@@ -17,6 +17,7 @@ from mcp_types import (
     REQUEST_TIMEOUT,
     UnsupportedProtocolVersionErrorData,
 )
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from plait._support.causes import without_secrets
@@ -63,6 +64,8 @@ class Failure:
     error: PlaitError
     session_lost: str | None = None
     """Why the session was lost, or `None` if it is still open."""
+    asked: bool = False
+    """Whether the server wanted to send a request, and had no way to do so."""
 
 
 def leaf_of(cause: BaseException, exchanges: Exchanges) -> BaseException:
@@ -181,7 +184,8 @@ def _answered_with_error(
         return _lost(exchange, wire, reason, tool=tool, only_here=cut)
     if error.code == REQUEST_TIMEOUT and exchange is not None and not exchange.answered:
         return Failure(_error(ListTimeoutError, wire, f"no answer to {method} in time", tool))
-    return Failure(_protocol_error(error, reply, wire, method=method, tool=tool))
+    failure = _protocol_error(error, reply, wire, method=method, tool=tool)
+    return Failure(failure, asked=lacks_back_channel(error.message))
 
 
 def _protocol_error(
@@ -192,6 +196,9 @@ def _protocol_error(
         method == "resources/read" and error.code == INVALID_PARAMS
     ):
         return _error(ResourceNotFoundError, wire, message, tool, code=error.code)
+    asked, template = lacks_back_channel(error.message), wire.template
+    if asked and template is not None and template.version in MODERN_PROTOCOL_VERSIONS:
+        message += f' (not in protocol {template.version}: set "protocol": "legacy")'
     # The SDK reports an unreadable answer with this code; the request has been handled.
     unreadable = error.code == PARSE_ERROR and reply is None
     return _error(
@@ -201,8 +208,16 @@ def _protocol_error(
         tool,
         code=error.code,
         status=reply and reply.status,
-        retryable=error.code in _RETRYABLE_CODES and not unreadable,
+        retryable=error.code in _RETRYABLE_CODES and not unreadable and not asked,
     )
+
+
+def lacks_back_channel(text: str) -> bool:
+    """Recognize what servers report when they cannot send a request during a call.
+
+    There is no code for it; these are the words of the Python SDK and of FastMCP.
+    """
+    return "server-initiated requests" in text
 
 
 def _was_never_answered(exchange: Exchange | None, wire: Wire) -> bool:

@@ -75,17 +75,19 @@ async def _enter(
     options: SessionOptions,
 ) -> Client:
     # Some older servers ignore unknown requests, and the SDK waits 10 s for their answer.
-    unknown = "legacy" if memory.ignored_probe else "auto"
+    prefers = options.prefers_handshake(server.client_options)
+    unknown = "legacy" if memory.ignored_probe or prefers else "auto"
     era = server.protocol if server.protocol != "auto" else memory.era or unknown
     mode = {"legacy": "legacy", "modern": "auto"}.get(era, era)
     memory.ignored_probe = mode == "auto"
     try:
         client = await _enter_as(stack, server, wire, mode, options)
     except ConnectError as refused:
-        if server.protocol != "auto" or memory.era != "legacy" or refused.code is None:
+        answered = refused.code is not None or refused.status in _FALLBACK_STATUS
+        if server.protocol != "auto" or era != "legacy" or not answered:
             raise
-        # It answered, but refused the handshake it knew before: probe its era again.
-        memory.era = None
+        # It answered, but refused the handshake: probe its era again.
+        memory.era, memory.changed_era = None, True
         client = await _enter_as(stack, server, wire, "auto", options)
     memory.ignored_probe = False
     modern = client.protocol_version in MODERN_PROTOCOL_VERSIONS

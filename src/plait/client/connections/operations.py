@@ -15,6 +15,7 @@ import mcp_types as types
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
+from plait.client.connections.error_mapping import lacks_back_channel
 from plait.client.transports.tool_rows import RawRow, Row, collected_rows
 from plait.client.transports.wire import PendingRequest, collect
 from plait.errors import InputNeededError, InputRefusedError, ProtocolError
@@ -109,6 +110,8 @@ async def call_tool(
                 raise
             continue
         if isinstance(result, types.CallToolResult):
+            if result.is_error and lacks_back_channel(text := error_text(result)):
+                raise MCPError(types.INVALID_REQUEST, text)
             return result
         if (rounds := rounds + 1) > _MOST_ROUNDS:
             raise ProtocolError(f"the tool {name!r} requested input more than {_MOST_ROUNDS} times")
@@ -119,6 +122,12 @@ async def call_tool(
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         params = params.model_copy(update=changes)
+
+
+def error_text(result: types.CallToolResult) -> str:
+    """Return the text of a result that reports an error, if it has nothing else."""
+    block = result.content[0] if len(result.content) == 1 else None
+    return block.text if isinstance(block, types.TextContent) else ""
 
 
 async def _send(

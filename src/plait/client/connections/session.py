@@ -179,6 +179,8 @@ class Session:
         limit = connect_seconds_of(self._server)
         try:
             async with asyncio.timeout(limit) as self._opening:
+                if self._server.problem is not None:
+                    raise self._server.problem
                 await self._start_process(stack)
                 self._limit_opening(None)
                 await import_in_thread(OPENING)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from plait._support.threads import is_imported
-from plait.client.config.oauth import may_ask_person
+from plait.client.config.oauth import may_ask_person, sign_in_listeners
 from plait.client.config.servers import RemoteOptions, ServerConfig, connect_seconds_of
 from plait.client.connections.error_mapping import connect_timeout
 from plait.client.connections.session import OPENING, Session
@@ -27,7 +27,7 @@ from plait.client.connections.states import (
     step,
 )
 from plait.client.connections.status import Event, ServerInfo, ServerStatus
-from plait.errors import CircuitOpenError, ClientClosedError, PlaitError
+from plait.errors import CircuitOpenError, ClientClosedError, ConnectError, PlaitError
 
 if TYPE_CHECKING:
     from mcp.client import ClientSession
@@ -76,7 +76,7 @@ class SessionKeeper:
         self._on_opened = on_opened
         self._clock = clock
         self._memory = ServerMemory()
-        self._condition = Condition()
+        self._condition = Condition("failed", final=True) if server.problem else Condition()
         self._since: datetime = self._clock.now()
         self._changed = asyncio.Event()
         self._keeping = False
@@ -92,8 +92,17 @@ class SessionKeeper:
         """How the server described itself when the last session was opened."""
         self.generation = 0
         """How many sessions were opened so far."""
-        self._error: PlaitError | None = None
+        self._error: PlaitError | None = server.problem
         self._next_try: float | None = None
+        if self._prompts_user:
+            sign_in_listeners.add(self)
+
+    def signed_in(self, provider: object) -> None:
+        """Try again, from any thread, if it was the login with this provider that was missing."""
+        auth = self.server.auth if isinstance(self.server, RemoteOptions) else None
+        if auth is provider and self.session is not None and self._lacks_login():
+            self.session.loop.call_soon_threadsafe(self._signal, "cured")
+            self.session.loop.call_soon_threadsafe(self.request_session)
 
     @property
     def closed(self) -> bool:
@@ -217,6 +226,14 @@ class SessionKeeper:
         if self._prompts_user:
             self._dropped = session
 
+    def change_era(self, session: Session) -> None:
+        """Use the other era from the next session on, once, where the era is not configured."""
+        if self.server.protocol == "auto" and not self._memory.changed_era:
+            self._memory.era = "modern" if self._memory.era == "legacy" else "legacy"
+            self._memory.changed_era = True
+            self._dropped = session
+            session.end()
+
     def mark_proven(self) -> None:
         """Note that the session answered a request after the handshake."""
         self._signal("proven")
@@ -291,6 +308,9 @@ class SessionKeeper:
             if session.last_used - session.opened_at > _PROOF_SECONDS:
                 self._signal("proven")
             self._note("lost", session.wire.ending())
+            if not self.server.reconnect.enabled:
+                text = f"{self.name}: {session.wire.ending()}, and `reconnect` is switched off"
+                self._error = ConnectError(text, server=self.name)
             self._signal("lost")
 
     def _idle_seconds_left(self, session: Session) -> float | None:

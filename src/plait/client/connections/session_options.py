@@ -29,6 +29,8 @@ class ServerMemory:
     """What earlier sessions learned about a server."""
 
     era: Literal["legacy", "modern"] | None = None
+    changed_era: bool = False
+    """Whether the other era was tried, because servers could not send requests in the first."""
     over_sse: bool = False
     ignored_probe: bool = False
     """Whether the last era probe got no answer."""
@@ -53,7 +55,16 @@ class SessionOptions:
     sampling_tools: bool = False
     """Whether servers may pass tools in sampling requests."""
     on_roots: ListRootsFnT | None = None
+    answers: bool = False
+    """Whether the program answers elicitation or sampling requests itself."""
     extra: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def prefers_handshake(self, own: Mapping[str, Any]) -> bool:
+        """Return whether servers should be able to send requests during a call.
+
+        That takes a back channel, which the modern era does not have.
+        """
+        return self.answers or bool(own.keys() & {"elicitation_callback", "sampling_callback"})
 
     def client_arguments(self, own: Mapping[str, Any]) -> dict[str, Any]:
         """Return the keyword arguments of the SDK's client; the server's `own` options win."""

@@ -28,7 +28,7 @@ from plait.client.options import CLIENT_OPTIONS, ToolPatterns
 from plait.client.runtime import ConnectionOwner
 from plait.client.subscriptions import ResourceWatch
 from plait.client.toolbox import ServerHandle, Toolbox
-from plait.errors import ConnectError, PlaitError
+from plait.errors import ConfigError, ConnectError, PlaitError
 from plait.langchain.tools.callbacks import CallbackContext, Callbacks
 
 if TYPE_CHECKING:
@@ -69,8 +69,9 @@ class MultiServerMCPClient(ConnectionOwner):
         config = self._server_list.config
         merged: dict[str, Any] = {**config.options, **own}
         # No variable here has the name of an option: editors would show it instead of the option.
-        base = cast("Callbacks", merged.get("callbacks") or Callbacks())
-        self.callbacks = base.with_options(merged)
+        if not isinstance(base := merged.get("callbacks"), Callbacks | None):
+            raise ConfigError("callbacks takes plait.Callbacks(...)")
+        self.callbacks = (base or Callbacks()).with_options(merged)
         # Log messages and progress reach `callbacks` through `on_log` and the tools.
         shared = CLIENT_OPTIONS - {"on_message", "on_progress"}
         toolbox_options: dict[str, Any] = {
@@ -123,12 +124,16 @@ class MultiServerMCPClient(ConnectionOwner):
         config: Mapping[str, Any] | None = None,
         defer: bool = True,
         messages: Sequence[BaseMessage] | None = None,
+        wait: float | None = None,
     ) -> list[BaseTool]:
         """Return the tools of these servers, or of all.
 
         Optional servers that fail are left out; `status()` has the errors. Tools keep working
         when their server restarts. With `headers` or `auth`, tools are listed and called with
         these credentials; `config` is the run for servers whose credentials depend on it.
+
+        A server is waited for up to `connect_timeout`, or `wait` seconds (0 takes what is ready).
+        One that was late is not waited for again, unless it is named or required.
 
         Deferred tools are replaced by `search_tools` and `call_tool`. With the `messages` of a
         conversation, they are replaced by `search_tools` and the tools that it has found so far;
@@ -149,7 +154,7 @@ class MultiServerMCPClient(ConnectionOwner):
             access=CallerCredentials.of(headers, auth),
         )
         listed, _ = await asyncio.gather(
-            selection.list_tools(config, refresh=refresh),
+            selection.list_tools(config, refresh=refresh, wait=wait),
             import_in_thread("plait.langchain.client.tool_list"),
         )
         from plait.langchain.client.tool_list import langchain_tools  # noqa: PLC0415  # slow
@@ -158,7 +163,7 @@ class MultiServerMCPClient(ConnectionOwner):
             self,
             selection,
             listed,
-            profile=profile or self.profile,
+            profile=read_options({"profile": profile}).get("profile", self.profile),
             with_resources=bool(self._options.get("resources_as_tools")),
             defer=defer,
             messages=messages,
@@ -455,7 +460,7 @@ class Selection:
     access: CallerCredentials | None = None
 
     async def list_tools(
-        self, run: Mapping[str, Any] | None, *, refresh: bool = False
+        self, run: Mapping[str, Any] | None, *, refresh: bool = False, wait: float | None = None
     ) -> list[Tool]:
         """List the tools."""
         return await self.toolbox.tools(
@@ -465,4 +470,5 @@ class Selection:
             exclude=self.exclude,
             access=self.access,
             run=run,
+            wait=wait,
         )

@@ -85,7 +85,9 @@ async def opened_session(
     """Open and initialize a session with a server; it is closed when the block ends."""
     callbacks = mcp_callbacks or MCPCallbacks()
     options = SessionOptions(
-        on_log=callbacks.logging_callback, on_elicitation=callbacks.elicitation_callback
+        on_log=callbacks.logging_callback,
+        on_elicitation=callbacks.elicitation_callback,
+        answers=callbacks.elicitation_callback is not None,
     )
     wire = Wire(name, Redactor(secret_values(server)), lambda: None)
     limit = server.timeouts.connect_seconds

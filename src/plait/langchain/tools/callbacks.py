@@ -17,6 +17,7 @@ from plait.client.calls.tool_call import (
     OnLog,
     OnNotification,
     ServerCallbacks,
+    decline,
 )
 from plait.errors import ConfigError
 
@@ -102,7 +103,8 @@ class Callbacks(ServerCallbacks):
 
     def elicitation_callback(self, server: str) -> ElicitationFnT:
         """Return the callback for elicitation by a server; without one, requests are declined."""
-        return partial(self._elicit, callback_context=CallbackContext(server_name=server))
+        context = CallbackContext(server_name=server)
+        return self.to_mcp_format(context=context).elicitation_callback or decline
 
     def to_mcp_format(self, *, context: CallbackContext) -> MCPCallbacks:
         """Bind the callbacks to a context, in the form of the MCP SDK."""
@@ -130,7 +132,7 @@ class Callbacks(ServerCallbacks):
         callback_context: CallbackContext,
     ) -> ElicitResult:
         if self.on_elicitation is None:
-            return ElicitResult(action="decline")
+            return await decline(context, params)
         return await self.on_elicitation(context, params, callback_context)
 
     @property

@@ -34,6 +34,7 @@ from plait.client.calls.outcome import (
     structured_text,
 )
 from plait.client.catalog.validation import validator_if_prepared
+from plait.client.connections.error_mapping import lacks_back_channel
 from plait.client.transports.repair import is_plain_text
 from plait.errors import ConfigError, PlaitError, ToolFailedError
 from plait.langchain.tools.blocks import Block, legacy_block, standard_block, text_block, wire_json
@@ -204,6 +205,8 @@ class TextConverter:
         structured, blocks = result.get("structuredContent"), result["content"]
         is_error = result.get("isError", False)
         if len(blocks) != 1 or (is_error and not self.takes_errors):
+            return None
+        if is_error and lacks_back_channel(blocks[0]["text"]):
             return None
         if structured is not None and handling.structured_content == "content":
             return None

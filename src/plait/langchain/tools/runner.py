@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -18,6 +18,7 @@ from langgraph.types import Command
 from plait.client.calls.outcome import FULL_RESULT, ToolResult
 from plait.client.calls.result_budget.limiter import READ_MORE
 from plait.client.calls.tool_call import FirstAttempt, Pause, ToolCall
+from plait.client.config.read import seconds_from
 from plait.client.connections.credentials import CallerCredentials, join
 from plait.errors import ConfigError, InputNeededError, PlaitError
 from plait.langchain.tools.callbacks import CallbackContext, Callbacks
@@ -59,9 +60,6 @@ if TYPE_CHECKING:
     from plait.langchain.tools.caller import Caller
 
 logger = logging.getLogger("plait.langchain")
-
-_MANY_SECONDS = 3600.0
-"""A longer timeout was probably meant in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,7 +244,8 @@ class ToolRunner:
             server=tool.server,
             tool=tool.wire_name,
             arguments=request.args,
-            timeout_seconds=call_seconds(configurable.get("timeout")) or self.timeout_seconds,
+            timeout_seconds=seconds_from(configurable.get("timeout"), "timeout")
+            or self.timeout_seconds,
             on_progress=callbacks.progress_callback,
             on_log=callbacks.logging_callback,
             on_elicitation=callbacks.elicitation_callback,
@@ -357,19 +356,6 @@ class _Sender:
         # The fallback server must not get the credentials of another server.
         self.access = access if result.server == call.server else None
         return result.to_mcp()
-
-
-def call_seconds(value: object) -> float | None:
-    """Read the timeout of one call; 0 and `None` mean the default."""
-    if isinstance(value, timedelta):
-        value = value.total_seconds()
-    if value is None or value == 0:
-        return None
-    if not isinstance(value, int | float) or value < 0:
-        raise ConfigError("timeout in the config of a call takes seconds, as a number or timedelta")
-    if value > _MANY_SECONDS:
-        logger.warning("the config of a call has a timeout of %g s; milliseconds?", value)
-    return float(value)
 
 
 def _monotonic(value: object) -> float | None:

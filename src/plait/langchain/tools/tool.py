@@ -31,7 +31,7 @@ from plait.langchain.tools.graph_run import (
 )
 from plait.langchain.tools.model_support import for_graph
 from plait.langchain.tools.observers import options_of_quiet_run
-from plait.langchain.tools.runner import Invocation, Outcome, ToolRunner, call_seconds
+from plait.langchain.tools.runner import Invocation, Outcome, ToolRunner
 
 _RUNTIME = "plait_runtime"
 """The argument for the runtime of a graph; no tool is likely to have one of this name."""
@@ -159,7 +159,7 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
     def with_timeout(self, seconds: float | timedelta) -> "MCPTool":
         """Return a copy whose calls have this timeout, unless their config has another."""
         copied, runner = self.model_copy(), copy(self._runner)
-        runner.timeout_seconds = call_seconds(seconds)
+        runner.timeout_seconds = seconds_from(seconds, "timeout")
         copied._runner = runner  # noqa: SLF001  # of this class
         vars(copied).pop("_direct_tool", None)
         return copied

@@ -155,7 +155,11 @@ def test_every_stdio_key_reaches_its_field() -> None:
             longest_call_seconds=600.0,
         ),
         reconnect=ReconnectPolicy(
-            enabled=False, max_attempts=5, first_delay_seconds=0.25, jitter=0.0
+            enabled=False,
+            max_attempts=5,
+            first_delay_seconds=0.25,
+            longest_delay_seconds=0.25,
+            jitter=0.0,
         ),
         idle_seconds=60.0,
         protocol="2026-07-28",
@@ -443,3 +447,19 @@ def test_every_transport_has_a_name() -> None:
     names = [server.transport for server in config.servers.values()]
     assert names == ["stdio", "http", "sse", "websocket", "in-process"]
     assert isinstance(config.servers["c"], SseServer)
+
+
+@pytest.mark.parametrize(
+    ("settings", "delays"),
+    [
+        ({"delayMs": 2000}, [2.0, 2.0, 2.0]),
+        ({"delay_ms": 2000, "jitter": 0.5}, [1.0, 1.0, 1.0]),
+        ({"delayMs": 2000, "maxDelayMs": 5000, "jitter": 0}, [2.0, 4.0, 5.0]),
+        ({"delay": 2, "jitter": 0}, [2.0, 4.0, 8.0]),
+    ],
+)
+def test_a_delay_in_milliseconds_is_fixed_unless_it_has_a_maximum(
+    settings: dict[str, Any], delays: list[float]
+) -> None:
+    server = read_config({"a": {"command": "a", "reconnect": settings}}).servers["a"]
+    assert [server.reconnect.delay_seconds(n, lambda: 1.0) for n in range(3)] == delays

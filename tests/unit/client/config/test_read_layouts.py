@@ -123,13 +123,17 @@ def test_the_javascript_adapter_counts_in_milliseconds() -> None:
     math, weather, github = config.servers.values()
     assert isinstance(math, StdioServer)
     assert math.stderr == "inherit"
-    assert math.reconnect == ReconnectPolicy(max_attempts=3, first_delay_seconds=1.0)
+    assert math.reconnect == ReconnectPolicy(
+        max_attempts=3, first_delay_seconds=1.0, longest_delay_seconds=1.0, jitter=0.0
+    )
     assert isinstance(weather, HttpServer)
     assert weather.automatic_sse_fallback is False
     assert weather.timeouts == Timeouts(call_seconds=30.0)
     assert weather.output_handling == {"image": "content"}
     assert isinstance(github, SseServer)
-    assert github.reconnect == ReconnectPolicy(max_attempts=5, first_delay_seconds=2.0)
+    assert github.reconnect == ReconnectPolicy(
+        max_attempts=5, first_delay_seconds=2.0, longest_delay_seconds=2.0, jitter=0.0
+    )
     assert config.warnings == ()
 
 

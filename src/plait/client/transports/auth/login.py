@@ -24,7 +24,7 @@ from mcp_types import LATEST_PROTOCOL_VERSION
 from plait._support.causes import without_secrets
 from plait._support.exception_groups import one_line
 from plait._support.redact import Redactor
-from plait.client.config.oauth import OAuth
+from plait.client.config.oauth import OAuth, sign_in_listeners
 from plait.client.config.secrets import secret_values
 from plait.client.config.servers import HttpServer, ServerConfig, SseServer
 from plait.client.transports.auth.challenge import SignInNeededError, challenge_from
@@ -95,6 +95,9 @@ async def finish_sign_in(provider: object, url: str, answer: str) -> None:
     wire = Wire(url, Redactor(), lambda: None)
     auth = ProviderAuth(provider, url, url, wire.hide, answer=answer)
     await _sign_in(auth, HttpServer(url=url), wire, None)
+    for listener in list(sign_in_listeners):
+        listener.signed_in(provider)
+    await asyncio.sleep(0)  # those of this loop take notice before the caller goes on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
