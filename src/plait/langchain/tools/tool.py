@@ -22,6 +22,7 @@ from plait.client.calls.direct import DirectTool
 from plait.client.calls.tool_call import FirstAttempt
 from plait.client.catalog.schemas import Profile
 from plait.client.catalog.tool import HINTS, Tool
+from plait.client.config.read import seconds_from
 from plait.langchain.tools.content import TextConverter, ToolFailedException, ToolOutput, error_from
 from plait.langchain.tools.graph_run import (
     CALL_OPTIONS,
