@@ -42,8 +42,8 @@ async def test_direct_and_observed_calls_say_the_same(echo: Json) -> None:
     async def passed_on(request: MCPToolCallRequest, handler: Any) -> Any:
         return await handler(request)
 
-    for options in ({}, {"tool_interceptors": [passed_on]}):
-        async with MultiServerMCPClient(echo, **options) as client:
+    for interceptors in ([], [passed_on]):
+        async with MultiServerMCPClient(echo, tool_interceptors=interceptors) as client:
             _, plain = await client.get_tools()
             await plain.ainvoke(call("plain"))
             began = time.monotonic()
@@ -85,7 +85,8 @@ async def test_what_deviates_is_noted() -> None:
 
 
 async def test_a_call_that_an_interceptor_answers_was_never_tried(echo: Json) -> None:
-    async def answered(_request: MCPToolCallRequest, _handler: Any) -> types.CallToolResult:
+    async def answered(request: MCPToolCallRequest, handler: Any) -> types.CallToolResult:
+        del request, handler
         return types.CallToolResult(content=[types.TextContent(text="from a cache")])
 
     async with MultiServerMCPClient(echo, tool_interceptors=[answered]) as client:

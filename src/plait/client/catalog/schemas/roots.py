@@ -1,7 +1,14 @@
-"""The root of a tool's schema: an object with properties, optionally without alternatives."""
+"""The root of a tool's schema: an object with properties, optionally without alternatives.
+
+Some schemas name properties only in conditions and alternatives. Read strictly,
+`additionalProperties: false` beside them forbids these, and a `oneOf` what fits two of its forms;
+servers that publish such schemas take the arguments anyway.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from plait.client.catalog.schemas.describe import (
@@ -11,7 +18,15 @@ from plait.client.catalog.schemas.describe import (
     sentences_for,
     with_sentences,
 )
-from plait.client.catalog.schemas.keywords import ANNOTATIONS, CONSTRAINTS, UNIONS, types_of
+from plait.client.catalog.schemas.keywords import (
+    ANNOTATIONS,
+    CONDITION,
+    CONSTRAINTS,
+    DEFINITIONS,
+    UNIONS,
+    map_children,
+    types_of,
+)
 from plait.client.catalog.schemas.merge import (
     is_never,
     merge,
@@ -25,10 +40,13 @@ from plait.client.catalog.schemas.values import (
     as_list,
     as_schema,
     distinct,
+    is_schema,
     json_type,
     same,
 )
 
+_IN_PLACE = CONDITION | {*UNIONS, "allOf", "dependentSchemas"}
+"""Keywords whose schemas apply to the same object."""
 _MOST_FORMS = 256
 """After this many alternatives, the rest is only described: nested ones multiply."""
 
@@ -47,11 +65,19 @@ def plain_root(schema: Schema, notes: Notes) -> Schema:
     Alternatives become one object with the arguments of all; the description says which belong
     together.
     """
-    root = _Joiner(notes).join(object_root(schema, notes), 0)
+    given = object_root(schema, notes)
+    schema = opened(given)
+    if schema != given:
+        notes.add("", "closed objects take what is named beside them", "closed")
+    root = _Joiner(notes).join(schema, 0)
     if is_never(root):
         root = {key: value for key, value in root.items() if key != "not"}
         notes.add("", "no arguments can fit the schema", "invalid")
-    return _describe_at_root(object_root(root, notes), ("allOf", *UNIONS), notes)
+    own = as_schema(given.get("properties"))
+    root = object_root(root, notes)
+    known = {name: rule for name, rule in root["properties"].items() if rule or name in own}
+    root = with_mentioned({**root, "properties": known}, mentions(schema))
+    return _describe_at_root(root, ("allOf", *UNIONS), notes)
 
 
 def bare_root(schema: Schema, notes: Notes) -> Schema:
@@ -136,8 +162,10 @@ def _united(forms: list[Schema], about: Schema) -> Schema:
     }
 
 
-def _either(variants: list[Any]) -> Any:
+def _either(variants: Iterable[Any]) -> Any:
+    """Return one schema for what fits any of several, without those that say nothing."""
     kinds = distinct(variants)
+    kinds = [kind for kind in kinds if as_schema(kind)] or [{}]
     if len(kinds) == 1:
         return kinds[0]
     lists = [
@@ -174,3 +202,80 @@ def _may_be_object(branch: Any) -> bool:
     values = values_of(schema)
     fits = values is None or "object" in map(json_type, values)
     return not is_never(schema) and "object" in (types_of(schema) or ["object"]) and fits
+
+
+def mentions(
+    schema: Schema, root: Schema | None = None, depth: int = 0
+) -> Iterator[tuple[str, Any]]:
+    """Yield the properties that conditions and alternatives name.
+
+    References into `root` are followed, but not those inside of their targets.
+    """
+    if depth > MOST_DEPTH:
+        return
+    for key in [key for key in schema if key in _IN_PLACE]:
+        part = schema[key]
+        inside = as_schema(part).values() if key == "dependentSchemas" else as_list(part) or [part]
+        for inner in map(as_schema, inside):
+            found = _target(inner["$ref"], root) if root and "$ref" in inner else inner
+            for name, rule in as_schema(found.get("properties")).items():
+                yield name, {} if key == "if" else rule
+            yield from ((name, {}) for name in as_list(found.get("required")))
+            yield from mentions(found, root if found is inner else None, depth + 1)
+
+
+def _target(reference: object, root: Schema) -> Schema:
+    target: Any = root
+    for step in str(reference).removeprefix("#/").split("/"):
+        target = as_schema(target).get(step.replace("~1", "/").replace("~0", "~"))
+    return as_schema(target)
+
+
+def with_mentioned(schema: Schema, others: Iterable[tuple[str, Any]] = ()) -> Schema:
+    """Return an object schema that has a property for every name in it."""
+    own = as_schema(schema.get("properties"))
+    unknown = schema.get("additionalProperties")
+    rules: dict[str, list[Any]] = {name: [] for name in as_list(schema.get("required"))}
+    for name, rule in (*mentions(schema), *others):
+        rules.setdefault(name, []).append(rule)
+    missing = {
+        name: _either(found) if found else as_schema(unknown or True)
+        for name, found in rules.items()
+        if name not in own
+    }
+    return {**schema, "properties": {**own, **missing}} if missing else schema
+
+
+def opened(schema: Schema, *, relax: bool = False) -> Schema:
+    """Let closed objects take what is named beside them in the same object.
+
+    With `relax`, conditions are left out, and several forms of a `oneOf` may fit.
+    """
+    return _opened(schema, schema, {}, relax)
+
+
+def _opened(schema: Any, root: Schema, around: Schema, relax: bool) -> Any:
+    if not is_schema(schema):
+        return schema
+    names = {**around, **as_schema(schema.get("properties"))}
+    changed: Schema = {"not": schema["not"]} if "not" in schema else {}
+    for key, value in schema.items():
+        # One form of a union does not know the others.
+        rest: Schema = {**schema, key: None} if key in UNIONS else schema
+        known = {**names, **dict(mentions(rest, root))} if key in _IN_PLACE else {}
+        place = "properties" if key in DEFINITIONS else key
+        visit = partial(_opened, root=root, around=known, relax=relax)
+        inside = map_children({place: value}, lambda inner, _, visit=visit: visit(inner))
+        changed.setdefault(key, inside[place])
+    all_names = {**names, **dict(mentions(schema, root))}
+    own = as_schema(changed.get("properties"))
+    if schema.get("additionalProperties") is False and len(all_names) > len(own):
+        # Models that must fill in every property write null for those that they leave out.
+        rule: Schema = {"not": {"type": "null"}} if relax else {}
+        changed["properties"] = {**dict.fromkeys(all_names, rule), **own}
+    if relax:
+        forms = changed.pop("oneOf", None)
+        changed = {key: value for key, value in changed.items() if key not in CONDITION}
+        if forms is not None:
+            changed["allOf"] = [*as_list(changed.get("allOf")), {"anyOf": forms}]
+    return changed
