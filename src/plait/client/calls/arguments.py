@@ -152,11 +152,10 @@ def _checked(validator: SchemaValidator, original: dict[str, Any]) -> Prepared:
 
 def _if_relaxed(validator: SchemaValidator, value: Any) -> Any | None:
     """Return the value if only rules are broken that servers may read in another way."""
-    relaxed = opened(validator.schema, relax=True)
-    if relaxed == validator.schema:
+    if (relaxed := opened(validator.schema, relax=True)) == validator.schema:
         return None
-    exact = validator_for_schema(relaxed).exact()
-    repaired = _repair_all(exact, value, iter(range(_MOST_ATTEMPTS)))
+    attempts = iter(range(_MOST_ATTEMPTS))
+    repaired = _repair_all(validator_for_schema(relaxed).exact(), value, attempts)
     return None if repaired.left else repaired.value
 
 

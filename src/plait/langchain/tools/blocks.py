@@ -32,8 +32,7 @@ _FILENAME = re.compile(r"[\w][\w .()+-]*\.[A-Za-z0-9]{1,10}")
 def standard_block(block: types.ContentBlock) -> Block:
     """Translate one content block; a link becomes a line of text.
 
-    Providers refuse a whole conversation for an address that they cannot fetch, or do not take
-    one; and Gemini's package fetches it from this machine.
+    Providers refuse a conversation with an address that they cannot fetch, if they take one.
     """
     match block:
         case types.TextContent():

@@ -200,10 +200,7 @@ class TextConverter:
     """Whether the model reads the errors of the tool."""
 
     def output_of(self, result: Mapping[str, Any], version: str, began: float) -> ToolOutput | None:
-        """Convert a result; `None` if it is of another kind.
-
-        `began` is when its only attempt was made, on the monotonic clock.
-        """
+        """Convert the result of an attempt made at `began`; `None` if it is of another kind."""
         handling, tool = self.handling, self.tool
         if not is_plain_text(result, version) or handling.text == "artifact":
             return None
@@ -262,11 +259,7 @@ def _readable(part: ContentPart) -> types.ContentBlock | None:
 
 
 def _embedded_text(block: types.ContentBlock) -> str | None:
-    match block:
-        case types.EmbeddedResource(resource=types.TextResourceContents(text=text)):
-            return text
-        case _:
-            return None
+    return getattr(getattr(block, "resource", None), "text", None)
 
 
 def _content(shown: list[Block], labels: Sequence[str], *, is_error: bool) -> str | list[Block]:

@@ -66,8 +66,7 @@ def readable_by(model: object, messages: Sequence[AnyMessage]) -> list[AnyMessag
 def for_messages(output: ToolOutput) -> ToolOutput:
     """Replace blocks that tool messages may not have by a line of text; the artifact keeps them.
 
-    LangGraph would write the whole content as JSON, with audio as base64 in it, and the packages
-    of providers refuse it.
+    LangGraph would write the content as JSON, with base64 in it; packages of providers refuse it.
     """
     content = output.content
     if isinstance(content, str) or all(map(_fits_messages, content)):

@@ -353,8 +353,8 @@ class _Sender:
                 wait_for_sign_in(call, error)
                 call = replace(call, first=None)
         self.server, self.tool = result.server, result.tool
-        notes = list(result.notes)
-        self.facts = {"attempts": result.attempts, "notes": notes, "seconds": result.seconds}
+        self.facts |= {"attempts": result.attempts, "seconds": result.seconds}
+        self.facts["notes"] = list(result.notes)
         # The fallback server must not get the credentials of another server.
         self.access = access if result.server == call.server else None
         return result.to_mcp()

@@ -54,13 +54,10 @@ class MCPToolArtifact(TypedDict):
     tool: str
     attempts: int
     """How often the call was tried: more than once where it was healed, 0 if it never was."""
-
     notes: list[str]
     """What was repaired in the result, and how it deviates from the output schema."""
-
     seconds: float
     """How long the call took, with its retries."""
-
     error: NotRequired[dict[str, Any]]
     """The error of a call without a result."""
 

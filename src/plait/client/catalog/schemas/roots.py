@@ -11,28 +11,9 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from plait.client.catalog.schemas.describe import (
-    about_union,
-    join_descriptions,
-    listed,
-    sentences_for,
-    with_sentences,
-)
-from plait.client.catalog.schemas.keywords import (
-    ANNOTATIONS,
-    CONDITION,
-    CONSTRAINTS,
-    DEFINITIONS,
-    UNIONS,
-    map_children,
-    types_of,
-)
-from plait.client.catalog.schemas.merge import (
-    is_never,
-    merge,
-    merge_members,
-    values_of,
-)
+from plait.client.catalog.schemas import describe, keywords
+from plait.client.catalog.schemas.keywords import ANNOTATIONS, CONDITION, UNIONS, types_of
+from plait.client.catalog.schemas.merge import is_never, merge, merge_members, values_of
 from plait.client.catalog.schemas.provider_schema import Notes
 from plait.client.catalog.schemas.values import (
     MOST_DEPTH,
@@ -90,7 +71,7 @@ def _describe_at_root(root: Schema, keys: tuple[str, ...], notes: Notes) -> Sche
     if not moved:
         return root
     notes.add_moved("", moved)
-    text = with_sentences(root.get("description"), sentences_for(moved))
+    text = describe.with_sentences(root.get("description"), describe.sentences_for(moved))
     kept = {key: value for key, value in root.items() if key not in moved}
     return kept if text is None else {**kept, "description": text}
 
@@ -111,13 +92,15 @@ class _Joiner:
         branches: list[Any] = node[key]
         rest = {name: value for name, value in node.items() if name != key}
         usable = [branch for branch in branches if _may_be_object(branch)]
-        demands = [as_schema(branch).keys() & CONSTRAINTS for branch in usable]
+        demands = [as_schema(branch).keys() & keywords.CONSTRAINTS for branch in usable]
         if key == "anyOf" and any(keys <= {"type"} for keys in demands):
             return rest
         self._left -= len(usable)
         if not usable or self._left < 0:
             self._notes.add_moved("", [key])
-            text = with_sentences(rest.get("description"), [about_union(key, branches)])
+            text = describe.with_sentences(
+                rest.get("description"), [describe.about_union(key, branches)]
+            )
             return rest if text is None else {**rest, "description": text}
         about = {name: value for name, value in rest.items() if name in ANNOTATIONS}
         base = {name: value for name, value in rest.items() if name not in ANNOTATIONS}
@@ -132,7 +115,7 @@ class _Joiner:
             if key == "oneOf" and len(usable) > 1:
                 text = "oneOf left out: its alternatives ask for the same"
                 self._notes.add("", text, "alternatives")
-            text = join_descriptions(about.get("description"), forms[0].get("description"))
+            text = describe.join_descriptions(about.get("description"), forms[0].get("description"))
             return {**forms[0], **about, **({} if text is None else {"description": text})}
         text = f"{key} became one object; its description says what goes together"
         self._notes.add("", text, "alternatives")
@@ -158,7 +141,7 @@ def _united(forms: list[Schema], about: Schema) -> Schema:
             for name in dict.fromkeys(name for one in properties for name in one)
         },
         **({"required": needed} if needed else {}),
-        "description": with_sentences(about.get("description"), [text]),
+        "description": describe.with_sentences(about.get("description"), [text]),
     }
 
 
@@ -185,7 +168,9 @@ def _form(form: Schema, shared: Schema) -> str:
     parts: list[str] = []
     for name in as_list(form.get("required")):
         values = values_of(as_schema(properties.get(name)))
-        parts.append(f"{name} = {listed(values)}" if values and len(values) == 1 else str(name))
+        parts.append(
+            f"{name} = {describe.listed(values)}" if values and len(values) == 1 else str(name)
+        )
     text = ", ".join(parts) or "nothing needed"
     own = {
         key: value
@@ -193,7 +178,7 @@ def _form(form: Schema, shared: Schema) -> str:
         if key not in shared and key not in ("properties", "required", "type", *ANNOTATIONS)
     }
     about = form.get("description") or form.get("title")
-    comments = [*sentences_for(own), *([about] if isinstance(about, str) else [])]
+    comments = [*describe.sentences_for(own), *([about] if isinstance(about, str) else [])]
     return f"{text} ({'; '.join(comments)})" if comments else text
 
 
@@ -211,10 +196,9 @@ def mentions(
 
     References into `root` are followed, but not those inside of their targets.
     """
-    if depth > MOST_DEPTH:
-        return
-    for key in [key for key in schema if key in _IN_PLACE]:
-        part = schema[key]
+    for key, part in schema.items():
+        if key not in _IN_PLACE or depth > MOST_DEPTH:
+            continue
         inside = as_schema(part).values() if key == "dependentSchemas" else as_list(part) or [part]
         for inner in map(as_schema, inside):
             found = _target(inner["$ref"], root) if root and "$ref" in inner else inner
@@ -247,14 +231,11 @@ def with_mentioned(schema: Schema, others: Iterable[tuple[str, Any]] = ()) -> Sc
 
 
 def opened(schema: Schema, *, relax: bool = False) -> Schema:
-    """Let closed objects take what is named beside them in the same object.
-
-    With `relax`, conditions are left out, and several forms of a `oneOf` may fit.
-    """
-    return _opened(schema, schema, {}, relax)
+    """Let closed objects take what is named beside them; with `relax`, ignore conditions, too."""
+    return _opened(schema, root=schema, around={}, relax=relax)
 
 
-def _opened(schema: Any, root: Schema, around: Schema, relax: bool) -> Any:
+def _opened(schema: Any, _step: str = "", *, root: Schema, around: Schema, relax: bool) -> Any:
     if not is_schema(schema):
         return schema
     names = {**around, **as_schema(schema.get("properties"))}
@@ -263,19 +244,15 @@ def _opened(schema: Any, root: Schema, around: Schema, relax: bool) -> Any:
         # One form of a union does not know the others.
         rest: Schema = {**schema, key: None} if key in UNIONS else schema
         known = {**names, **dict(mentions(rest, root))} if key in _IN_PLACE else {}
-        place = "properties" if key in DEFINITIONS else key
+        place = "properties" if key in keywords.DEFINITIONS else key
         visit = partial(_opened, root=root, around=known, relax=relax)
-        inside = map_children({place: value}, lambda inner, _, visit=visit: visit(inner))
-        changed.setdefault(key, inside[place])
+        changed.setdefault(key, keywords.map_children({place: value}, visit)[place])
     all_names = {**names, **dict(mentions(schema, root))}
     own = as_schema(changed.get("properties"))
     if schema.get("additionalProperties") is False and len(all_names) > len(own):
         # Models that must fill in every property write null for those that they leave out.
         rule: Schema = {"not": {"type": "null"}} if relax else {}
         changed["properties"] = {**dict.fromkeys(all_names, rule), **own}
-    if relax:
-        forms = changed.pop("oneOf", None)
-        changed = {key: value for key, value in changed.items() if key not in CONDITION}
-        if forms is not None:
-            changed["allOf"] = [*as_list(changed.get("allOf")), {"anyOf": forms}]
-    return changed
+    if relax and "oneOf" in changed:
+        changed["allOf"] = [*as_list(changed.get("allOf")), {"anyOf": changed.pop("oneOf")}]
+    return {key: value for key, value in changed.items() if not relax or key not in CONDITION}
