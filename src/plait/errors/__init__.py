@@ -87,6 +87,8 @@ class PlaitError(Exception):
     retryable: bool = False
     """Whether another server may be tried."""
     retry: RetryAdvice = "never"
+    attempts: int = 0
+    """How often a call was tried before this error."""
 
     def __init__(
         self,

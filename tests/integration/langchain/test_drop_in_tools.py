@@ -19,6 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import Tool, ToolAnnotations
 
 from plait import (
+    MCPToolArtifact,
     MultiServerMCPClient,
     ToolFailedError,
     convert_mcp_tool_to_langchain_tool,
@@ -244,7 +245,7 @@ async def test_structured_content_is_in_the_artifact_of_the_message() -> None:
         message = await root.ainvoke(called(root, square=9))
 
     assert message.status == "success"
-    assert set(message.artifact) == {"structured_content", "content", "_meta", "server", "tool"}
+    assert message.artifact.keys() == MCPToolArtifact.__required_keys__
     assert message.artifact["structured_content"] == {"value": 3.0, "exact": True}
     assert (message.artifact["server"], message.artifact["tool"]) == ("math", "root")
 
@@ -258,12 +259,15 @@ async def test_a_result_without_structured_content_has_an_artifact_too() -> None
     assert message.artifact["content"] == []
 
 
-async def test_audio_is_converted() -> None:
+async def test_audio_is_in_the_artifact_for_no_provider_takes_it_in_tool_messages() -> None:
     async with Client(math_server()) as client:
         hum = by_name(await load_mcp_tools(client))["hum"]
         message = await hum.ainvoke(called(hum))
 
-    assert message.content_blocks == [{"type": "audio", "base64": PIXEL, "mime_type": "audio/wav"}]
+    assert message.content == "[audio/wav, 9 B, not shown]"
+    assert message.artifact["content"] == [
+        {"type": "audio", "data": PIXEL, "mimeType": "audio/wav"}
+    ]
 
 
 async def test_a_failure_is_a_message_that_the_model_reads() -> None:

@@ -17,12 +17,14 @@ from typing import Any, cast
 from plait._support.exception_groups import one_line
 from plait._support.suggestions import nearest
 from plait.client.calls.outcome import leaves
+from plait.client.catalog.schemas.roots import opened
 from plait.client.catalog.validation import (
     BrokenSchemaError,
     Path,
     SchemaValidator,
     Violation,
     place_of,
+    validator_for_schema,
 )
 
 _MOST_PROBLEMS = 5
@@ -141,9 +143,20 @@ def _checked(validator: SchemaValidator, original: dict[str, Any]) -> Prepared:
         return Prepared(repaired.value, notes) if notes else Prepared(original)
     dropped = {change.path: change.cause for change in changes if change.cause.value is None}
     problems = list(dict.fromkeys(_sentences(left, repaired.value, dropped)))
+    if (doubtful := _if_relaxed(validator, repaired.value)) is not None:
+        return Prepared(doubtful, (f"sent, though the schema read strictly says: {problems[0]}",))
     if len(problems) > _MOST_PROBLEMS:
         problems[_MOST_PROBLEMS:] = [f"and {len(problems) - _MOST_PROBLEMS} more"]
     return Prepared(original, problems=tuple(problems))
+
+
+def _if_relaxed(validator: SchemaValidator, value: Any) -> Any | None:
+    """Return the value if only rules are broken that servers may read in another way."""
+    if (relaxed := opened(validator.schema, relax=True)) == validator.schema:
+        return None
+    attempts = iter(range(_MOST_ATTEMPTS))
+    repaired = _repair_all(validator_for_schema(relaxed).exact(), value, attempts)
+    return None if repaired.left else repaired.value
 
 
 def _repair_all(validator: SchemaValidator, value: Any, attempts: Iterator[int]) -> _Repaired:

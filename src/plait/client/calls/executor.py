@@ -154,9 +154,9 @@ class ToolExecutor:
         client_wide = progress_callback(self.settings.on_progress, call.server, call.tool)
         callbacks = [each for each in (call.on_progress, client_wide) if each is not None]
         active.on_progress = tuple(self._bridge.bind_callback(each) for each in callbacks)
-        began = time.perf_counter()
         attempt = 0
         first = call.first
+        began = time.monotonic() if first is None else first.began
         while True:
             attempt += 1
             operation = CallTool(server=call.server, tool=call.tool, attempt=attempt)
@@ -167,6 +167,7 @@ class ToolExecutor:
             except PlaitError as error:
                 pause = self._pause_before_retry(call, tool, error, attempt, began)
                 if pause is None:
+                    error.attempts = attempt
                     raise
                 logger.info("calling %s again after: %s", call.where, error)
                 await asyncio.sleep(pause)
@@ -181,7 +182,7 @@ class ToolExecutor:
                 answer.value,
                 attempts=attempt,
                 notes=(*answer.notes, *notes),
-                seconds=time.perf_counter() - began,
+                seconds=time.monotonic() - began,
             )
 
     async def _attempt(
@@ -262,7 +263,7 @@ class ToolExecutor:
         if attempt >= ATTEMPTS or not may_retry(error, idempotent=_is_idempotent(tool)):
             return None
         limit = self._deadline(call, self._pool[call.server]).seconds
-        return pause_before_retry(error, limit - (time.perf_counter() - began))
+        return pause_before_retry(error, limit - (time.monotonic() - began))
 
     def _deadline(self, call: ToolCall, connection: ServerConnection) -> Deadline:
         return call_deadline(call, connection.server.timeouts, self.settings.default_seconds)

@@ -166,16 +166,12 @@ def content_for_model(
 
 
 def sanitized_block(block: types.ContentBlock) -> types.ContentBlock:
-    """Return the block without characters that hide text; the same object if there are none.
-
-    Addresses that a model provider fetches are not changed.
-    """
+    """Return the block without characters that hide text; the same object if there are none."""
     match block:
         case types.TextContent():
             return _sanitized(block, "text")
         case types.ResourceLink():
-            names = ("name", "title", "description")
-            return _sanitized(block, *names, *(() if is_web_address(block.uri) else ("uri",)))
+            return _sanitized(block, "name", "title", "description", "uri")
         case types.EmbeddedResource():
             resource = _sanitized(block.resource, "text", "uri")
             changed = resource is not block.resource
@@ -332,8 +328,3 @@ def link_line(link: types.ResourceLink) -> str:
     facts = (" ".join(text.split()) for text in (link.title or link.name, link.description or ""))
     described = ": ".join(fact for fact in facts if fact)
     return f"{line} - {described}" if described else line
-
-
-def is_web_address(uri: str) -> bool:
-    """Return whether a model provider could fetch the URI."""
-    return uri.lower().startswith(("http://", "https://"))

@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote, unquote_to_bytes, urlsplit
 import mcp_types as types
 
 from plait._support.mappings import entries_of
-from plait.client.calls.outcome import ResourceContents, is_web_address, json_text, link_line
+from plait.client.calls.outcome import ResourceContents, json_text, link_line
 from plait.client.transports.repair import ORIGINAL
 from plait.traces.messages.from_mcp import contents_line
 
@@ -30,14 +30,17 @@ _FILENAME = re.compile(r"[\w][\w .()+-]*\.[A-Za-z0-9]{1,10}")
 
 
 def standard_block(block: types.ContentBlock) -> Block:
-    """Translate one content block; a link that providers cannot fetch becomes a line of text."""
+    """Translate one content block; a link becomes a line of text.
+
+    Providers refuse a conversation with an address that they cannot fetch, if they take one.
+    """
     match block:
         case types.TextContent():
             return _extended(text_block(block.text), block)
         case types.ImageContent() | types.AudioContent():
             return _extended(_data_block(block.type, block.data, block.mime_type), block)
         case types.ResourceLink():
-            return _link_block(block)
+            return text_block(link_line(block))
         case types.EmbeddedResource():
             return _resource_block(block)
 
@@ -51,17 +54,6 @@ def _data_block(kind: str, data: str, mime_type: str) -> Block:
     return {"type": kind, "base64": data, "mime_type": mime_type}
 
 
-def _link_block(link: types.ResourceLink) -> Block:
-    if not is_web_address(link.uri):
-        return text_block(link_line(link))
-    kind = "image" if _is_kind(link.mime_type, "image") else "file"
-    translated: Block = {"type": kind, "url": link.uri}
-    if link.mime_type:
-        translated["mime_type"] = link.mime_type
-    names = ("name", "title", "description", "size")
-    return _extended(translated, link, **{name: getattr(link, name) for name in names})
-
-
 def _resource_block(block: types.EmbeddedResource) -> Block:
     resource = block.resource
     if isinstance(resource, types.TextResourceContents):
@@ -70,8 +62,7 @@ def _resource_block(block: types.EmbeddedResource) -> Block:
         fields = {"uri": resource.uri, "mime_type": resource.mime_type}
         return _extended(text_block(resource.text), block, **fields)
     mime_type = resource.mime_type or ANY_TYPE
-    kind = next((kind for kind in ("image", "audio") if _is_kind(mime_type, kind)), "file")
-    translated = _data_block(kind, resource.blob, mime_type)
+    translated = _data_block(_kind_of(mime_type), resource.blob, mime_type)
     return _extended(translated, block, uri=resource.uri, filename=filename_of(resource.uri))
 
 
@@ -98,26 +89,26 @@ def legacy_block(block: types.ContentBlock) -> Block:
             url = f"data:{block.mime_type};base64,{block.data}"
             return {"type": "image_url", "image_url": {"url": url}}
         case types.AudioContent():
-            return _file("base64", block.mime_type, data=block.data) | {"type": "audio"}
+            return _legacy_data("audio", block.data, block.mime_type)
         case types.ResourceLink():
-            if not is_web_address(block.uri):
-                return text_block(link_line(block))
-            return _file("url", block.mime_type, url=block.uri)
+            return text_block(link_line(block))
         case types.EmbeddedResource():
             return _legacy_resource(block.resource)
 
 
 def _legacy_resource(resource: ResourceContents) -> Block:
-    if isinstance(resource, types.BlobResourceContents):
-        return _file("base64", resource.mime_type or ANY_TYPE, data=resource.blob)
-    if not resource.text.strip():
-        return text_block(contents_line(resource))
-    return _file("text", resource.mime_type or "text/plain", text=resource.text)
+    if isinstance(resource, types.TextResourceContents):
+        # LangChain itself cannot read a file block of the older shape that has text.
+        return text_block(resource.text if resource.text.strip() else contents_line(resource))
+    mime_type = resource.mime_type or ANY_TYPE
+    kind = _kind_of(mime_type)
+    if kind == "image":
+        return legacy_block(types.ImageContent(data=resource.blob, mime_type=mime_type))
+    return _legacy_data(kind, resource.blob, mime_type)
 
 
-def _file(source_type: str, mime_type: str | None, **source: str) -> Block:
-    known = {"mime_type": mime_type} if mime_type else {}
-    return {"type": "file", "source_type": source_type, **known, **source}
+def _legacy_data(kind: str, data: str, mime_type: str) -> Block:
+    return {"type": kind, "source_type": "base64", "mime_type": mime_type, "data": data}
 
 
 def filename_of(uri: str) -> str | None:
@@ -141,8 +132,9 @@ def wire_json(block: types.ContentBlock) -> Block:
     return dumped if block.meta is None else {**dumped, "_meta": block.meta}
 
 
-def _is_kind(mime_type: str | None, kind: str) -> bool:
-    return mime_type is not None and mime_type.lower().startswith(f"{kind}/")
+def _kind_of(mime_type: str) -> str:
+    kind = mime_type.lower().partition("/")[0]
+    return kind if kind in _MEDIA else "file"
 
 
 _Json = Mapping[str, Any]

@@ -7,6 +7,7 @@ is in the artifact.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
@@ -149,22 +150,31 @@ def convert_result(
     the artifact unchanged.
     """
     translate = standard_block if standard_blocks else legacy_block
+    is_error = bool(result.is_error)
+    if is_error:  # the model has to know what failed, wherever results go
+        handling = replace(handling, text="content", structured_content="auto")
     shown: list[Block] = []
     aside: list[Any] = []
     labels: list[str] = []
     for block in result.content:
         part = part_from_mcp(block, sanitize=sanitize)
         to_artifact = getattr(handling, block.type) == "artifact"
+        if is_error and _embedded_text(block) is not None:
+            to_artifact = False
         if part.original is not None:
             aside.append(part.original)
             kind = field_of(part.original, "type")
             labels.append(one_line(kind, 80) if isinstance(kind, str) and kind else "unknown")
-        elif to_artifact or part.sanitized:
+        elif to_artifact or part.sanitized or isinstance(block, types.ResourceLink):
             aside.append(wire_json(block))
             labels.append(_label(block))
         readable = _readable(part) if to_artifact else part.shown
+        if isinstance(readable, types.EmbeddedResource):
+            # No provider package passes on the URI of a block.
+            shown.append(text_block(contents_line(readable.resource)))
         if readable is not None:
-            shown.append(translate(readable))
+            text = _embedded_text(readable)
+            shown += [translate(readable)] if text is None or text.strip() else []
     structured = structured_of(result)
     if structured is not None:
         text_shown = handling.text != "artifact"
@@ -180,7 +190,6 @@ def convert_result(
         "server": server,
         "tool": tool,
     }
-    is_error = bool(result.is_error)
     return ToolOutput(_content(shown, labels, is_error=is_error), artifact, is_error)
 
 
@@ -197,8 +206,8 @@ class TextConverter:
     takes_errors: bool
     """Whether the model reads the errors of the tool."""
 
-    def output_of(self, result: Mapping[str, Any], version: str) -> ToolOutput | None:
-        """Convert a result; `None` if it is of another kind."""
+    def output_of(self, result: Mapping[str, Any], version: str, began: float) -> ToolOutput | None:
+        """Convert the result of an attempt made at `began`; `None` if it is of another kind."""
         handling, tool = self.handling, self.tool
         if not is_plain_text(result, version) or handling.text == "artifact":
             return None
@@ -223,11 +232,16 @@ class TextConverter:
             "_meta": result.get("_meta"),
             "server": tool.server,
             "tool": tool.wire_name,
+            "attempts": 1,
+            "notes": [],
+            "seconds": time.monotonic() - began,
         }
         return ToolOutput(text, artifact, is_error)
 
 
-def output_from_error(error: PlaitError, tool: Tool, *, sanitize: bool = True) -> ToolOutput:
+def output_from_error(
+    error: PlaitError, tool: Tool, *, seconds: float = 0.0, sanitize: bool = True
+) -> ToolOutput:
     """Convert the error of a call without a result; the model reads its message."""
     artifact: dict[str, Any] = {
         "structured_content": None,
@@ -235,6 +249,9 @@ def output_from_error(error: PlaitError, tool: Tool, *, sanitize: bool = True) -
         "_meta": None,
         "server": tool.server,
         "tool": tool.wire_name,
+        "attempts": error.attempts,
+        "notes": [],
+        "seconds": seconds,
         "error": error.to_dict(),
     }
     text = sanitize_text(error.message) if sanitize else error.message
@@ -243,11 +260,15 @@ def output_from_error(error: PlaitError, tool: Tool, *, sanitize: bool = True) -
 
 def _readable(part: ContentPart) -> types.ContentBlock | None:
     """Return the line that a model reads of a block in the artifact, for resources only."""
-    if part.unread:
+    if part.unread or isinstance(part.shown, types.ResourceLink):
         return part.shown
     if isinstance(part.shown, types.EmbeddedResource):
         return types.TextContent(text=contents_line(part.shown.resource))
     return None
+
+
+def _embedded_text(block: types.ContentBlock) -> str | None:
+    return getattr(getattr(block, "resource", None), "text", None)
 
 
 def _content(shown: list[Block], labels: Sequence[str], *, is_error: bool) -> str | list[Block]:

@@ -63,16 +63,16 @@ def readable_by(model: object, messages: Sequence[AnyMessage]) -> list[AnyMessag
     return [_readable(message, capabilities) for message in messages]
 
 
-def for_graph(output: ToolOutput) -> ToolOutput:
-    """Replace blocks that LangGraph does not support by a line of text; the artifact keeps them.
+def for_messages(output: ToolOutput) -> ToolOutput:
+    """Replace blocks that tool messages may not have by a line of text; the artifact keeps them.
 
-    LangGraph would write the whole content as JSON, with audio as base64 in it.
+    LangGraph would write the content as JSON, with base64 in it; packages of providers refuse it.
     """
     content = output.content
-    if isinstance(content, str) or all(map(_fits_graph, content)):
+    if isinstance(content, str) or all(map(_fits_messages, content)):
         return output
-    shown = [block if _fits_graph(block) else _description(block) for block in content]
-    aside = mcp_content_from([block for block in content if not _fits_graph(block)])
+    shown = [block if _fits_messages(block) else _description(block) for block in content]
+    aside = mcp_content_from([block for block in content if not _fits_messages(block)])
     kept = [*output.artifact["content"], *(wire_json(block) for block in aside)]
     return replace(
         output,
@@ -81,7 +81,7 @@ def for_graph(output: ToolOutput) -> ToolOutput:
     )
 
 
-def _fits_graph(block: Block) -> bool:
+def _fits_messages(block: Block) -> bool:
     return block.get("type") in TOOL_MESSAGE_BLOCK_TYPES
 
 

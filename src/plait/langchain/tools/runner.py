@@ -158,7 +158,7 @@ class ToolRunner:
 
     async def run(self, tool: Tool, invocation: Invocation, config: Mapping[str, Any]) -> Outcome:
         """Run a tool; errors that a developer must act on are raised."""
-        settings = self.settings
+        settings, began = self.settings, time.monotonic()
         if (apply := self.change_of(tool.server)) is not None:
             await apply()
         request = MCPToolCallRequest(
@@ -181,7 +181,8 @@ class ToolRunner:
             if not settings.is_for_model(error):
                 raise
             logger.info("%s/%s failed: %s", tool.server, tool.wire_name, error)
-            return output_from_error(error, tool, sanitize=settings.sanitize)
+            seconds = time.monotonic() - began
+            return output_from_error(error, tool, seconds=seconds, sanitize=settings.sanitize)
         output = convert_result(
             result,
             server=sender.server,
@@ -190,8 +191,9 @@ class ToolRunner:
             standard_blocks=settings.standard_blocks,
             sanitize=settings.sanitize,
         )
+        output.artifact.update(sender.facts)
         if full_result is not None:
-            output = replace(output, artifact={**output.artifact, FULL_RESULT: full_result})
+            output.artifact[FULL_RESULT] = full_result
         if output.is_error and not settings.handle_tool_errors:
             raise error_from(output)
         return output
@@ -317,6 +319,8 @@ class _Sender:
         """The credentials of the run, and those for reading resources of `server`."""
         self.server, self.tool = self.call.server, self.call.tool
         """What answered: maybe the fallback server, or a tool that an interceptor chose."""
+        self.facts: dict[str, Any] = {"attempts": 0, "notes": [], "seconds": 0.0}
+        """What the artifact says of the call; of the last one, if there were several."""
 
     async def completed(self, context: object) -> ToolCall:
         self.call = await self.caller.apply_overrides(self.call, context=context)
@@ -353,6 +357,8 @@ class _Sender:
                 wait_for_sign_in(call, error)
                 call = replace(call, first=None)
         self.server, self.tool = result.server, result.tool
+        self.facts |= {"attempts": result.attempts, "seconds": result.seconds}
+        self.facts["notes"] = list(result.notes)
         # The fallback server must not get the credentials of another server.
         self.access = access if result.server == call.server else None
         return result.to_mcp()

@@ -30,7 +30,7 @@ from plait.langchain.tools.graph_run import (
     configurable_of,
     may_interrupt,
 )
-from plait.langchain.tools.model_support import for_graph
+from plait.langchain.tools.model_support import for_messages
 from plait.langchain.tools.observers import options_of_quiet_run
 from plait.langchain.tools.runner import Invocation, Outcome, ToolRunner
 
@@ -53,6 +53,12 @@ class MCPToolArtifact(TypedDict):
     _meta: Mapping[str, Any] | None
     server: str
     tool: str
+    attempts: int
+    """How often the call was tried: more than once where it was healed, 0 if it never was."""
+    notes: list[str]
+    """What was repaired in the result, and how it deviates from the output schema."""
+    seconds: float
+    """How long the call took, with its retries."""
     error: NotRequired[dict[str, Any]]
     """The error of a call without a result."""
 
@@ -276,7 +282,7 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
         result = message.get("result")
         if result is None:
             return None
-        return self._text_converter.output_of(result, attempt.request.version)
+        return self._text_converter.output_of(result, attempt.request.version, attempt.began)
 
     @cached_property
     def _injected_args_keys(self) -> frozenset[str]:
@@ -349,9 +355,9 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
             return outcome, None
         if outcome.is_error and self.handle_tool_error is not None:
             raise error_from(outcome)
-        output = outcome if invocation.runtime is None else for_graph(outcome)
         if call_id is None:
-            return output.content, output.artifact
+            return outcome.content, outcome.artifact
+        output = for_messages(outcome)
         name = vars(self).get("name") or vars(self).setdefault("name", self.name)
         message = ToolMessage(
             content=cast("str | list[str | dict[Any, Any]]", output.content),

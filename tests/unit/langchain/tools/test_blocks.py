@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from plait._support.sizes import size_label
 from plait.client.calls.outcome import link_line
-from plait.langchain.tools.blocks import filename_of, standard_block, wire_json
+from plait.langchain.tools.blocks import filename_of, legacy_block, standard_block, wire_json
 from plait.traces.messages.from_mcp import contents_line
 
 
@@ -39,20 +39,19 @@ from plait.traces.messages.from_mcp import contents_line
         ),
     ],
 )
-def test_a_link_that_no_provider_can_fetch_is_one_line(facts: dict[str, Any], line: str) -> None:
+def test_a_link_is_one_line(facts: dict[str, Any], line: str) -> None:
     link = types.ResourceLink.model_validate({"type": "resource_link", "uri": "a://b", **facts})
 
     assert link_line(link) == line
     assert standard_block(link) == {"type": "text", "text": line}
 
 
+@pytest.mark.parametrize("mime_type", [None, "image/png", "application/pdf"])
 @pytest.mark.parametrize("uri", ["http://a/b", "HTTPS://a/b"])
-def test_a_web_address_of_unknown_type_is_a_file(uri: str) -> None:
-    assert standard_block(types.ResourceLink(uri=uri, name="b")) == {
-        "type": "file",
-        "url": uri,
-        "extras": {"name": "b"},
-    }
+def test_no_provider_is_sent_to_an_address(uri: str, mime_type: str | None) -> None:
+    link = types.ResourceLink(uri=uri, name="b", mime_type=mime_type)
+
+    assert standard_block(link) == legacy_block(link) == {"type": "text", "text": link_line(link)}
 
 
 def test_the_size_of_a_resource_is_that_of_its_bytes() -> None:

@@ -90,26 +90,15 @@ STANDARD: list[tuple[str, Json, Json]] = [
         "web link",
         WEB_LINK,
         {
-            "type": "file",
-            "url": "https://example.com/a.pdf",
-            "mime_type": "application/pdf",
-            "extras": {
-                "name": "a.pdf",
-                "title": "The report",
-                "description": "All of it",
-                "size": 2048,
-            },
+            "type": "text",
+            "text": "Resource: https://example.com/a.pdf (application/pdf, 2.0 kB)"
+            " - The report: All of it",
         },
     ),
     (
         "web image",
         WEB_IMAGE,
-        {
-            "type": "image",
-            "url": "https://example.com/a.png",
-            "mime_type": "image/png",
-            "extras": {"name": "a"},
-        },
+        {"type": "text", "text": "Resource: https://example.com/a.png (image/png) - a"},
     ),
     (
         "text resource",
@@ -175,35 +164,11 @@ LEGACY: list[tuple[str, Json, Json]] = [
         {"type": "audio", "source_type": "base64", "mime_type": "audio/wav", "data": "UklGRg=="},
     ),
     ("link", LINK, {"type": "text", "text": "Resource: file:///a.csv - a.csv"}),
-    (
-        "web link",
-        WEB_LINK,
-        {
-            "type": "file",
-            "source_type": "url",
-            "mime_type": "application/pdf",
-            "url": "https://example.com/a.pdf",
-        },
-    ),
-    (
-        "web image",
-        WEB_IMAGE,
-        {
-            "type": "file",
-            "source_type": "url",
-            "mime_type": "image/png",
-            "url": "https://example.com/a.png",
-        },
-    ),
+    *STANDARD[4:6],
     (
         "text resource",
         PAGE,
-        {
-            "type": "file",
-            "source_type": "text",
-            "mime_type": "text/markdown",
-            "text": "# Ünicode",
-        },
+        {"type": "text", "text": "# Ünicode"},
     ),
     (
         "file resource",
@@ -218,17 +183,12 @@ LEGACY: list[tuple[str, Json, Json]] = [
     (
         "image resource",
         PICTURE,
-        {
-            "type": "file",
-            "source_type": "base64",
-            "mime_type": "image/png",
-            "data": "iVBORw0KGgo=",
-        },
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}},
     ),
     (
         "audio resource",
         SOUND,
-        {"type": "file", "source_type": "base64", "mime_type": "audio/wav", "data": "UklGRg=="},
+        {"type": "audio", "source_type": "base64", "mime_type": "audio/wav", "data": "UklGRg=="},
     ),
     (
         "bytes",
@@ -243,22 +203,26 @@ LEGACY: list[tuple[str, Json, Json]] = [
 ]
 
 CASES = [
-    pytest.param(block, expected, standard, id=f"{name}-{'standard' if standard else 'legacy'}")
+    pytest.param(
+        name, block, expected, standard, id=f"{name}-{'standard' if standard else 'legacy'}"
+    )
     for table, standard in ((STANDARD, True), (LEGACY, False))
     for name, block, expected in table
 ]
 
 
-@pytest.mark.parametrize(("block", "expected", "standard"), CASES)
+@pytest.mark.parametrize(("name", "block", "expected", "standard"), CASES)
 def test_every_block_can_be_routed_to_the_model(
-    block: Json, expected: Json, standard: bool
+    name: str, block: Json, expected: Json, standard: bool
 ) -> None:
     first = {"type": "text", "text": "first"}
     last = {"type": "text", "text": "last"}
 
     converted = _converted(first, block, last, handling="content", standard=standard)
 
-    assert converted == ToolOutput([first, expected, last], _artifact())
+    line = [{"type": "text", "text": LINES[name]}] if name in LINES else []
+    kept = [block] if block["type"] == "resource_link" else []
+    assert converted == ToolOutput([first, *line, expected, last], _artifact(*kept))
 
 
 LINES = {
@@ -284,10 +248,10 @@ def test_every_block_can_be_set_aside_as_it_was_sent(
     assert converted.artifact == _artifact(IMAGE, block, IMAGE)
     if block["type"] == "resource":
         assert converted.content == LINES[name]
+    elif block["type"] == "resource_link":
+        assert converted.content == next(text["text"] for n, _, text in STANDARD if n == name)
     else:
-        label = {"text": "text", "resource_link": "resource link"}.get(
-            block["type"], block.get("mimeType")
-        )
+        label = {"text": "text"}.get(block["type"], block.get("mimeType"))
         labels = ", ".join(dict.fromkeys(["image/png", str(label)]))
         assert converted.content == f"3 blocks were set aside ({labels})"
 
@@ -316,19 +280,21 @@ def test_a_single_text_is_a_string() -> None:
 
 def test_a_single_text_resource_keeps_its_address() -> None:
     assert _converted(PAGE, handling="content").content == [
+        {"type": "text", "text": "Resource: docs://page (text/markdown, 10 B)"},
         {
             "type": "text",
             "text": "# Ünicode",
             "extras": {"uri": "docs://page", "mime_type": "text/markdown"},
-        }
+        },
     ]
 
 
-def test_the_older_file_block_of_a_text_without_a_type_is_plain_text() -> None:
+def test_the_text_of_a_resource_is_a_text_in_the_older_form_too() -> None:
     page = {"type": "resource", "resource": {"uri": "a://b", "text": "inside"}}
 
     assert _converted(page, handling="content", standard=False).content == [
-        {"type": "file", "source_type": "text", "mime_type": "text/plain", "text": "inside"}
+        {"type": "text", "text": "Resource: a://b (6 B)"},
+        {"type": "text", "text": "inside"},
     ]
 
 
@@ -338,12 +304,8 @@ def test_what_a_server_notes_on_a_block_is_kept_as_extras() -> None:
     converted = _converted(TEXT | notes, IMAGE | notes, AUDIO | notes, WEB_IMAGE | notes)
 
     assert isinstance(converted.content, list)
-    assert [block["extras"] for block in converted.content] == [
-        notes,
-        notes,
-        notes,
-        {"name": "a"} | notes,
-    ]
+    assert [block.get("extras") for block in converted.content] == [notes, notes, notes, None]
+    assert converted.artifact["content"] == [WEB_IMAGE | notes]
 
 
 def test_the_same_answer_always_makes_the_same_message() -> None:
@@ -562,15 +524,18 @@ def test_half_of_a_surrogate_pair_in_structure_is_escaped() -> None:
 
 def test_the_result_is_what_a_tool_message_holds() -> None:
     blocks = [block for _, block, _ in STANDARD]
+    shown = [
+        part
+        for name, _, block in STANDARD
+        for part in ([{"type": "text", "text": LINES[name]}] if name in LINES else []) + [block]
+    ]
     converted = _converted(*blocks, handling={"resource": "content"})
 
     content: Any = converted.content
     message = ToolMessage(content=content, artifact=converted.artifact, tool_call_id="1")
 
-    assert message.content == [expected for _, _, expected in STANDARD]
-    assert [block["type"] for block in message.content_blocks] == [
-        expected["type"] for _, _, expected in STANDARD
-    ]
+    assert message.content == shown
+    assert [part["type"] for part in message.content_blocks] == [part["type"] for part in shown]
 
 
 def test_the_text_of_an_error_has_no_data_in_it() -> None:

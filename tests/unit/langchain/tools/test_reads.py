@@ -116,6 +116,7 @@ def test_contents_that_had_to_be_mended_are_kept_as_they_were_sent() -> None:
     converted = convert_result(filled, server="s", tool="t", handling=OutputHandling.of("content"))
 
     assert converted.content == [
-        {"type": "text", "text": '{"uri": "docs://a", "pages": 3}', "extras": {"uri": "docs://a"}}
+        {"type": "text", "text": "Resource: docs://a (31 B)"},
+        {"type": "text", "text": '{"uri": "docs://a", "pages": 3}', "extras": {"uri": "docs://a"}},
     ]
     assert converted.artifact["content"] == [odd]

@@ -50,14 +50,14 @@ def test_structured_content_stays_json_and_is_whole_in_the_artifact() -> None:
     assert found.artifact["structured_content"] == value
 
 
-def test_what_is_said_about_a_link_is_cleaned_and_its_address_is_not() -> None:
+def test_the_line_about_a_link_is_cleaned_and_the_artifact_has_what_was_sent() -> None:
     address = f"https://example.com/{HIDDEN}"
     link = types.ResourceLink(uri=address, name=f"n{HIDDEN}", description="d\x07")
     found = converted(link, text("x"))
 
     assert isinstance(found.content, list)
-    assert found.content[0]["url"] == address
-    assert found.content[0]["extras"] == {"name": "n", "description": "d\\u0007"}
+    assert found.content[0]["text"] == "Resource: https://example.com/ - n: d\\u0007"
+    assert found.artifact["content"][0]["uri"] == address
     assert found.artifact["content"][0]["name"] == f"n{HIDDEN}"
 
 

@@ -28,7 +28,7 @@ from plait.client.catalog.schemas.merge import (
     possible_types,
 )
 from plait.client.catalog.schemas.provider_schema import Notes
-from plait.client.catalog.schemas.roots import bare_root
+from plait.client.catalog.schemas.roots import bare_root, with_mentioned
 from plait.client.catalog.schemas.values import (
     MOST_DEPTH,
     Schema,
@@ -128,12 +128,8 @@ class _Flattener:
         return node if convert is None else convert(node, path, depth)
 
     def _object(self, node: Schema, path: str, depth: int) -> Schema:
-        properties = dict(as_schema(node.get("properties")))
-        others = node.get("additionalProperties", True)
-        for name in as_list(node.get("required")):
-            properties.setdefault(name, others)
         flat: Schema = {}
-        for name, inner in properties.items():
+        for name, inner in as_schema(with_mentioned(node).get("properties")).items():
             place = step_into(path, f".{name}")
             schema = self.flatten(inner, place, depth + 1)
             if is_never(schema):
