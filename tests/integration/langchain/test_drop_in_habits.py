@@ -166,6 +166,7 @@ async def test_run_and_arun_take_what_an_agent_executor_passes() -> None:
 async def test_a_tool_with_a_timeout_of_its_own_gives_up_in_time(time_url: str) -> None:
     async with MultiServerMCPClient({"faults": {"url": time_url}}) as client:
         now = await tool_of(client, "now")
+        assert await now.ainvoke({}) == "twenty past five"
         assert await now.with_timeout(30).ainvoke({}) == "twenty past five"
         assert await now.with_timeout(timedelta(seconds=30)).ainvoke({}) == "twenty past five"
         message = await now.with_timeout(0.000001).ainvoke(called(now))
