@@ -164,7 +164,7 @@ async def test_a_question_in_the_middle_of_a_call_is_answered_and_the_call_runs_
         asked.append((params.message, context.server_name, context.tool_name))
         return ElicitResult(**answer)
 
-    connections = {"desk": http(servers["desk"], "http", protocol="legacy")}
+    connections = {"desk": http(servers["desk"], "http")}
     callbacks = Callbacks(on_elicitation=on_elicitation)
     name = f"Visitor to {answer['action']}"
     async with MultiServerMCPClient(connections, callbacks=callbacks) as client:

@@ -111,25 +111,17 @@ async def test_the_model_reads_structured_content_that_no_text_repeats(
         ("link to a text", "file:///a.txt"),
         ("link to anything", "file:///any"),
         ("link to a picture on a disk", "file:///p.jpg"),
+        ("link to a picture", "https://example.com/p.png"),
     ],
 )
 @differs("Links to resources")
-async def test_a_link_that_no_provider_can_follow_is_a_text(
+async def test_a_link_is_a_text_and_stays_in_the_artifact(
     what: str, uri: str, client: MultiServerMCPClient
 ) -> None:
     message = await shown(client, what)
     assert isinstance(message.content, str)
     assert uri in message.content
-
-
-async def test_a_link_to_a_picture_in_the_web_is_an_image_block(
-    client: MultiServerMCPClient,
-) -> None:
-    (block,) = cast("list[Json]", (await shown(client, "link to a picture")).content)
-    assert (block["type"], block["url"], block["mime_type"]) == (
-        *("image", "https://example.com/p.png"),
-        "image/png",
-    )
+    assert [block["uri"] for block in message.artifact["content"]] == [uri]
 
 
 @pytest.mark.parametrize(
@@ -151,15 +143,19 @@ async def test_an_embedded_resource_is_content_where_that_is_asked_for(
     handling: Any = {"resource": "content"}
     async with MultiServerMCPClient(connections, output_handling=handling) as other:
         blocks = (await shown(other, what)).content_blocks
-    assert blocks[0]["type"] == kind
-    assert {name: blocks[0][name] for name in data} == data  # pyright: ignore[reportGeneralTypeIssues]
+    assert f"desk://{what}" in str(blocks[0])  # a line before the contents
+    assert blocks[1]["type"] == kind
+    assert {name: blocks[1][name] for name in data} == data  # pyright: ignore[reportGeneralTypeIssues]
 
 
 @pytest.mark.parametrize("fails", [False, True])
 @differs("Audio")
-async def test_audio_is_a_block_too(fails: bool, client: MultiServerMCPClient) -> None:
+async def test_audio_is_a_line_with_the_data_in_the_artifact(
+    fails: bool, client: MultiServerMCPClient
+) -> None:
     message = await shown(client, "sound", fails=fails)
-    assert message.content_blocks == [{"type": "audio", "base64": PIXEL, "mime_type": "audio/wav"}]
+    assert "audio/wav" in message.text
+    assert [block["data"] for block in message.artifact["content"]] == [PIXEL]
     assert message.status == ("error" if fails else "success")
 
 
