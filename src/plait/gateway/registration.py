@@ -152,11 +152,7 @@ class McpToolRegistrationService:
         )
         credentials = await source.for_servers(servers, shared)
         headers = functools.partial(
-            tool_headers,
-            settings,
-            options,
-            turn=turn_context,
-            environ=self.configuration.environ,
+            tool_headers, settings, options, turn=turn_context, environ=self.configuration.environ
         )
         ready = [
             server.with_headers(headers(token=token))

@@ -382,12 +382,7 @@ class ToolCatalog:
         return self._filters[server]
 
     async def _listing(
-        self,
-        server: str,
-        access: _Access,
-        *,
-        refresh: bool = False,
-        live: bool = False,
+        self, server: str, access: _Access, *, refresh: bool = False, live: bool = False
     ) -> Listing:
         """List a server's tools, from the cache while it is valid; `live` skips the disk."""
         connection = self._pool.connection(server, access)

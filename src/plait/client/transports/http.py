@@ -72,13 +72,7 @@ from plait.client.transports.http_pool import (
 )
 from plait.client.transports.lean import is_lean
 from plait.client.transports.streams import MergedRead, start_task
-from plait.client.transports.wire import (
-    PendingRequest,
-    RequestId,
-    Wire,
-    coerced_id,
-    is_response,
-)
+from plait.client.transports.wire import PendingRequest, RequestId, Wire, coerced_id, is_response
 
 logger = logging.getLogger("plait.client.transports")
 

@@ -13,13 +13,7 @@ from plait.client.catalog.schemas.keywords import places_in
 from plait.client.catalog.schemas.merge import values_of
 from plait.client.catalog.schemas.profiles.narrowing import Narrowing
 from plait.client.catalog.schemas.provider_schema import Notes
-from plait.client.catalog.schemas.values import (
-    Schema,
-    as_list,
-    as_schema,
-    canonical,
-    json_type,
-)
+from plait.client.catalog.schemas.values import Schema, as_list, as_schema, canonical, json_type
 
 _FORMATS: Final = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
