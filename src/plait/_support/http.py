@@ -100,9 +100,6 @@ async def with_retries(
     the clock after which no attempt starts. A server that asks for a longer pause than
     `max_retry_after_seconds` is not tried again. `give_up` returns the error to raise after
     several attempts, from the last error and their number.
-
-    Raises:
-        PlaitError: The last attempt failed, or its error says never to retry.
     """
     pauses = iter(delays)
     attempts = 0

@@ -128,11 +128,7 @@ class ModelChoice:
 async def choose_here(
     request: ModelRequest, environ: Mapping[str, str], *, look_for_ollama: bool = True
 ) -> ModelChoice:
-    """Choose a model and an engine, and query local endpoints only if they may be chosen.
-
-    Raises:
-        ConfigError: There is no model, or the requested one lacks a setting.
-    """
+    """Choose a model and an engine, and query local endpoints only if they may be chosen."""
     env = model_environment(environ)
     if request.model is None and request.engine not in (*_CLAUDE_ENGINES, "manual", "openrouter"):
         found, _ = find_model(_clues(request, env))

@@ -56,11 +56,7 @@ class LiveAgent(BaseAgent):
     """Whether the model can search for tools that are deferred."""
 
     def __init__(self, model_config: ModelConfig) -> None:
-        """Take the model.
-
-        Raises:
-            EngineUnavailableError: The engine cannot call this model.
-        """
+        """Take the model."""
         if model_config.model_provider in _LOCAL and not self.runs_local_models:
             text = (
                 f"a model of the provider {model_config.model_provider!r} runs on the langchain "

@@ -46,7 +46,6 @@ class Parameter:
     required: bool
     default: str | None
     """The default as JSON; `None` if there is none, or it is null."""
-
     description: str
 
     def __str__(self) -> str:

@@ -24,11 +24,9 @@ class Part:
     text: str | None = None
     label: str = ""
     """A description of data: `image image/png, 12.3 kB`."""
-
     data: bytes | None = None
     suffix: str = ""
     """The file extension for the data: `.png`."""
-
     saved: Path | None = None
 
     def __str__(self) -> str:

@@ -53,10 +53,8 @@ class FormField:
     required: bool = False
     default: Any = None
     """The value of an empty answer; `None` if there is none."""
-
     choices: tuple[tuple[str, str], ...] = ()
     """The values to choose from, each with its title."""
-
     schema: Mapping[str, Any]
 
     @property
@@ -254,11 +252,9 @@ class Questioner:
     tool: str | None = None
     answers: Sequence[str] | None = ()
     """Answers from the command line, as `KEY=VALUE`; `None` if the command takes none."""
-
     read_text: ReadText
     read_line: ReadLine | None = None
     """Reads input of the user; `None` without a terminal."""
-
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def __call__(

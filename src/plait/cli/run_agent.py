@@ -266,14 +266,11 @@ class RunPlan:
     choice: ModelChoice
     config: ClientConfig | None = None
     """The servers and their options; `None` is a run without tools."""
-
     settings: AgentConfig
     policy: object = None
     """Overrides the configured policy."""
-
     result_budget: object = None
     """Overrides the configured budget; `False` is no budget."""
-
     yes: bool = False
 
     @property

@@ -74,11 +74,7 @@ def depends_on_run(server: ServerConfig) -> bool:
 
 
 async def access_for(name: str, server: ServerConfig, run: Run | None) -> CallerCredentials | None:
-    """Return the credentials of a run on a server; the functions run in the caller's loop.
-
-    Raises:
-        ConfigError: A function failed, or returned a value of the wrong type.
-    """
+    """Return the credentials of a run on a server; the functions run in the caller's loop."""
     values = {
         setting: await _value(name, setting, function, run)
         for setting, function in _run_functions(server).items()
@@ -151,11 +147,7 @@ class CallPipeline:
         self._direct_tools: LRUCache[tuple[str, str], DirectTool] = LRUCache(_MOST_DIRECT)
 
     async def run(self, call: ToolCall, *, reader: str = READ_MORE) -> ToolResult:
-        """Apply overrides, make the call, and keep its result within the budget.
-
-        Raises:
-            PlaitError: The call could not be made, or its outcome is not known.
-        """
+        """Apply overrides, make the call, and keep its result within the budget."""
         first = await self._direct_attempt(call)
         if first is not None:
             from plait.client.calls.direct import result_of_direct  # noqa: PLC0415  # imports the SDK

@@ -181,11 +181,7 @@ def identity_from(options: Mapping[str, Any], *, receives_logs: bool) -> Session
 
 
 def catalog_options_from(options: Mapping[str, Any]) -> CatalogOptions:
-    """Read which tools the client offers, and under which names.
-
-    Raises:
-        ConfigError: A filter, an override or a prefix is invalid.
-    """
+    """Read which tools the client offers, and under which names."""
     catalog_options = CatalogOptions(
         include=options.get("include"),
         exclude=options.get("exclude") or (),

@@ -449,11 +449,7 @@ class ConnectionOwner:
     def run_blocking(
         self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Call an async method of this client, and block until it is done.
-
-        Raises:
-            BlockingCallError: The connections live in the loop of the current thread.
-        """
+        """Call an async method of this client, and block until it is done."""
         return self.lifecycle.run_blocking(work, *args, **kwargs)
 
     def status(self) -> Status:

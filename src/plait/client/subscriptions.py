@@ -110,11 +110,7 @@ class Subscriptions:
         self._resources: dict[tuple[str, str], _Resource] = {}
 
     async def add(self, subscription: Subscription) -> None:
-        """Subscribe, and wait until the server has accepted.
-
-        Raises:
-            PlaitError: The server cannot be reached, or refuses.
-        """
+        """Subscribe, and wait until the server has accepted."""
         resource = await self._resource(subscription.server, subscription.uri)
         leave = partial(resource.remove, subscription)
         resource.subscriptions.append(subscription)

@@ -88,11 +88,7 @@ class McpToolServerConfigurationService:
     """
 
     def __init__(self, **options: Unpack[GatewayOptions]) -> None:
-        """Take the options.
-
-        Raises:
-            ConfigError: An option does not exist.
-        """
+        """Take the options."""
         _check_names(options)
         self._options = options
         self._timeout_seconds = options.get("timeout_seconds", 30.0)

@@ -80,11 +80,7 @@ class ToolConnections:
     def __init__(
         self, options: Mapping[str, Any], server_options: Mapping[str, Any] | None = None
     ) -> None:
-        """Take the options of the client and of its servers.
-
-        Raises:
-            ConfigError: An option does not exist.
-        """
+        """Take the options of the client and of its servers."""
         entry = {**(server_options or {}), "url": "http://localhost"}
         self._template = read_config({"mcpServers": {"server": entry}}).servers["server"]
         self._client = MultiServerMCPClient({}, **options)

@@ -29,11 +29,7 @@ _PARTS = 3
 
 
 def claims_of(token: str) -> dict[str, Any]:
-    """Decode the claims of a token.
-
-    Raises:
-        TokenError: It is empty, does not have three parts, or its payload is not JSON.
-    """
+    """Decode the claims of a token."""
     if not token.strip():
         raise TokenError("Authentication token is required")
     parts = token.split(".")
@@ -51,11 +47,7 @@ def claims_of(token: str) -> dict[str, Any]:
 
 
 def check_token(token: str, *, now: float | None = None) -> None:
-    """Check the structure and expiry of a token.
-
-    Raises:
-        TokenError: It is malformed or expired.
-    """
+    """Check the structure and expiry of a token."""
     expiry = claims_of(token).get("exp")
     if not isinstance(expiry, int | float) or isinstance(expiry, bool) or not expiry:
         raise TokenError("Authentication token does not contain expiration claim")
@@ -118,11 +110,7 @@ class TokenSource:
         self.token = _bare(self.token)
 
     async def shared(self) -> str:
-        """Return the token for the gateway itself; in development it may be empty.
-
-        Raises:
-            TokenError: There is none, or it is malformed or expired.
-        """
+        """Return the token for the gateway itself; in development it may be empty."""
         if self.token:
             check_token(self.token)
             return self.token

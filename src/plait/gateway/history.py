@@ -66,11 +66,7 @@ class ChatHistory:
 
 
 def history_of(turn: TurnContext, messages: Iterable[ChatHistoryMessage]) -> ChatHistory:
-    """Combine a turn and its messages.
-
-    Raises:
-        ConfigError: The turn lacks an id or a text.
-    """
+    """Combine a turn and its messages."""
     activity = turn.activity
     required = {
         "Conversation ID": activity.conversation.id if activity.conversation else None,

@@ -28,11 +28,7 @@ async def get_with_retries(
     timeout_seconds: float,
     clock: Clock,
 ) -> HttpReply:
-    """Send a GET request, with retries until the timeout; `Retry-After` is respected.
-
-    Raises:
-        DiscoveryError: No attempt succeeded.
-    """
+    """Send a GET request, with retries until the timeout; `Retry-After` is respected."""
     deadline = clock.monotonic() + timeout_seconds
     texts = (
         "Failed to connect to MCP configuration endpoint",
@@ -69,12 +65,7 @@ async def send(
     texts: tuple[str, str],
     limit: int = 200,
 ) -> HttpReply:
-    """Send a request once.
-
-    Raises:
-        GatewayError: An `error` that begins with the first of the texts if there was no reply in
-            time, and with the second and `limit` characters of the body if its status is not 2xx.
-    """
+    """Send a request once."""
     shown = public_url(url)
     redact = Redactor(secrets_in_headers(headers))
     context = await in_thread(certificates)

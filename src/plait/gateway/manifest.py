@@ -34,11 +34,7 @@ def find_manifest() -> Path | None:
 
 
 def read_manifest(path: Path | None, url_for: UrlFor) -> ServerList:
-    """Read the servers of a manifest; without a file there are none.
-
-    Raises:
-        ManifestError: The file cannot be read, or is not JSON.
-    """
+    """Read the servers of a manifest; without a file there are none."""
     manifest = path or find_manifest()
     if manifest is None:
         places = ", ".join(map(str, manifest_places()))
@@ -57,9 +53,6 @@ def add_entries(path: Path, entries: Iterable[Mapping[str, Any]]) -> list[str]:
     """Add entries to a manifest, which is created if it does not exist; return the new names.
 
     An entry of the same name is updated.
-
-    Raises:
-        ManifestError: The file cannot be read or written.
     """
     document = _object(path) if path.is_file() else {}
     listed: list[Any] = entries_of(document) or []
@@ -77,11 +70,7 @@ def add_entries(path: Path, entries: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def remove_entries(path: Path, names: Iterable[str]) -> list[str]:
-    """Remove entries from a manifest; return the names that were found.
-
-    Raises:
-        ManifestError: The file cannot be read or written.
-    """
+    """Remove entries from a manifest; return the names that were found."""
     document = _object(path)
     listed = entries_of(document) or []
     names = list(names)

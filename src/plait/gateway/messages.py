@@ -49,11 +49,7 @@ def limited(messages: Sequence[T], limit: int | None, limit_from: LimitFrom) -> 
 def history_from_messages(
     messages: Sequence[MessageLikeRepresentation], now: datetime, *, roles: Roles = "all"
 ) -> list[ChatHistoryMessage]:
-    """Convert messages; those without text, or that cannot be read, are left out.
-
-    Raises:
-        ConfigError: One is neither a message nor what LangChain converts to one.
-    """
+    """Convert messages; those without text, or that cannot be read, are left out."""
     history: list[ChatHistoryMessage] = []
     for place, item in enumerate(messages):
         message = _message_from(item, place)

@@ -31,11 +31,7 @@ TurnOf = Callable[[Mapping[str, Any]], TurnContext]
 
 
 def turn_of(run: Mapping[str, Any]) -> TurnContext:
-    """Return the turn of a run: `turn_context` in its `configurable`, or in its context.
-
-    Raises:
-        ConfigError: There is none.
-    """
+    """Return the turn of a run: `turn_context` in its `configurable`, or in its context."""
     context: Any = run.get("context")
     sources: tuple[Any, ...] = (run.get("configurable"), context)
     for source in sources:

@@ -91,11 +91,7 @@ class OutboxStore:
         self._open: sqlite3.Connection | None = None
 
     def put(self, conversation: str, url: str, headers: Mapping[str, str], body: bytes) -> int:
-        """Store an entry; it is on disk when this returns.
-
-        Raises:
-            OutboxError: The outbox is full, or the file cannot be used.
-        """
+        """Store an entry; it is on disk when this returns."""
         with self._writing() as db:
             (held,) = db.execute("SELECT coalesce(sum(length(body)), 0) FROM outbox").fetchone()
             if held + len(body) > self._max_bytes:

@@ -72,11 +72,7 @@ def settings_from(
     use_manifest: bool | None = None,
     api_version: ApiVersion = 2,
 ) -> GatewaySettings:
-    """Read the settings; arguments win over the environment.
-
-    Raises:
-        ConfigError: The endpoint is not an HTTP(S) URL.
-    """
+    """Read the settings; arguments win over the environment."""
     variables = os.environ if environ is None else environ
     development = is_development(variables) or use_manifest is True
     address = (endpoint or variables.get("MCP_PLATFORM_ENDPOINT") or PLATFORM).strip().rstrip("/")

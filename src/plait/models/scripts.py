@@ -110,11 +110,7 @@ class ScriptPlayer(Generic[_Request, _Reply]):
 
 
 def read_script(path: str | PathLike[str]) -> list[Say]:
-    """Read turns from a JSON file: an array of texts and objects with the fields of `Say`.
-
-    Raises:
-        ConfigError: The file cannot be read, or an item is no turn; every fault is listed.
-    """
+    """Read turns from a JSON file: an array of texts and objects with the fields of `Say`."""
     content = load_script(path)
     if not isinstance(content, list):
         raise _unreadable(path, f"must be an array of turns, not {_kind(content)}")
@@ -126,11 +122,7 @@ def read_script(path: str | PathLike[str]) -> list[Say]:
 
 
 def load_script(path: str | PathLike[str]) -> object:
-    """Parse a script file as JSON.
-
-    Raises:
-        ConfigError: The file cannot be read, or is not JSON.
-    """
+    """Parse a script file as JSON."""
     try:
         return json.loads(Path(path).read_text("utf-8-sig"))
     except OSError as error:

@@ -34,11 +34,7 @@ class Adjustment(BaseModel):
 def read_arguments(
     kind: type[ParamsT], arguments: Mapping[str, Any] | None
 ) -> tuple[ParamsT, dict[str, Adjustment]]:
-    """Return validated arguments, and those that were clamped.
-
-    Raises:
-        RefusedError: An argument is missing, unknown, blank or of the wrong type.
-    """
+    """Return validated arguments, and those that were clamped."""
     try:
         params = kind.model_validate(dict(arguments or {}))
     except ValidationError as error:

@@ -74,10 +74,6 @@ class CallContext:
 
         `own` is the reply of the caller; with it, no model is asked. `system` replaces the prompt
         of the mode. Without a model, the error asks the caller for `parameter` in this `shape`.
-
-        Raises:
-            BackendError, ReplyError: There is no usable reply.
-            RefusedError: There is no model, and the caller has to supply the parameter.
         """
         if own is not None:
             return reply_type.model_validate(own)

@@ -25,16 +25,12 @@ class TraceEvent:
     kind: ClassVar[str]
     run: str
     """The id of its run; a file may contain several."""
-
     id: int
     """Its number in the run, from 0."""
-
     parent: int | None = None
     """The event that caused it: the turn of a call, the call of a result."""
-
     time: str
     """The time of day, in UTC: `2026-02-03T04:05:06.789Z`."""
-
     at: float
     """Seconds since the run began."""
 
@@ -48,20 +44,16 @@ class RunStarted(TraceEvent):
     model: str | None = None
     messages: tuple[Message, ...] = ()
     """The input of the agent."""
-
     question_hash: str | None = None
     """The MD5 of the question, by which a recording is found."""
-
     task_id: str | None = None
     servers: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
     """The tools of the agent: `server/tool`."""
-
     max_turns: int | None = None
     timeout_seconds: float | None = None
     parent_run: str | None = None
     """The run that started this one."""
-
     plait: str | None = None
     """The version of plait that wrote it."""
 
@@ -73,7 +65,6 @@ class Turn(TraceEvent):
     kind: ClassVar[str] = "turn"
     number: int
     """From 1."""
-
     message: Message
     model: str | None = None
     usage: UsageMetadata | None = None
@@ -88,11 +79,9 @@ class ToolCalled(TraceEvent):
     call_id: str
     name: str
     """The name for the model."""
-
     server: str | None = None
     tool: str | None = None
     """The name on the server."""
-
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
@@ -107,7 +96,6 @@ class ToolReturned(TraceEvent):
     tool: str | None = None
     content: str = ""
     """The text for the model."""
-
     is_error: bool = False
     seconds: float | None = None
     attempts: int = 1
@@ -123,7 +111,6 @@ class Retried(TraceEvent):
     tool: str
     attempt: int
     """The number of the attempt: 2 is the first retry."""
-
     call_id: str | None = None
     reason: str | None = None
     delay_seconds: float | None = None
@@ -137,7 +124,6 @@ class Healed(TraceEvent):
     server: str
     reason: str | None = None
     """Why the connection was lost."""
-
     seconds: float | None = None
     """How long it was lost."""
 
@@ -161,7 +147,6 @@ class RunFailed(TraceEvent):
     kind: ClassVar[str] = "failure"
     error: str
     """The class of the error."""
-
     message: str
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
 

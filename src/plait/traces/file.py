@@ -74,11 +74,7 @@ def read_traces(path: str | Path) -> list[Trace]:
 
 
 def traces_from_bytes(data: bytes, *, name: str = "trace") -> list[Trace]:
-    """Read all runs from the content of a file.
-
-    Raises:
-        TraceFormatError: No line is an event, or one has a later version.
-    """
+    """Read all runs from the content of a file."""
     runs: dict[str, list[TraceEvent]] = {}
     damaged = 0
     for number, line in enumerate(data.split(b"\n"), 1):

@@ -23,15 +23,12 @@ class AgentMetrics:
 
     iterations: int = 0
     """How often the model answered."""
-
     tool_calls: int = 0
     """The number of tool results."""
-
     tools_used: list[str] = field(default_factory=list[str])
     tool_call_counts: dict[str, int] = field(default_factory=dict[str, int])
     suspect_failed_tool_calls: int = 0
     """Results that are errors, or contain words of errors."""
-
     suspect_failed_tools: list[str] = field(default_factory=list[str])
     limit_reached: bool = False
 

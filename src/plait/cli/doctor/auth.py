@@ -33,15 +33,12 @@ class AuthSeen:
 
     at: float
     """The time of the examination, in seconds since 1970."""
-
     login: LoginStatus | None = None
     facts: SignInProbe | None = None
     """The metadata of the server and its authorization server; `None` if not queried."""
-
     store_failure: str | None = None
     open_file: str | None = None
     """The file of the login, if other users can read it."""
-
     plain_secrets: tuple[str, ...] = ()
     """Settings with a secret in the configuration file."""
 

@@ -83,7 +83,6 @@ class Diagnosis:
     servers: Mapping[str, Sequence[Finding]] = field(default_factory=dict[str, Sequence[Finding]])
     together: Sequence[Finding] = ()
     """Findings about the tools of all servers."""
-
     cost: Cost | None = None
 
     @property

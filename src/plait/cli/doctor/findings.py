@@ -45,10 +45,8 @@ class Detail:
     text: str
     tool: str | None = None
     """The tool, as `server/tool`."""
-
     name: str | None = None
     """The public name of the tool, if the finding is about names."""
-
     profiles: tuple[str, ...] = ()
     """The affected profiles, if the finding is about schemas."""
 
@@ -59,11 +57,9 @@ class Finding:
 
     server: str | None
     """The server; `None` for the whole configuration."""
-
     level: Level
     code: str
     """A stable short name of the kind of finding: `refused`, `stdout_noise`."""
-
     message: str
     fix: str | None = None
     details: tuple[Detail, ...] = ()
@@ -82,10 +78,8 @@ class Examined:
     status: ServerStatus
     round_trips: Sequence[float] = ()
     """In seconds."""
-
     error: PlaitError | None = None
     """The error that ended the examination, if any."""
-
     auth: AuthSeen | None = None
     listed: tuple[Tool, ...] | None = None
     """The unfiltered tools of the server; `None` if listing failed."""

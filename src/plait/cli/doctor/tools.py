@@ -39,11 +39,9 @@ class Survey:
     servers: Mapping[str, ServerConfig]
     known: frozenset[str]
     """All servers of the configuration, examined or not."""
-
     disabled: tuple[str, ...]
     options: Mapping[str, Any]
     """The valid options of the client."""
-
     catalog_options: CatalogOptions
     listed: ByServer
     offered: ByServer
@@ -304,7 +302,6 @@ class Cost:
     tools: tuple[ToolCost, ...]
     backups: frozenset[str]
     """Servers whose tools are offered only as a fallback."""
-
     profile: Profile | None
 
     @property

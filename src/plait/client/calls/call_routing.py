@@ -375,13 +375,7 @@ class PausedCalls:
         return paused is not None and not paused.expired
 
     async def run(self, call: ToolCall, send: Send, *, idempotent: bool) -> Answer[CallToolResult]:
-        """Make the call, or continue it where it was paused.
-
-        Raises:
-            InputNeededError: The server sent an elicitation request; the call waits for the answer.
-            OutcomeUnknownError: The answer came too late, or to another process.
-            PlaitError: The call failed.
-        """
+        """Make the call, or continue it where it was paused."""
         key, responses = _key(call), call.input_answers
         if self.has(call):
             paused = self._calls[key]

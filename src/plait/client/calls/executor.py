@@ -103,11 +103,7 @@ class ToolExecutor:
         )
 
     async def run(self, call: ToolCall) -> ToolResult:
-        """Make the call, and retry it where that cannot run it twice.
-
-        Raises:
-            PlaitError: The call could not be made, or its outcome is not known.
-        """
+        """Make the call, and retry it where that cannot run it twice."""
         async with within_run(call):
             return await self._run(call)
 

@@ -268,11 +268,7 @@ class ToolCatalog:
         )
 
     async def recall(self, server: str, wire_name: str, access: _Access = None) -> Tool | None:
-        """Return a cached tool; the server lists its tools only if it never did here.
-
-        Raises:
-            PlaitError: The server cannot be reached.
-        """
+        """Return a cached tool; the server lists its tools only if it never did here."""
         key = _key(server, access)
         listing = self._remembered(key)
         if listing is None or listing.stored:
@@ -318,10 +314,6 @@ class ToolCatalog:
         """Check a tool against the lockfile, as listed in the session of the call.
 
         Returns the generation of that session; another session may run another program.
-
-        Raises:
-            PermissionDeniedError: The tool differs from the lockfile.
-            PlaitError: The server does not list its tools.
         """
         connection = self._pool.connection(server, access)
         await connection.keeper.wait_for_session()

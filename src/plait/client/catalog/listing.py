@@ -110,11 +110,7 @@ class ToolLister:
         return await self._listing_from(connection, stored, OWN_TTL_SECONDS, is_stored=True)
 
     async def fetch(self, connection: ServerConnection, *, store: bool) -> Listing:
-        """Request the list from the server, and optionally store it on disk.
-
-        Raises:
-            PlaitError: The server cannot be reached, or does not list its tools.
-        """
+        """Request the list from the server, and optionally store it on disk."""
         await self._changes.listen(connection)
         seconds = connection.server.timeouts.list_seconds
         answer = await connection.read(

@@ -38,9 +38,6 @@ def with_public_names(
 
     A unique name is kept. Colliding and `taken` ones get the server's name as a prefix, and a hash
     if that is not enough. A tool that one server lists twice is numbered.
-
-    Raises:
-        ConfigError: Names collide, and the policy is to raise an error.
     """
     policy = policy or NamePolicy()
     listed = list(tools)

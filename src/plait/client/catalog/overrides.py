@@ -208,11 +208,7 @@ def override_for(overrides: Mapping[str, ToolOverride], tool: Tool) -> ToolOverr
 
 
 def apply_override(tool: Tool, override: ToolOverride) -> Tool:
-    """Return the tool as the model sees it; overrides of unknown arguments are ignored.
-
-    Raises:
-        ConfigError: A required argument is hidden and never sent, or two get the same name.
-    """
+    """Return the tool as the model sees it; overrides of unknown arguments are ignored."""
     _check_hidden(tool, override)
     _check_names(tool, override)
     description = tool.description
@@ -340,11 +336,7 @@ def _takes_context(function: Callable[..., Any]) -> bool:
 
 
 def read_overrides(overrides: Mapping[str, Any]) -> Mapping[str, ToolOverride]:
-    """Read overrides by tool: plain objects, a text for a new description, or `ToolOverride`s.
-
-    Raises:
-        ConfigError: Something is wrong; `problems` lists all of it.
-    """
+    """Read overrides by tool: plain objects, a text for a new description, or `ToolOverride`s."""
     problems = Problems()
     # Variables were replaced when the configuration was read.
     raw = RawValue(overrides, Location(problems, path="tool_overrides"), Variables.of({}))

@@ -169,11 +169,7 @@ def find_config(
     cwd: Path | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Path:
-    """Return the configuration file: the named one, else the first of the default paths.
-
-    Raises:
-        ConfigError: The named file does not exist, or there is none at any default path.
-    """
+    """Return the configuration file: the named one, else the first of the default paths."""
     known = os.environ if environ is None else environ
     if explicit is not None:
         return _existing(explicit, "named by --config")

@@ -34,11 +34,7 @@ class Problems:
         self.warnings: list[Problem] = []
 
     def finish(self, logger: logging.Logger) -> None:
-        """Log the warnings, or raise one error that lists all errors.
-
-        Raises:
-            ConfigError: At least one error was recorded.
-        """
+        """Log the warnings, or raise one error that lists all errors."""
         if self.errors:
             raise ConfigError.from_problems(self.errors)
         for warning in self.warnings:

@@ -142,11 +142,7 @@ def seconds_from(value: object, setting: str) -> float | None:
 
 
 def read_options(options: Mapping[str, object], table: KeyTable = CLIENT_KEYS) -> dict[str, Any]:
-    """Check client options passed in Python, under the names they have in files.
-
-    Raises:
-        ConfigError: Anything is wrong; `problems` lists all of it.
-    """
+    """Check client options passed in Python, under the names they have in files."""
     if not options:
         return {}
     problems = Problems()

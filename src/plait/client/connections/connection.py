@@ -68,11 +68,7 @@ class ServerConnection:
         method: str,
         tool: str | None = None,
     ) -> Answer[T]:
-        """Run one operation on a session, opening a session first if there is none.
-
-        Raises:
-            PlaitError: What went wrong; `OutcomeUnknownError` if the request may have been run.
-        """
+        """Run one operation on a session, opening a session first if there is none."""
         # Outside the deadline: a call that was never sent must not look like one that may have run.
         keeper = self.keeper
         session = keeper.ready_session

@@ -281,11 +281,7 @@ class StartedProcess:
 
 
 async def start_process(server: StdioServer, wire: Wire) -> StartedProcess:
-    """Start the process of a server.
-
-    Raises:
-        ConnectError: The program cannot be started.
-    """
+    """Start the process of a server."""
     if os.name != "posix":
         raise ConfigError("stdio servers need a POSIX system", server=wire.server)
     env = child_environment(server, os.environ)
@@ -308,11 +304,7 @@ async def start_process(server: StdioServer, wire: Wire) -> StartedProcess:
 
 @asynccontextmanager
 async def process_of(server: StdioServer, wire: Wire) -> AsyncGenerator[Child]:
-    """Hold the process that was started for the wire, or start one; it ends with the block.
-
-    Raises:
-        ConnectError: The program cannot be started.
-    """
+    """Hold the process that was started for the wire, or start one; it ends with the block."""
     started, wire.started_process = wire.started_process, None
     if started is None:
         started = await start_process(server, wire)

@@ -85,11 +85,7 @@ class _SseSender:
 async def open_sse(
     server: SseServer, wire: Wire
 ) -> AsyncGenerator[tuple[MemoryObjectReceiveStream[Received], _SseWrite]]:
-    """Open the event stream, learn the endpoint, and yield the two streams.
-
-    Raises:
-        ConnectError: The response is no event stream, or names an endpoint on another origin.
-    """
+    """Open the event stream, learn the endpoint, and yield the two streams."""
     send, receive = anyio.create_memory_object_stream[Received](math.inf)
     async with (
         send,

@@ -59,11 +59,7 @@ class Fault:
 
 
 def fault_from(text: str) -> Fault:
-    """Parse a fault: `discovery=429:1x2`, `history=slow:5`, `mcp_MailTools=500`.
-
-    Raises:
-        ConfigError: It has another form.
-    """
+    """Parse a fault: `discovery=429:1x2`, `history=slow:5`, `mcp_MailTools=500`."""
     match = _SYNTAX.fullmatch(text.strip())
     if match is None:
         kinds = "a status, slow, garbage, malformed or duplicate"
@@ -122,9 +118,6 @@ class MockGateway:
 
         With `require_token` requests need a token that is not expired, with the audience of the
         server.
-
-        Raises:
-            ConfigError: A fault or a file of mocks is invalid.
         """
         folder = Path(mocks)
         for path in folder.glob("*.json"):

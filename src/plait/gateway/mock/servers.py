@@ -58,11 +58,7 @@ class MockAnswer:
 
 
 def read_mocks(path: Path) -> tuple[MockTool, ...]:
-    """Read the tools of one server.
-
-    Raises:
-        ConfigError: The file is not a list of tools.
-    """
+    """Read the tools of one server."""
     try:
         document: object = json.loads(path.read_text("utf-8-sig"))
     except (OSError, ValueError) as error:

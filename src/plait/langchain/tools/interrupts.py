@@ -182,9 +182,6 @@ def check_not_declined(call: ToolCall, config: Mapping[str, Any]) -> None:
 
     A resumed node starts from the beginning. Another call may have signed in meanwhile, and then
     this one would run although it was declined.
-
-    Raises:
-        AuthRequiredError: The user declined.
     """
     answer = last_resume_value(config)
     # A bare `False` may be the answer to any interrupt.

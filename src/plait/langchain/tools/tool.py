@@ -46,10 +46,8 @@ class MCPToolArtifact(TypedDict):
 
     structured_content: Any
     """The structured content of the result, or `None`."""
-
     content: list[dict[str, Any]]
     """The content blocks that the model does not read in full, as MCP JSON."""
-
     _meta: Mapping[str, Any] | None
     server: str
     tool: str

@@ -36,10 +36,6 @@ async def ask_json(
 
     Code fences around it are removed. An invalid answer is sent back to the model once, with its
     problems. The returned completion counts the tokens of both rounds.
-
-    Raises:
-        ReplyError: The second answer is invalid too.
-        BackendError: The model could not be reached, or refused.
     """
     first = await completer.complete(prompt)
     try:

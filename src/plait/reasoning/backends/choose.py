@@ -62,10 +62,6 @@ def choose(
     `sampling` is whether the client of the current request declares it; `None` outside a request.
     It matters only when nothing before it applies, so a choice made outside a request holds for
     every request unless it is `host`.
-
-    Raises:
-        ConfigError: A setting that the named backend needs is missing.
-        BackendError: The user names sampling, and this client does not offer it.
     """
     preferred = _preferred(settings, available, sampling=sampling)
     if preferred is not None:
@@ -198,9 +194,6 @@ def completer_for(
     """Return the completer of a choice; it is not open yet.
 
     `prompts` are the system prompts by mode, for Langbase's pipes.
-
-    Raises:
-        ConfigError: Something that the choice needs is missing.
     """
     retry = settings.retry_policy(MODEL_TIMEOUT_SECONDS)
     match choice.backend:

@@ -74,11 +74,7 @@ class HttpCompleter(Completer):
     async def _send(
         self, path: str, body: Mapping[str, Any] | None = None, *, allowed: Collection[int] = ()
     ) -> JsonReply:
-        """Post an object, or get one; a status in `allowed` is returned like a success.
-
-        Raises:
-            BackendError: The last attempt failed, or a retry cannot help.
-        """
+        """Post an object, or get one; a status in `allowed` is returned like a success."""
 
         async def attempt() -> JsonReply:
             return self._read(await self._attempt(path, body), allowed)

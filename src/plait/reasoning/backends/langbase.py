@@ -103,11 +103,7 @@ class LangbaseCompleter(HttpCompleter):
         return f"Langbase pipes at {self._where}"
 
     async def open(self) -> None:
-        """Create or update the pipes.
-
-        Raises:
-            BackendError: Langbase cannot be reached, or refuses the key or a pipe.
-        """
+        """Create or update the pipes."""
         limit = asyncio.Semaphore(_MAX_CONCURRENT)
         await gather_or_cancel(self._ensure(pipe, limit) for pipe in self._pipes)
 

@@ -69,11 +69,7 @@ class LangChainCompleter:
         return f"langchain model {type(self._source).__name__}"
 
     async def open(self) -> None:
-        """Check that the model can be created; no request is sent.
-
-        Raises:
-            ConfigError: The provider is unknown, its package is missing, or it has no key.
-        """
+        """Check that the model can be created; no request is sent."""
         self._model(None, 1)
 
     async def complete(self, prompt: Prompt) -> Completion:

@@ -58,11 +58,7 @@ class OpenAICompatibleCompleter(HttpCompleter):
         return f"{self._model or 'the first model'} at {self._where}"
 
     async def open(self) -> None:
-        """Choose the first model of the endpoint, if none is named.
-
-        Raises:
-            BackendError: The endpoint cannot be reached, or has no text model.
-        """
+        """Choose the first model of the endpoint, if none is named."""
         if self._model is not None:
             return
         reply = await self._send("/models")

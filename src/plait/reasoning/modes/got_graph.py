@@ -156,11 +156,7 @@ class OpenGraph:
 
 
 async def graph_for(params: GraphParams, call: CallContext, *, reading: bool = False) -> OpenGraph:
-    """Return the graph with this id, or the newest one of the session.
-
-    Raises:
-        RefusedError: There is none, or the session is concluded and the call is not `reading`.
-    """
+    """Return the graph with this id, or the newest one of the session."""
     if params.graph_id is not None:
         graph = await call.store.get_graph(params.graph_id)
         if graph is None:

@@ -62,11 +62,7 @@ def database_from_text(text: str) -> Database:
 
 
 def make_engine(database: Database, *, connections: int = 5) -> AsyncEngine:
-    """Create the connection pool; a new SQLite file is readable for its owner only.
-
-    Raises:
-        ConfigError: The file cannot be created, or a package is missing.
-    """
+    """Create the connection pool; a new SQLite file is readable for its owner only."""
     if not database.is_sqlite:
         try:
             return create_async_engine(database.url, pool_size=connections, pool_pre_ping=True)
@@ -115,11 +111,7 @@ _LOCK = 0x706C616974
 
 
 async def migrate(engine: AsyncEngine, *, to: str = VERSIONS[-1]) -> tuple[str | None, str]:
-    """Run the missing migrations, one process at a time; return the versions before and after.
-
-    Raises:
-        ConfigError: A newer version of the package made the database.
-    """
+    """Run the missing migrations, one process at a time; return the versions before and after."""
     writer = engine.execution_options(**{WRITES: True})
     async with engine.connect() as connection:
         version = await connection.run_sync(_version)

@@ -36,7 +36,6 @@ class ToolUseContent:
 
     id: str
     """The id that links the result to the call."""
-
     name: str
     input: dict[str, Any] = field(default_factory=dict[str, Any])
     type: ClassVar[ContentType] = ContentType.TOOL_USE
@@ -59,7 +58,6 @@ class ThinkingContent:
     thinking: str
     signature: str | None = None
     """The signature of the provider, which it requires to accept the thinking again."""
-
     type: ClassVar[ContentType] = ContentType.THINKING
 
 

@@ -29,10 +29,8 @@ class UsageMetadata:
     cost_usd: float | None = None
     cache_read_tokens: int | None = None
     """Input tokens from the cache of the provider; `None` if it does not report them."""
-
     cache_creation_tokens: int | None = None
     """Input tokens written to the cache of the provider."""
-
     model: str | None = None
 
     def to_dict(self) -> dict[str, Any]:

@@ -152,11 +152,7 @@ def usage_from_result(result: ResultMessage) -> UsageMetadata | None:
 def ending_of(
     result: ResultMessage, config: ModelConfig, redact: Redactor, stderr: str | None
 ) -> Ending:
-    """Return how the run ended.
-
-    Raises:
-        AgentExecutionError: The run failed.
-    """
+    """Return how the run ended."""
     if result.subtype == "error_max_turns":
         return "limit"
     if result.subtype == "success" and not result.is_error:

@@ -109,9 +109,6 @@ class Bridge:
         """Check a call against the policy, and return its arguments if a person edited them.
 
         Overrides complete the arguments of a local call first.
-
-        Raises:
-            PermissionDeniedError: The call must not be made.
         """
         listed, toolbox = tool.run_tool.listed, self._run.toolbox
         if not tool.is_of_server or listed is None or toolbox is None:

@@ -215,12 +215,7 @@ class ManualAgent(BaseAgent):
         mcp_servers: AgentServers | None = None,
         config: AgentConfig | None = None,
     ) -> AgentResult:
-        """Return the recording of `config.question_hash`, or of `config.extra["task_id"]`.
-
-        Raises:
-            ManualEngineError: There are tools or servers, or neither hash nor name.
-            ManualTraceNotFoundError: There is no such recording.
-        """
+        """Return the recording of `config.question_hash`, or of `config.extra["task_id"]`."""
         if mcp_servers or tools:
             raise ManualEngineError(
                 "MCP tools are not supported with manual interface: recordings call no tools",

@@ -169,12 +169,7 @@ class ResultLimiter:
         return None if full_result is None else full_result.server
 
     async def answer_read_more(self, call: ToolCall, *, reader: str = READ_MORE) -> ToolResult:
-        """Answer a call of the `read_more` tool; the answer is within the limit, too.
-
-        Raises:
-            InvalidArgumentsError: The arguments are wrong.
-            ResultExpiredError: The result is not kept (any more), or has another owner.
-        """
+        """Answer a call of the `read_more` tool; the answer is within the limit, too."""
         prepared = prepare_arguments(await prepare(_SCHEMA), call.arguments, tool=call.tool)
         if prepared.problems:
             text = argument_error_text(call.tool, prepared.problems)

@@ -265,11 +265,7 @@ def relocked(
 
 
 def updated(lockfile: Lockfile, seen: Mapping[str, LockedServer], names: Iterable[str]) -> Lockfile:
-    """Accept only these: `server` with all its tools, or `server/tool`.
-
-    Raises:
-        ConfigError: There is no such server or tool.
-    """
+    """Accept only these: `server` with all its tools, or `server/tool`."""
     servers = dict(lockfile.servers)
     for name in names:
         server, slash, tool = name.partition("/")

@@ -221,11 +221,7 @@ def _document() -> TypeAdapter[_Document]:
 
 
 def read_lockfile(path: Path) -> Lockfile:
-    """Read a lockfile.
-
-    Raises:
-        ConfigError: There is none, or it is broken; the error names the line where it can.
-    """
+    """Read a lockfile."""
     try:
         text = decode_text(path.read_bytes())
     except FileNotFoundError:
@@ -256,11 +252,7 @@ def text_from_lockfile(lockfile: Lockfile) -> str:
 
 
 def write_lockfile(lockfile: Lockfile, path: Path) -> None:
-    """Replace the file in one step.
-
-    Raises:
-        ConfigError: It cannot be written; the file before is still there.
-    """
+    """Replace the file in one step."""
     mode = None if path.exists() else 0o644
     try:
         write_atomically(path, text_from_lockfile(lockfile), mode=mode)

@@ -45,9 +45,6 @@ def auth_of(
     """Return the auth object for a server, or `None` if none is configured.
 
     `on_secrets` gets every token that must not be shown.
-
-    Raises:
-        ConfigError: Its type is not supported.
     """
     auth = server.auth
     if auth is None or isinstance(auth, httpx2.Auth):

@@ -66,12 +66,7 @@ def as_user(server: ServerConfig, user: str | None) -> ServerConfig:
 async def sign_in(
     name: str, server: ServerConfig, ask: OpenPrompt = prompt_in_browser, scope: str | None = None
 ) -> Login | None:
-    """Sign in again, and return the login; `None` if the server requires no credentials.
-
-    Raises:
-        ConfigError: The server has no OAuth settings.
-        AuthRequiredError: Signing in failed.
-    """
+    """Sign in again, and return the login; `None` if the server requires no credentials."""
     if not _uses_oauth(server):
         raise ConfigError(f'{name}: one does not sign in there; set "auth": "oauth"', server=name)
     settings: OAuth = server.auth
@@ -115,9 +110,6 @@ async def sign_out(name: str, server: ServerConfig, wait_seconds: float = 5.0) -
     """Delete the login of a server, and revoke it at the authorization server if possible.
 
     Revoking takes at most `wait_seconds`; the login is deleted before.
-
-    Raises:
-        ConfigError: The login cannot be removed.
     """
     if not _uses_oauth(server):
         return SignedOut()

@@ -358,9 +358,6 @@ async def metadata_of(issuer: str | None, url: str, send: Send) -> OAuthMetadata
     """Fetch the metadata of an authorization server; `None` if there is none.
 
     Without an issuer, the server at `url` is its own authorization server.
-
-    Raises:
-        ConnectError: The authorization server is unreachable.
     """
     for address in metadata_addresses(issuer, url):
         response = await send(create_oauth_metadata_request(address))
