@@ -25,11 +25,7 @@ class DotenvError(ValueError):
 
 
 def parse_dotenv(text: str) -> dict[str, str]:
-    """Parse the variables of a `.env` file; nothing is expanded in values.
-
-    Raises:
-        DotenvError: A line is neither blank, nor a comment, nor an assignment.
-    """
+    """Parse the variables of a `.env` file; nothing is expanded in values."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     values: dict[str, str] = {}
     position = 0

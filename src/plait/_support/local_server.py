@@ -14,11 +14,7 @@ _START_SECONDS = 30.0
 
 
 def listen(host: str = "127.0.0.1", port: int = 0) -> socket.socket:
-    """Return a listening socket; port 0 takes a free one.
-
-    Raises:
-        OSError: The port cannot be listened on.
-    """
+    """Return a listening socket; port 0 takes a free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With an explicit protocol, asyncio disables Nagle's algorithm; otherwise an answer in two
     # writes takes 40 ms.
@@ -75,11 +71,7 @@ class LocalServer(uvicorn.Server):
         self._thread: threading.Thread | None = None
 
     def start(self, listener: socket.socket, *, name: str) -> None:
-        """Serve in a thread; returns when clients may connect.
-
-        Raises:
-            TimeoutError: The server does not start in time.
-        """
+        """Serve in a thread; returns when clients may connect."""
         self._thread = threading.Thread(
             target=self.run, kwargs={"sockets": [listener]}, name=name, daemon=True
         )

@@ -95,11 +95,7 @@ class ScriptPlayer(Generic[_Request, _Reply]):
             self._replies[name] = iter(list(listed)) if is_list else itertools.repeat(listed)
 
     def next(self, request: _Request, name: str = "*") -> _Reply:
-        """Return the reply to a request.
-
-        Raises:
-            ScriptEndError: All replies for this name are used up, or there are none.
-        """
+        """Return the reply to a request."""
         if self._function is not None:
             return self._function(request)
         name = name if name in self._replies else "*"

@@ -19,11 +19,7 @@ itself; and the port of a killed server may be taken before its restart.
 
 
 def bind(host: str = "127.0.0.1", port: int = 0) -> socket.socket:
-    """Return a listening socket; port 0 takes a free one.
-
-    Raises:
-        OSError: The port is taken, or no free one was found.
-    """
+    """Return a listening socket; port 0 takes a free one."""
     if port:
         return listen(host, port)
     for candidate in random.sample(_PORTS, 100):

@@ -23,11 +23,7 @@ class TraceFile:
     """
 
     def __init__(self, path: str | Path) -> None:
-        """Open the file, and create it and its folder if needed.
-
-        Raises:
-            OSError: It cannot be written.
-        """
+        """Open the file, and create it and its folder if needed."""
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)

@@ -29,8 +29,8 @@ from plait.client.calls.tool_call import (
 )
 from plait.client.catalog.catalog import ToolCatalog, not_offered
 from plait.client.catalog.validation import prepare
+from plait.client.connections.connection import ATTEMPTS, may_retry, pause_before_retry
 from plait.client.connections.operations import call_tool, is_modern
-from plait.client.connections.retry import ATTEMPTS, may_retry, pause_before_retry
 from plait.errors import ConnectionLostError, InvalidArgumentsError, PlaitError, ToolNotFoundError
 from plait.traces.observer import CallTool, Observer, observe
 

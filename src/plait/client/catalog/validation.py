@@ -82,11 +82,7 @@ class SchemaValidator:
         return self._quick is not None and self._quick(value)
 
     def violations(self, value: object) -> tuple[Violation, ...]:
-        """Find every rule that a value violates.
-
-        Raises:
-            BrokenSchemaError: The schema cannot be used.
-        """
+        """Find every rule that a value violates."""
         return self._run(lambda: tuple(map(_violation, self._rules.iter_errors(value))))
 
     def problem(self, value: object) -> str | None:

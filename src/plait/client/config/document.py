@@ -239,11 +239,7 @@ class JsonDocument:
 
 
 def parse_jsonc(text: str) -> JsonDocument:
-    """Read JSON with comments and trailing commas.
-
-    Raises:
-        JsonSyntaxError: The text is not JSON.
-    """
+    """Read JSON with comments and trailing commas."""
     repeated: list[str] = []
 
     def object_from(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -267,11 +263,7 @@ def parse_jsonc(text: str) -> JsonDocument:
 
 
 def decode_text(data: bytes) -> str:
-    """Decode a file in any encoding that JSON allows, without its byte order mark.
-
-    Raises:
-        UnicodeDecodeError: The encoding is another one.
-    """
+    """Decode a file in any encoding that JSON allows, without its byte order mark."""
     return data.decode(json.detect_encoding(data)).removeprefix("\ufeff")
 
 

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from plait._support.causes import without_secrets
 from plait.client.connections.error_mapping import leaf_of, request_failure, with_cause
 from plait.client.connections.operations import ping
-from plait.client.connections.retry import ATTEMPTS, may_retry, pause_before_retry
 from plait.client.transports.wire import (
     Exchanges,
     PendingRequest,
     RequestExpiredError,
     watched_exchanges,
 )
-from plait.errors import ClientClosedError, PlaitError
+from plait.errors import ClientClosedError, ConnectError, PlaitError
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -36,6 +35,27 @@ if TYPE_CHECKING:
 logger = logging.getLogger("plait.client.connections")
 
 T = TypeVar("T")
+
+ATTEMPTS = 3
+"""Attempts of one request, the first included."""
+PAUSE_SECONDS = 0.2
+"""Pause before a retry on a session that is still open."""
+
+
+def may_retry(error: PlaitError, *, idempotent: bool) -> bool:
+    """Return whether a retry could help and is safe."""
+    if isinstance(error, ConnectError | TimeoutError):
+        return False  # the connection has already retried, or the time is used up
+    return error.retry == "always" or (error.retry == "if_idempotent" and idempotent)
+
+
+def pause_before_retry(error: PlaitError, seconds_left: float) -> float | None:
+    """Return the pause before a retry, or `None` if the server asks for a longer wait."""
+    if error.retry_after is not None:
+        return error.retry_after if error.retry_after < seconds_left else None
+    # After a lost session, opening the next one takes its own time; a request that was answered
+    # must not be repeated at once.
+    return 0.0 if error.status is None else PAUSE_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

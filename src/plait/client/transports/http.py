@@ -295,11 +295,7 @@ class HttpSender:
         return headers if session.version is None else {**headers, VERSION_HEADER: session.version}
 
     def _head(self, headers: Mapping[str, str]) -> tuple[bytes, httpx2.Request]:
-        """Return the head of a request, and the same as a request of httpx2.
-
-        Raises:
-            h11.LocalProtocolError: A header is not allowed in HTTP.
-        """
+        """Return the head of a request, and the same as a request of httpx2."""
         key = (*headers.items(), self._session.session_id, self._session.version)
         made = self._heads.get(key)
         if made is None:

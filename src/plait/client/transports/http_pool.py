@@ -77,11 +77,7 @@ class HttpExchange:
 
 
 def head_of(target: bytes, headers: Fields) -> bytes:
-    """Return the bytes of a POST's head, up to its `Content-Length`.
-
-    Raises:
-        h11.LocalProtocolError: A header is not allowed in HTTP.
-    """
+    """Return the bytes of a POST's head, up to its `Content-Length`."""
     request = h11.Request(method=b"POST", target=target, headers=headers)
     head = h11.Connection(h11.CLIENT).send(request) or b""
     return head.removesuffix(b"\r\n")
@@ -118,11 +114,7 @@ class HttpPool:
         self._sweep_seconds = min(_LONGEST_SWEEP_SECONDS, max(shortest, 0.005))
 
     def submit(self, exchange: HttpExchange) -> None:
-        """Write a request now, or as soon as there is a connection.
-
-        Raises:
-            anyio.ClosedResourceError: The pool is closed.
-        """
+        """Write a request now, or as soon as there is a connection."""
         if self._closed:
             raise anyio.ClosedResourceError
         exchange.since = now = self._loop.time()
@@ -499,11 +491,7 @@ class EventParser:
         self._pending = False
 
     def feed(self, data: bytes) -> Iterator[ServerEvent]:
-        """Yield the events that end in these bytes.
-
-        Raises:
-            httpx2.SSEError: An event is larger than allowed.
-        """
+        """Yield the events that end in these bytes."""
         if self._after_cr:
             data = b"\r" + data
         self._after_cr = data.endswith(b"\r")

@@ -12,7 +12,6 @@ from mcp import MCPError
 from mcp.shared.dispatcher import CallOptions, Dispatcher
 
 from plait.client.transports.lean import OF_THE_SDK, closed, template_from
-from plait.client.transports.streams import start_task
 from plait.client.transports.wire import PendingRequest, Wire, parse_json
 
 Connect = Callable[[AsyncExitStack, Any, bool], Awaitable["Dispatcher[Any]"]]
@@ -61,14 +60,14 @@ class InProcessSender:
     def __init__(self, dispatcher: Dispatcher[Any], wire: Wire) -> None:
         self._dispatcher = dispatcher
         self._wire = wire
-        self._tasks: set[asyncio.Task[None]] = set()
         self._running: dict[object, asyncio.Task[None]] = {}
 
     def send(self, body: bytes, request: PendingRequest) -> None:
         """Send one request."""
         request.written = True
         params = cast("dict[str, Any]", parse_json(body))["params"]
-        self._running[request.request_id] = start_task(self._send(request, params), self._tasks)
+        task = asyncio.get_running_loop().create_task(self._send(request, params))
+        self._running[request.request_id] = task
 
     def cancel(self, request: PendingRequest, notification: bytes) -> None:
         """Cancel the handler of a request."""
@@ -79,7 +78,7 @@ class InProcessSender:
     def close(self) -> None:
         """End the requests that have no response."""
         self._wire.sender = None
-        for task in self._tasks:
+        for task in tuple(self._running.values()):
             task.cancel()
         self._wire.fail_requests(closed())
 

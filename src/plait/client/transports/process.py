@@ -164,9 +164,6 @@ async def running_child(
     """Start a program in its own process group, and terminate the whole group at the end.
 
     `stderr` is `subprocess.PIPE`, `subprocess.DEVNULL`, or `None` to inherit ours.
-
-    Raises:
-        OSError: The program cannot be started.
     """
     async with AsyncExitStack() as stack:
         # Own pipes instead of asyncio's: its `wait` returns only when all of them are closed,

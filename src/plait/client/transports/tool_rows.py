@@ -40,11 +40,7 @@ _lists = Decoder(list[Raw])
 
 
 def parse_list(body: bytes) -> Any:
-    """Parse a response; if it is a list of plain tools, these become raw rows.
-
-    Raises:
-        ValueError: It is not JSON.
-    """
+    """Parse a response; if it is a list of plain tools, these become raw rows."""
     try:
         message = _objects.decode(body)
         result = _objects.decode(message.pop("result"))
@@ -151,11 +147,7 @@ def whole_row(row: Row | RawRow) -> Row:
 
 
 def checked_row(row: object) -> Row:
-    """Return a row as it is if it is plain, else as the SDK reads it.
-
-    Raises:
-        pydantic.ValidationError: It is not a tool.
-    """
+    """Return a row as it is if it is plain, else as the SDK reads it."""
     return row if is_plain_row(row) else row_of(types.Tool.model_validate(row, by_name=False))
 
 

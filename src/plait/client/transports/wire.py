@@ -75,11 +75,7 @@ def coerced_id(request_id: object) -> RequestId | None:
 
 
 def parse_json(body: bytes) -> Any:
-    """Parse JSON; garbage collection waits, since parsing many objects would start it for nothing.
-
-    Raises:
-        ValueError: It is not JSON.
-    """
+    """Parse JSON; garbage collection waits, because many objects would start it for nothing."""
     if len(body) < _LARGE_BYTES:
         return from_json(body)
     with collection_paused():

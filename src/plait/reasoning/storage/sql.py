@@ -71,11 +71,7 @@ def _value_from_row(kind: type[ValueT], row: RowMapping) -> ValueT:
 
 
 async def _write_changes(connection: AsyncConnection, changes: Changes) -> None:
-    """Write every row, referenced rows first.
-
-    Raises:
-        ConflictError: The session is not at the version that was read.
-    """
+    """Write every row, referenced rows first."""
     if changes.session is not None:
         await _write_session(connection, changes.session)
     positioned = (*changes.branches, *changes.thoughts, *changes.nodes)

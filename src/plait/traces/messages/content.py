@@ -74,11 +74,7 @@ def content_to_dict(content: Sequence[Content], block_index: int = 0) -> dict[st
 
 
 def content_from_dict(data: Mapping[str, Any]) -> list[Content]:
-    """Convert JSON to the blocks of a message.
-
-    Raises:
-        ValueError: The data is not the content of a message.
-    """
+    """Convert JSON to the blocks of a message."""
     try:
         if (blocks := data.get("blocks")) is not None:
             return [_block_from_dict(block) for block in blocks]

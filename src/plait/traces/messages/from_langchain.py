@@ -25,11 +25,7 @@ _ROLES = {
 
 
 def message_from_any(value: object) -> Message:
-    """Convert a message of plait or LangChain, an object or JSON.
-
-    Raises:
-        ValueError: It is not a message.
-    """
+    """Convert a message of plait or LangChain, an object or JSON."""
     if isinstance(value, Message):
         return value
     if isinstance(value, Mapping):

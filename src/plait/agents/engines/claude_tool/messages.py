@@ -82,9 +82,6 @@ def messages_from_anthropic(messages: Iterable[object]) -> list[Message]:
     """Convert messages of the API, as objects or as JSON; messages of plait are kept.
 
     Tool results become separate messages.
-
-    Raises:
-        ValueError: One of them is not a message.
     """
     return [converted for message in messages for converted in _messages(message)]
 

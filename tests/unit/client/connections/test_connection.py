@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plait.client.connections.retry import PAUSE_SECONDS, may_retry, pause_before_retry
+from plait.client.connections.connection import PAUSE_SECONDS, may_retry, pause_before_retry
 from plait.errors import (
     AuthRequiredError,
     CallTimeoutError,
