@@ -51,7 +51,4 @@ _calls: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopCalls] = WeakKeyDiction
 
 def calls_into(loop: asyncio.AbstractEventLoop) -> LoopCalls:
     """Return what makes calls into a loop."""
-    found = _calls.get(loop)
-    if found is None:
-        found = _calls[loop] = LoopCalls(loop)
-    return found
+    return _calls.get(loop) or _calls.setdefault(loop, LoopCalls(loop))

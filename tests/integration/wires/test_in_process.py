@@ -71,7 +71,8 @@ async def outcomes_over(wire: str, era: str, monkeypatch: pytest.MonkeyPatch) ->
             call = {"type": "tool_call", "id": "1", "name": name, "args": arguments}
             try:
                 message = await tools[name].ainvoke(call)
-                seen.append((message.content, message.artifact, message.status))
+                artifact = {**message.artifact, "seconds": 0.0}
+                seen.append((message.content, artifact, message.status))
             except PlaitError as error:
                 seen.append((type(error).__name__, str(error), error.code))
     return seen

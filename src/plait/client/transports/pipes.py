@@ -179,9 +179,8 @@ class PipeWriter:
         if loop is None or loop is not self._turn:
             if self.is_doomed():
                 raise anyio.BrokenResourceError
-            end = self.write(data)
+            end, self._turn = self.write(data), loop
             if loop is not None:
-                self._turn = loop
                 loop.call_soon(self._end_turn)
             return end
         with self._lock:

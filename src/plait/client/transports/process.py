@@ -38,7 +38,6 @@ _STDIN_GRACE_SECONDS = 1.0
 _TERM_GRACE_SECONDS = 2.0
 _KILL_GRACE_SECONDS = 2.0
 _STAT_BYTES = 1024
-_DEAD = frozenset({b"Z", b"X"})
 _ALIVE_SECONDS = 0.0001
 """How long the status of a process counts as known: many calls at once read it once."""
 _STDERR = {"inherit": None, "ignore": asyncio.subprocess.DEVNULL}
@@ -154,7 +153,7 @@ class Child:
         # What follows the name of the program: its state, and as the 31st field the pending
         # signals of its main thread, to which the kernel adds a SIGKILL for the process.
         fields = stat[stat.rindex(b")") :].split(b" ", 30)
-        return fields[1] in _DEAD or bool(int(fields[29]) & _KILL_BIT)
+        return fields[1] in b"ZX" or bool(int(fields[29]) & _KILL_BIT)
 
 
 @asynccontextmanager

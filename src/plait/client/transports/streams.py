@@ -117,6 +117,7 @@ def start_task(
     task = asyncio.get_running_loop().create_task(work, context=context)
     tasks.add(task)
     task.add_done_callback(tasks.discard)
+    return task
 
 
 @dataclass(frozen=True, slots=True)
