@@ -166,7 +166,7 @@ class ServerConnection:
         if exchanges.last is not None and exchanges.last.answered:
             self.keeper.mark_proven()
         failure = request_failure(error, exchanges, session.wire, method=method, tool=tool)
-        if failure.asked:
+        if failure.cannot_ask:
             self.keeper.change_era(session)
         if failure.session_lost is not None and not session.ended.is_set():
             if failure.error.kind == "auth":

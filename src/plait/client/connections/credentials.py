@@ -87,8 +87,8 @@ def join(
 def _texts(values: Any) -> dict[str, str]:
     if values and not isinstance(values, Mapping):
         raise ConfigError("headers and env take a mapping of names to texts")
-    given = cast("Mapping[str, Any]", values or {})
-    return {name: str(value) for name, value in given.items()}
+    entries = cast("Mapping[str, Any]", values or {})
+    return {name: str(value) for name, value in entries.items()}
 
 
 def _joined(own: Headers, more: Mapping[str, str]) -> Headers:

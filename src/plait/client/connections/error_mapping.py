@@ -64,7 +64,7 @@ class Failure:
     error: PlaitError
     session_lost: str | None = None
     """Why the session was lost, or `None` if it is still open."""
-    asked: bool = False
+    cannot_ask: bool = False
     """Whether the server wanted to send a request, and had no way to do so."""
 
 
@@ -185,7 +185,7 @@ def _answered_with_error(
     if error.code == REQUEST_TIMEOUT and exchange is not None and not exchange.answered:
         return Failure(_error(ListTimeoutError, wire, f"no answer to {method} in time", tool))
     failure = _protocol_error(error, reply, wire, method=method, tool=tool)
-    return Failure(failure, asked=lacks_back_channel(error.message))
+    return Failure(failure, cannot_ask=lacks_back_channel(error.message))
 
 
 def _protocol_error(
@@ -196,8 +196,8 @@ def _protocol_error(
         method == "resources/read" and error.code == INVALID_PARAMS
     ):
         return _error(ResourceNotFoundError, wire, message, tool, code=error.code)
-    asked, template = lacks_back_channel(error.message), wire.template
-    if asked and template is not None and template.version in MODERN_PROTOCOL_VERSIONS:
+    cannot_ask, template = lacks_back_channel(error.message), wire.template
+    if cannot_ask and template is not None and template.version in MODERN_PROTOCOL_VERSIONS:
         message += f' (not in protocol {template.version}: set "protocol": "legacy")'
     # The SDK reports an unreadable answer with this code; the request has been handled.
     unreadable = error.code == PARSE_ERROR and reply is None
@@ -208,7 +208,7 @@ def _protocol_error(
         tool,
         code=error.code,
         status=reply and reply.status,
-        retryable=error.code in _RETRYABLE_CODES and not unreadable and not asked,
+        retryable=error.code in _RETRYABLE_CODES and not unreadable and not cannot_ask,
     )
 
 

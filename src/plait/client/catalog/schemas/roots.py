@@ -46,15 +46,15 @@ def plain_root(schema: Schema, notes: Notes) -> Schema:
     Alternatives become one object with the arguments of all; the description says which belong
     together.
     """
-    given = object_root(schema, notes)
-    schema = opened(given)
-    if schema != given:
+    original = object_root(schema, notes)
+    schema = opened(original)
+    if schema != original:
         notes.add("", "closed objects take what is named beside them", "closed")
     root = _Joiner(notes).join(schema, 0)
     if is_never(root):
         root = {key: value for key, value in root.items() if key != "not"}
         notes.add("", "no arguments can fit the schema", "invalid")
-    own = as_schema(given.get("properties"))
+    own = as_schema(original.get("properties"))
     root = object_root(root, notes)
     known = {name: rule for name, rule in root["properties"].items() if rule or name in own}
     root = with_mentioned({**root, "properties": known}, mentions(schema))
