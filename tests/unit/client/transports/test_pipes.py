@@ -320,3 +320,17 @@ async def test_posted_messages_that_a_broken_pipe_did_not_take_are_reported() ->
         with pytest.raises(anyio.BrokenResourceError):
             writer.post(b"third\n")
         writer.close()
+
+
+async def test_nothing_is_posted_to_a_reader_that_is_about_to_end() -> None:
+    with _pipe() as (read, write):
+        writer = PipeWriter(write)
+        writer.is_doomed = lambda: True
+
+        with pytest.raises(anyio.BrokenResourceError):
+            writer.post(b"hello\n")
+
+        os.set_blocking(read, False)
+        with pytest.raises(BlockingIOError):
+            os.read(read, 100)
+        writer.close()
