@@ -31,6 +31,12 @@ def call(name: str, **arguments: object) -> dict[str, object]:
     return {"type": "tool_call", "id": "1", "name": name, "args": arguments}
 
 
+@pytest.fixture(autouse=True)
+def _lean_wire(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the lean wire has direct calls."""
+    monkeypatch.setenv("PLAIT_WIRE", "lean")
+
+
 @pytest.fixture
 def long_way(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The tools whose calls took the long way."""

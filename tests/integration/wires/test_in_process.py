@@ -89,6 +89,7 @@ async def test_both_wires_have_the_same_outcome(era: str, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_cancelled_call_ends_its_handler(era: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLAIT_WIRE", "lean")
     events: list[str] = []
     sent: list[str] = []
     send = in_process.InProcessSender.send
